@@ -1,0 +1,35 @@
+//! Gives the shared library its SONAME and, with the feature `header`, writes include/llama_sieve.h.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if os == "linux" {
+        // The number changes when a C name goes away or changes its meaning.
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libllama_sieve.so.0");
+    }
+    #[cfg(feature = "header")]
+    header::write();
+}
+
+#[cfg(feature = "header")]
+mod header {
+    use std::path::Path;
+
+    /// Written into the source tree, since the header is committed and compared by CI.
+    pub fn write() {
+        println!("cargo::rerun-if-changed=cbindgen.toml");
+        println!("cargo::rerun-if-changed=src/ffi");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let config = cbindgen::Config::from_file(root.join("cbindgen.toml"))
+            .expect("cbindgen.toml cannot be read");
+        // Single files, not the crate: only what stands in them is for C.
+        let mut builder = cbindgen::Builder::new().with_config(config);
+        for file in ["library.rs", "samplers.rs"] {
+            builder = builder.with_src(root.join("src/ffi").join(file));
+        }
+        builder
+            .generate()
+            .expect("the header cannot be generated from src/ffi")
+            .write_to_file(root.join("include/llama_sieve.h"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The safe view of llama.h's `llama_token_data_array`: the only way samplers touch it.
+//!
+//! An array can be reordered, rewritten and shortened in place, never lengthened: its memory belongs to the host.
+
+use crate::kernels;
+use crate::token::{Token, TokenData};
+
+/// The candidates of one token position.
+#[derive(Debug)]
+pub struct Candidates<'a> {
+    data: &'a mut [TokenData],
+    len: usize,
+    selected: Option<usize>,
+    sorted: bool,
+}
+
+impl<'a> Candidates<'a> {
+    /// A view of `data`. `sorted` promises that the logits descend; it is believed, as the built-ins believe it.
+    pub fn new(data: &'a mut [TokenData], sorted: bool) -> Self {
+        let len = data.len();
+        Self {
+            data,
+            len,
+            selected: None,
+            sorted,
+        }
+    }
+
+    /// The same with a choice that an earlier sampler made. Only a selector changes it.
+    pub fn with_selected(mut self, selected: Option<usize>) -> Self {
+        self.selected = selected;
+        self
+    }
+
+    /// How many candidates are left.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the logits are known to descend.
+    pub fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
+    /// Says whether the logits now descend.
+    pub fn set_sorted(&mut self, sorted: bool) {
+        self.sorted = sorted;
+    }
+
+    /// Index of the chosen candidate.
+    pub fn selected(&self) -> Option<usize> {
+        self.selected
+    }
+
+    /// Chooses a candidate by index, or none.
+    pub fn select(&mut self, index: Option<usize>) {
+        self.selected = index;
+    }
+
+    /// The candidates that are left.
+    pub fn as_slice(&self) -> &[TokenData] {
+        &self.data[..self.len]
+    }
+
+    /// The candidates that are left, to rewrite in place.
+    pub fn as_mut_slice(&mut self) -> &mut [TokenData] {
+        &mut self.data[..self.len]
+    }
+
+    /// Keeps the first `len` candidates; more than there are changes nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Replaces the candidates by `kept`, of which there are at most as many as before.
+    ///
+    /// # Panics
+    /// If `kept` is longer than the array.
+    pub fn replace(&mut self, kept: &[TokenData]) {
+        self.data[..kept.len()].copy_from_slice(kept);
+        self.len = kept.len();
+    }
+
+    /// Keeps the candidates for which `keep` holds, in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&TokenData) -> bool) {
+        let mut kept = 0;
+        for i in 0..self.len {
+            let candidate = self.data[i];
+            self.data[kept] = candidate;
+            kept += usize::from(keep(&candidate));
+        }
+        self.len = kept;
+    }
+
+    /// Index of token `id` if nobody has moved it from where a host puts it: `data[id].id == id`. O(1).
+    ///
+    /// `None` says only that it is not there; it may be elsewhere.
+    #[inline]
+    pub fn index_in_place(&self, id: Token) -> Option<usize> {
+        let index = usize::try_from(id).ok()?;
+        (self.as_slice().get(index)?.id == id).then_some(index)
+    }
+
+    /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is sorted.
+    /// Minus infinity for an empty array.
+    pub fn max_logit(&self) -> f32 {
+        kernels::max_logit(self.as_slice(), self.sorted)
+    }
+
+    /// Index of the largest logit, the first of equals; `None` for an empty array.
+    pub fn argmax(&self) -> Option<usize> {
+        kernels::argmax(self.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(logits: &[f32]) -> Vec<TokenData> {
+        logits
+            .iter()
+            .enumerate()
+            .map(|(i, &logit)| TokenData {
+                id: i as Token,
+                logit,
+                p: 0.0,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn retain_keeps_order() {
+        let mut data = array(&[1.0, 5.0, 2.0, 7.0]);
+        let mut candidates = Candidates::new(&mut data, false);
+        candidates.retain(|c| c.logit > 1.5);
+        let ids: Vec<_> = candidates.as_slice().iter().map(|c| c.id).collect();
+        assert_eq!(ids, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_token_is_found_in_place_only_where_a_host_puts_it() {
+        let mut data = array(&[1.0, 5.0, 2.0]);
+        data.swap(0, 1);
+        let candidates = Candidates::new(&mut data, false);
+        assert_eq!(candidates.index_in_place(2), Some(2));
+        assert_eq!(candidates.index_in_place(0), None);
+        assert_eq!(candidates.index_in_place(-1), None);
+        assert_eq!(candidates.index_in_place(Token::MAX), None);
+    }
+
+    #[test]
+    fn truncating_never_lengthens() {
+        let mut data = array(&[1.0, 5.0, 2.0]);
+        let mut candidates = Candidates::new(&mut data, false);
+        candidates.truncate(2);
+        candidates.truncate(3);
+        assert_eq!(candidates.len(), 2);
+    }
+}

@@ -1,0 +1,67 @@
+//! The one boundary that every export and every vtable entry runs inside.
+//!
+//! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error` and logged, and the call gives
+//! the answer that its documentation fixes for failure.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::log;
+
+/// Runs `body`; after a panic, gives what `fallback` makes.
+///
+/// `what` names the call in the message; it is formatted only then.
+pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
+    // Unwind safety: callers either own nothing afterwards or take their object out of use.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(payload) => {
+            report(&what, payload);
+            fallback()
+        }
+    }
+}
+
+fn report(what: &dyn Display, payload: Box<dyn Any + Send>) {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text");
+    let message = format!("{what}: internal error (please report it): {text}");
+    // The sink is foreign code: if it panics as well, its message is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| log::error(&message)));
+    // A payload's own destructor may panic, too.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::last_error;
+
+    #[test]
+    fn a_panic_becomes_the_documented_answer_and_a_text() {
+        let answer = guard("the call", || -1, || panic!("number {}", 7));
+        assert_eq!(answer, -1);
+        assert_eq!(
+            last_error::get(),
+            "the call: internal error (please report it): number 7"
+        );
+    }
+
+    #[test]
+    fn a_payload_of_any_type_is_survived() {
+        let answer = guard("the call", || 0, || std::panic::panic_any(7u8));
+        assert_eq!(answer, 0);
+        assert!(last_error::get().ends_with("no text"));
+    }
+
+    #[test]
+    fn without_a_panic_nothing_is_reported() {
+        last_error::clear();
+        assert_eq!(guard("the call", || 0, || 5), 5);
+        assert_eq!(last_error::get(), "");
+    }
+}

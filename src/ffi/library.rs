@@ -1,0 +1,147 @@
+//! The library itself: version, instruction set, last error, log, host binding.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::Host;
+use crate::kernels;
+use crate::last_error;
+use crate::log::{self, Level};
+
+/// Success.
+pub const LLAMA_SIEVE_OK: c_int = 0;
+/// An argument that must not be NULL is NULL.
+pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
+/// No llama.cpp was found, or what was given is none.
+pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
+/// An internal error, which was caught.
+pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
+
+/// Level of a log message that is no fault; the same number as in enum ggml_log_level.
+pub const LLAMA_SIEVE_LOG_INFO: c_int = 2;
+/// Level of a warning.
+pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
+/// Level of an error.
+pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
+
+/// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
+/// registered with it. May be called from any thread that uses the library.
+#[allow(non_camel_case_types)]
+pub type llama_sieve_log_callback =
+    Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user: *mut c_void)>;
+
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("the version contains a NUL"),
+    };
+
+/// The version of the library, "major.minor.patch". Never NULL, valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_version() -> *const c_char {
+    guard("llama_sieve_version", || c"".as_ptr(), || VERSION.as_ptr())
+}
+
+/// The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar". Never NULL, valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_simd() -> *const c_char {
+    guard(
+        "llama_sieve_simd",
+        || c"".as_ptr(),
+        || kernels::instruction_set().as_ptr(),
+    )
+}
+
+/// What went wrong last on this thread: a constructor's or function's error, or a problem that a sampler met. "" if nothing did since the
+/// last call that succeeded (calls per token do not clear it). Never NULL; valid until this thread calls this function again.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_last_error() -> *const c_char {
+    thread_local! {
+        static SHOWN: RefCell<CString> = RefCell::new(CString::default());
+    }
+    guard(
+        "llama_sieve_last_error",
+        || c"".as_ptr(),
+        || {
+            let mut text = last_error::get();
+            text.retain(|c| c != '\0');
+            let text = CString::new(text).unwrap_or_default();
+            SHOWN
+                .try_with(|shown| {
+                    *shown.borrow_mut() = text;
+                    shown.borrow().as_ptr()
+                })
+                .unwrap_or(c"".as_ptr())
+        },
+    )
+}
+
+/// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr, as at the start.
+///
+/// The callback may call the library, must not throw or long-jump, and must stay callable until it has been replaced and no call of it is
+/// running. llama.cpp's own log callbacks fit.
+///
+/// # Safety
+/// `callback` is NULL or a function as described, and `user` whatever it expects.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_log_set(
+    callback: llama_sieve_log_callback,
+    user: *mut c_void,
+) {
+    guard(
+        "llama_sieve_log_set",
+        || (),
+        || {
+            let Some(callback) = callback else {
+                return log::set_sink(None);
+            };
+            let user = User(user);
+            log::set_sink(Some(Arc::new(move |level: Level, text: &str| {
+                let user = &user;
+                let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+                // SAFETY: the caller of llama_sieve_log_set guarantees the callback; the text is a C string during the call.
+                unsafe { callback(level as c_int, text.as_ptr(), user.0) }
+            })));
+        },
+    )
+}
+
+/// The pointer that a log callback was registered with.
+struct User(*mut c_void);
+// SAFETY: it is only handed back to the callback, which is documented to be called from any thread.
+unsafe impl Send for User {}
+// SAFETY: as above.
+unsafe impl Sync for User {}
+
+/// Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only needed where the library cannot find it by
+/// itself, or where a process holds several. Samplers that exist already keep the host they were made with.
+///
+/// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST if that library does not export llama_sampler_init;
+/// then the host stays as it was.
+///
+/// # Safety
+/// `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_bind_host(dl_handle: *mut c_void) -> c_int {
+    guard(
+        "llama_sieve_bind_host",
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            if dl_handle.is_null() {
+                last_error::set(
+                    "llama_sieve_bind_host: the handle is NULL; pass what dlopen gave for libllama",
+                );
+                return LLAMA_SIEVE_ERROR_NULL;
+            }
+            // SAFETY: the caller guarantees the handle.
+            if let Err(text) = unsafe { Host::bind(dl_handle) } {
+                last_error::set(&text);
+                return LLAMA_SIEVE_ERROR_NO_HOST;
+            }
+            last_error::clear();
+            LLAMA_SIEVE_OK
+        },
+    )
+}

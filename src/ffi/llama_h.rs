@@ -1,0 +1,180 @@
+//! Our mirrors of what llama.h declares, kept in step by assertions here and, from the other side, by
+//! `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
+//!
+//! The layouts hold for every llama.cpp since build b3681 (members only ever came at the end of the vtable).
+
+#![allow(non_camel_case_types)]
+
+use std::ffi::{c_char, c_void};
+use std::mem::{offset_of, size_of};
+
+use crate::token::{Token, TokenData};
+
+/// A sampler as the host knows it: made by the host's `llama_sampler_init`, freed by the host. Only `ctx` is ours.
+#[repr(C)]
+#[derive(Debug)]
+pub struct llama_sampler {
+    /// The vtable; its address says what `ctx` is.
+    pub iface: *mut llama_sampler_i,
+    /// The state behind the vtable.
+    pub ctx: *mut c_void,
+}
+
+/// The candidates of one token position.
+#[repr(C)]
+#[derive(Debug)]
+pub struct llama_token_data_array {
+    /// `size` candidates, owned by the host.
+    pub data: *mut TokenData,
+    /// How many are left.
+    pub size: usize,
+    /// Index of the chosen one, or -1.
+    pub selected: i64,
+    /// A C `bool`, read as a byte: any value but 0 is true, while a Rust `bool` of 2 would be undefined behaviour.
+    pub sorted: u8,
+}
+
+/// The vtable of a sampler, of the vendored llama.cpp. Older hosts read a prefix of it.
+#[repr(C)]
+pub struct llama_sampler_i {
+    /// Name to report.
+    pub name: Option<unsafe extern "C" fn(*const llama_sampler) -> *const c_char>,
+    /// Takes note of a chosen token.
+    pub accept: Option<unsafe extern "C" fn(*mut llama_sampler, Token)>,
+    /// Works on the candidates.
+    pub apply: Option<unsafe extern "C" fn(*mut llama_sampler, *mut llama_token_data_array)>,
+    /// Back to the beginning.
+    pub reset: Option<unsafe extern "C" fn(*mut llama_sampler)>,
+    /// A second sampler in the same state.
+    pub clone: Option<unsafe extern "C" fn(*const llama_sampler) -> *mut llama_sampler>,
+    /// Frees `ctx`.
+    pub free: Option<unsafe extern "C" fn(*mut llama_sampler)>,
+    /// Graph interface, since b7627.
+    pub backend_init: Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, u32) -> u8>,
+    /// Graph interface, since b7627.
+    pub backend_accept:
+        Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, *mut c_void, *mut c_void)>,
+    /// Graph interface, since b7627.
+    pub backend_apply:
+        Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, *mut c_void, *mut c_void)>,
+    /// Graph interface, since b7627.
+    pub backend_set_input: Option<unsafe extern "C" fn(*mut llama_sampler)>,
+    /// Graph interface, since b10355.
+    pub backend_reset: Option<unsafe extern "C" fn(*mut llama_sampler)>,
+    /// Copies state between two samplers of one kind, since b10355.
+    pub copy_state: Option<unsafe extern "C" fn(*const llama_sampler, *mut llama_sampler)>,
+}
+
+/// The host's `llama_sampler_init`.
+pub type SamplerInit =
+    unsafe extern "C" fn(*mut llama_sampler_i, *mut c_void) -> *mut llama_sampler;
+
+/// Name and value of every layout fact, for the check against the vendored header.
+pub const LAYOUT: &[(&str, usize)] = &[
+    ("sizeof(llama_token)", size_of::<Token>()),
+    ("sizeof(struct llama_token_data)", size_of::<TokenData>()),
+    (
+        "offsetof(struct llama_token_data, id)",
+        offset_of!(TokenData, id),
+    ),
+    (
+        "offsetof(struct llama_token_data, logit)",
+        offset_of!(TokenData, logit),
+    ),
+    (
+        "offsetof(struct llama_token_data, p)",
+        offset_of!(TokenData, p),
+    ),
+    (
+        "sizeof(struct llama_token_data_array)",
+        size_of::<llama_token_data_array>(),
+    ),
+    (
+        "offsetof(struct llama_token_data_array, data)",
+        offset_of!(llama_token_data_array, data),
+    ),
+    (
+        "offsetof(struct llama_token_data_array, size)",
+        offset_of!(llama_token_data_array, size),
+    ),
+    (
+        "offsetof(struct llama_token_data_array, selected)",
+        offset_of!(llama_token_data_array, selected),
+    ),
+    (
+        "offsetof(struct llama_token_data_array, sorted)",
+        offset_of!(llama_token_data_array, sorted),
+    ),
+    ("sizeof(struct llama_sampler)", size_of::<llama_sampler>()),
+    (
+        "offsetof(struct llama_sampler, iface)",
+        offset_of!(llama_sampler, iface),
+    ),
+    (
+        "offsetof(struct llama_sampler, ctx)",
+        offset_of!(llama_sampler, ctx),
+    ),
+    (
+        "sizeof(struct llama_sampler_i)",
+        size_of::<llama_sampler_i>(),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, name)",
+        offset_of!(llama_sampler_i, name),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, accept)",
+        offset_of!(llama_sampler_i, accept),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, apply)",
+        offset_of!(llama_sampler_i, apply),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, reset)",
+        offset_of!(llama_sampler_i, reset),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, clone)",
+        offset_of!(llama_sampler_i, clone),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, free)",
+        offset_of!(llama_sampler_i, free),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, backend_init)",
+        offset_of!(llama_sampler_i, backend_init),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, backend_accept)",
+        offset_of!(llama_sampler_i, backend_accept),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, backend_apply)",
+        offset_of!(llama_sampler_i, backend_apply),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, backend_set_input)",
+        offset_of!(llama_sampler_i, backend_set_input),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, backend_reset)",
+        offset_of!(llama_sampler_i, backend_reset),
+    ),
+    (
+        "offsetof(struct llama_sampler_i, copy_state)",
+        offset_of!(llama_sampler_i, copy_state),
+    ),
+];
+
+// What every supported host has agreed on since b3681.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<TokenData>() == 12);
+    assert!(size_of::<llama_token_data_array>() == 32);
+    assert!(offset_of!(llama_token_data_array, selected) == 16);
+    assert!(offset_of!(llama_token_data_array, sorted) == 24);
+    assert!(size_of::<llama_sampler>() == 16);
+    assert!(size_of::<llama_sampler_i>() == 12 * 8);
+};

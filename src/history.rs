@@ -1,0 +1,170 @@
+//! The window of the last `n` accepted tokens and how often each occurs in it.
+//!
+//! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory grows with what was
+//! accepted, up to `n`, so a huge `n` costs nothing until it is used.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::token::Token;
+
+/// A sliding window over the accepted tokens with counts.
+#[derive(Clone, Debug)]
+pub struct History {
+    capacity: usize,
+    window: VecDeque<Token>,
+    /// The distinct tokens of the window with their counts, in no particular order.
+    counts: Vec<(Token, u32)>,
+    /// Where in `counts` each token is.
+    index: HashMap<Token, usize, BuildHasherDefault<TokenHasher>>,
+}
+
+/// One multiplication and a fold: the standard library's keyed hash takes longer than everything else that a candidate
+/// outside the window costs, and token numbers are no attacker's to choose.
+#[derive(Clone, Copy, Debug, Default)]
+struct TokenHasher(u64);
+
+impl Hasher for TokenHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 ^ u64::from(byte));
+        }
+    }
+
+    fn write_i32(&mut self, token: i32) {
+        self.write_u64(u64::from(token as u32));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        // 2^64 / golden ratio; the fold brings the well-mixed high half down to the bits that choose the bucket.
+        let product = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
+/// What is reserved at once, so that common windows never allocate later.
+const RESERVED: usize = 1024;
+
+impl History {
+    /// A window of the last `capacity` tokens; 0 remembers nothing.
+    pub fn new(capacity: usize) -> Self {
+        let reserved = capacity.min(RESERVED);
+        Self {
+            capacity,
+            window: VecDeque::with_capacity(reserved),
+            counts: Vec::with_capacity(reserved),
+            // Twice the tokens, so that removals leave no table that has to grow.
+            index: HashMap::with_capacity_and_hasher(2 * reserved, Default::default()),
+        }
+    }
+
+    /// Appends `token`; the oldest token leaves a full window.
+    pub fn accept(&mut self, token: Token) {
+        if self.capacity == 0 {
+            return;
+        }
+        if self.window.len() == self.capacity
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.decrement(oldest);
+        }
+        self.window.push_back(token);
+        self.increment(token);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.window.clear();
+        self.counts.clear();
+        self.index.clear();
+    }
+
+    /// How many tokens the window holds.
+    pub fn len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Whether nothing was accepted yet.
+    pub fn is_empty(&self) -> bool {
+        self.window.is_empty()
+    }
+
+    /// How often `token` occurs in the window.
+    pub fn count(&self, token: Token) -> u32 {
+        self.index.get(&token).map_or(0, |&i| self.counts[i].1)
+    }
+
+    /// The distinct tokens of the window with their counts, each at least 1, in no particular order.
+    pub fn distinct(&self) -> &[(Token, u32)] {
+        &self.counts
+    }
+
+    fn increment(&mut self, token: Token) {
+        if let Some(&i) = self.index.get(&token) {
+            self.counts[i].1 += 1;
+            return;
+        }
+        self.index.insert(token, self.counts.len());
+        self.counts.push((token, 1));
+    }
+
+    fn decrement(&mut self, token: Token) {
+        let Some(&i) = self.index.get(&token) else {
+            return;
+        };
+        self.counts[i].1 -= 1;
+        if self.counts[i].1 > 0 {
+            return;
+        }
+        self.index.remove(&token);
+        self.counts.swap_remove(i);
+        if let Some(&(moved, _)) = self.counts.get(i) {
+            self.index.insert(moved, i);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same by counting the last `capacity` tokens anew each time.
+    fn naive_count(tokens: &[Token], capacity: usize, token: Token) -> u32 {
+        let start = tokens.len().saturating_sub(capacity);
+        tokens[start..].iter().filter(|&&t| t == token).count() as u32
+    }
+
+    #[test]
+    fn counts_are_those_of_the_last_n_tokens() {
+        for capacity in [0, 1, 2, 7, 64] {
+            let mut history = History::new(capacity);
+            let mut tokens = Vec::new();
+            let mut state = 1u32;
+            for _ in 0..500 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let token = (state >> 28) as Token - 3;
+                tokens.push(token);
+                history.accept(token);
+                for t in -3..13 {
+                    assert_eq!(history.count(t), naive_count(&tokens, capacity, t));
+                }
+                assert_eq!(history.len(), tokens.len().min(capacity));
+                let total: u32 = history.distinct().iter().map(|&(_, n)| n).sum();
+                assert_eq!(total as usize, history.len());
+            }
+            history.clear();
+            assert!(history.is_empty() && history.distinct().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_huge_window_costs_nothing_before_it_is_used() {
+        let mut history = History::new(usize::MAX);
+        history.accept(3);
+        assert_eq!(history.count(3), 1);
+    }
+}

@@ -1,0 +1,50 @@
+//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, behind a C ABI.
+//!
+//! # Which file answers which question
+//!
+//! | question | file |
+//! | --- | --- |
+//! | What does sampler X do, what does it cost, where does it come from? | `samplers/x.rs` |
+//! | What must every sampler offer, and what happens when one fails? | [`sampler`] |
+//! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
+//! | How are candidates sorted, the top k found, softmax summed? | [`kernels`] |
+//! | How are accepted tokens remembered? | [`history`] |
+//! | Which random numbers does a seed give? | [`rng`] |
+//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
+//! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
+//! | How is the llama.cpp of the process found? | [`ffi::host`] |
+//! | What keeps a panic from the host? | [`ffi::guard`] |
+//! | Where do messages go? | [`log`] and [`last_error`] |
+//!
+//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`) <- `samplers` <- `ffi`. Only `ffi` and the calls of
+//! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
+//!
+//! # The samplers from Rust
+//!
+//! ```
+//! use llama_sieve::{Candidates, Sampler, TokenData, samplers::{Dist, TopK}};
+//!
+//! let logits = [1.0f32, 3.0, 2.0];
+//! let candidates = logits.iter().enumerate();
+//! let mut data: Vec<_> = candidates.map(|(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 }).collect();
+//! let mut candidates = Candidates::new(&mut data, false);
+//! TopK::new(2).expect("2 keeps something").apply(&mut candidates);
+//! Dist::new(42).apply(&mut candidates);
+//! let chosen = candidates.as_slice()[candidates.selected().expect("dist selects")].id;
+//! assert!(chosen == 1 || chosen == 2);
+//! ```
+
+pub mod candidates;
+pub mod ffi;
+pub mod history;
+pub mod kernels;
+pub mod last_error;
+pub mod log;
+pub mod rng;
+pub mod sampler;
+pub mod samplers;
+pub mod token;
+
+pub use candidates::Candidates;
+pub use sampler::{Kind, Sampler};
+pub use token::{Token, TokenData};

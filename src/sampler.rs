@@ -1,0 +1,40 @@
+//! What every sampler is.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::token::Token;
+
+/// What a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Removes or rewrites candidates. On failure they pass through unchanged.
+    Filter,
+    /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts when nothing is selected.
+    Selector,
+}
+
+/// A sampler: parameters, state, and what it does to the candidates of one token position.
+///
+/// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time, but may move between threads.
+/// After the first tokens (warm-up) neither `apply` nor `accept` allocates.
+pub trait Sampler: Clone + Send + 'static {
+    /// What failure means.
+    const KIND: Kind = Kind::Filter;
+    /// Whether [`accept`](Self::accept) does anything; if not, the vtable slot stays NULL.
+    const ACCEPTS: bool = false;
+    /// Whether [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
+    const RESETS: bool = false;
+
+    /// The name that `llama_sampler_name` reports: the built-in's.
+    fn name(&self) -> &'static CStr;
+
+    /// Filters, rewrites or selects.
+    fn apply(&mut self, candidates: &mut Candidates<'_>);
+
+    /// Takes note of a token that has become part of the text.
+    fn accept(&mut self, _token: Token) {}
+
+    /// Back to the state after construction.
+    fn reset(&mut self) {}
+}

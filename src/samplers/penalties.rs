@@ -1,0 +1,109 @@
+//! Repetition, frequency and presence penalties on the tokens of the last n (Keskar et al. 2019; OpenAI's API).
+//!
+//! A logit at or below 0 is multiplied by `repeat`, one above is divided by it; then `count * freq + present` is subtracted.
+//!
+//! Only the few tokens in the window change, and while nobody has reordered the array each is found in one step
+//! (`data[id].id == id`): O(distinct tokens of the window). If one is not in its place the array was cut or shuffled, and one pass looks
+//! every candidate up. That candidate ids are distinct, as llama.cpp's are, is taken for granted.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::history::History;
+use crate::log;
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+
+/// Penalises what was accepted lately.
+#[derive(Clone, Debug)]
+pub struct Penalties {
+    n_vocab: i32,
+    repeat: f32,
+    freq: f32,
+    present: f32,
+    history: History,
+    warned: bool,
+}
+
+impl Penalties {
+    /// A window of `last_n` tokens (negative counts as 0). `None` if the parameters disable it: `last_n <= 0`, or `repeat` 1 with
+    /// `freq` and `present` 0. `n_vocab` only serves to warn of tokens outside the vocabulary; 0 or less if unknown.
+    pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
+        let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
+        if repeat == 1.0 && freq == 0.0 && present == 0.0 {
+            return None;
+        }
+        Some(Self {
+            n_vocab,
+            repeat,
+            freq,
+            present,
+            history: History::new(last_n),
+            warned: false,
+        })
+    }
+
+    #[inline]
+    fn penalise(&self, candidate: &mut TokenData, count: u32) {
+        if candidate.logit <= 0.0 {
+            candidate.logit *= self.repeat;
+        } else {
+            candidate.logit /= self.repeat;
+        }
+        candidate.logit -= count as f32 * self.freq + self.present;
+    }
+
+    /// Penalises the tokens of the window in their places, if every one is there.
+    fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
+        let distinct = self.history.distinct();
+        let in_place = |&(token, _): &(Token, u32)| candidates.index_in_place(token).is_some();
+        if !distinct.iter().all(in_place) {
+            return false;
+        }
+        for &(token, count) in distinct {
+            self.penalise(&mut candidates.as_mut_slice()[token as usize], count);
+        }
+        true
+    }
+
+    fn penalise_by_search(&self, candidates: &mut Candidates<'_>) {
+        for candidate in candidates.as_mut_slice() {
+            let count = self.history.count(candidate.id);
+            if count > 0 {
+                self.penalise(candidate, count);
+            }
+        }
+    }
+}
+
+impl Sampler for Penalties {
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"penalties"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if !self.penalise_in_place(candidates) {
+            self.penalise_by_search(candidates);
+        }
+        candidates.set_sorted(false);
+    }
+
+    /// A token outside the vocabulary takes its place in the window, as in the built-in, and matches no candidate.
+    fn accept(&mut self, token: Token) {
+        if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) && !self.warned {
+            self.warned = true;
+            log::warn(&format!(
+                "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises nothing",
+                self.n_vocab
+            ));
+        }
+        self.history.accept(token);
+    }
+
+    fn reset(&mut self) {
+        self.history.clear();
+    }
+}

@@ -1,0 +1,28 @@
+//! The element of every candidate array: a token, its logit, its probability.
+
+/// A token number, as llama.cpp's `llama_token`.
+pub type Token = i32;
+
+/// One candidate, laid out as llama.h's `llama_token_data` (12 bytes).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TokenData {
+    /// Number of the token in the vocabulary.
+    pub id: Token,
+    /// Unnormalised log-odds, as the model gave it or as earlier samplers left it.
+    pub logit: f32,
+    /// Probability; meaningful only after a sampler that writes it.
+    pub p: f32,
+}
+
+/// The logit that takes part in comparisons: NaN counts as minus infinity.
+///
+/// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a search.
+#[inline]
+pub fn comparable(logit: f32) -> f32 {
+    if logit.is_nan() {
+        f32::NEG_INFINITY
+    } else {
+        logit
+    }
+}

@@ -1,0 +1,116 @@
+//! What the differential tests share: samplers of either side behind one handle, candidate arrays, their generator, and the comparison.
+#![allow(dead_code)] // Each test binary uses its part.
+
+pub mod arrays;
+pub mod compare;
+pub mod family;
+
+use std::ffi::CStr;
+
+use vendor_llama_cpp::sys;
+
+pub use arrays::{Array, Rng};
+
+/// A sampler, ours or built in, driven through the host's functions.
+pub struct HostSampler(*mut sys::llama_sampler);
+
+impl HostSampler {
+    /// Takes over what a constructor gave, of either side.
+    pub fn new<T>(smpl: *mut T) -> Self {
+        assert!(
+            !smpl.is_null(),
+            "constructor gave NULL: {}",
+            llama_sieve::last_error::get()
+        );
+        Self(smpl.cast())
+    }
+
+    pub fn chain(members: Vec<HostSampler>) -> Self {
+        // SAFETY: the chain takes the members over; `into_raw` gives them up.
+        unsafe {
+            let chain = sys::llama_sampler_chain_init(sys::llama_sampler_chain_default_params());
+            for member in members {
+                sys::llama_sampler_chain_add(chain, member.into_raw());
+            }
+            Self(chain)
+        }
+    }
+
+    pub fn as_ptr(&self) -> *mut sys::llama_sampler {
+        self.0
+    }
+
+    pub fn into_raw(self) -> *mut sys::llama_sampler {
+        let smpl = self.0;
+        std::mem::forget(self);
+        smpl
+    }
+
+    pub fn name(&self) -> String {
+        // SAFETY: the sampler lives; names are C strings that live as long.
+        let name = unsafe { CStr::from_ptr(sys::llama_sampler_name(self.0)) };
+        name.to_string_lossy().into_owned()
+    }
+
+    pub fn apply(&self, array: &mut Array) {
+        let mut raw = sys::llama_token_data_array {
+            data: array.data.as_mut_ptr(),
+            size: array.data.len(),
+            selected: array.selected,
+            sorted: array.sorted,
+        };
+        // SAFETY: the sampler lives, the array is valid.
+        unsafe { sys::llama_sampler_apply(self.0, &raw mut raw) };
+        assert_eq!(raw.data, array.data.as_mut_ptr(), "the array moved");
+        array.data.truncate(raw.size);
+        array.selected = raw.selected;
+        array.sorted = raw.sorted;
+    }
+
+    pub fn accept(&self, token: i32) {
+        // SAFETY: the sampler lives.
+        unsafe { sys::llama_sampler_accept(self.0, token) };
+    }
+
+    pub fn reset(&self) {
+        // SAFETY: the sampler lives.
+        unsafe { sys::llama_sampler_reset(self.0) };
+    }
+
+    pub fn copy_from(&self, src: &HostSampler) {
+        // SAFETY: both live.
+        unsafe { sys::llama_sampler_copy(src.0, self.0) };
+    }
+
+    pub fn sample(&self, ctx: *mut sys::llama_context) -> i32 {
+        // SAFETY: the sampler and the context live, and the context has logits.
+        unsafe { sys::llama_sampler_sample(self.0, ctx, -1) }
+    }
+}
+
+impl Clone for HostSampler {
+    fn clone(&self) -> Self {
+        // SAFETY: the sampler lives.
+        Self::new(unsafe { sys::llama_sampler_clone(self.0) })
+    }
+}
+
+impl Drop for HostSampler {
+    fn drop(&mut self) {
+        // SAFETY: owned by this handle alone.
+        unsafe { sys::llama_sampler_free(self.0) };
+    }
+}
+
+/// How many arrays a differential test tries; LLAMA_SIEVE_TEST_ARRAYS sets another number.
+pub fn arrays_to_try() -> usize {
+    std::env::var("LLAMA_SIEVE_TEST_ARRAYS")
+        .ok()
+        .map(|n| n.parse().expect("LLAMA_SIEVE_TEST_ARRAYS is not a number"))
+        .unwrap_or(20_000)
+}
+
+/// The trained model of the repository.
+pub fn trained_model() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models/kjv-tiny.gguf")
+}

@@ -1,0 +1,66 @@
+// The parts of llama.cpp's C interface that pass large structs by value, behind plain functions,
+// and a few results of the C++ standard library that our tests compare with.
+
+#include "llama.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace {
+
+// One llama_decode call takes at most this many tokens; vendor_llama_decode splits longer input.
+constexpr uint32_t max_batch = 512;
+
+} // namespace
+
+extern "C" {
+
+llama_model * vendor_llama_model_load(const char * path) {
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = 0;
+    return llama_model_load_from_file(path, params);
+}
+
+llama_context * vendor_llama_context_new(llama_model * model, uint32_t n_ctx, int32_t n_threads) {
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx           = n_ctx;
+    params.n_batch         = max_batch;
+    params.n_ubatch        = max_batch;
+    params.n_seq_max       = 1;
+    params.n_threads       = n_threads;
+    params.n_threads_batch = n_threads;
+    params.no_perf         = true;
+    return llama_init_from_model(model, params);
+}
+
+// Appends the tokens to sequence 0; returns llama_decode's first code that is not 0, else 0.
+int32_t vendor_llama_decode(llama_context * ctx, const int32_t * tokens, int32_t n_tokens) {
+    std::vector<llama_token> input(tokens, tokens + n_tokens);
+    const int32_t step = static_cast<int32_t>(llama_n_batch(ctx));
+    for (int32_t start = 0; start < n_tokens; start += step) {
+        const int32_t n = std::min(step, n_tokens - start);
+        const int32_t code = llama_decode(ctx, llama_batch_get_one(input.data() + start, n));
+        if (code != 0) {
+            return code;
+        }
+    }
+    return 0;
+}
+
+// n draws of a uniform double in [0, 1) from a Mersenne Twister with this seed.
+void vendor_std_uniform_double(uint32_t seed, size_t n, double * out) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<double> uniform(0.0, 1.0);
+    std::generate_n(out, n, [&] { return uniform(generator); });
+}
+
+// The order in which std::sort leaves 0, 1, ... n-1 when the comparator calls all of them equal.
+void vendor_std_sort_equal_order(size_t n, uint32_t * out) {
+    std::iota(out, out + n, 0u);
+    std::sort(out, out + n, [](uint32_t, uint32_t) { return false; });
+}
+
+} // extern "C"
