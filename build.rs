@@ -27,9 +27,19 @@ mod header {
         for file in ["library.rs", "samplers.rs"] {
             builder = builder.with_src(root.join("src/ffi").join(file));
         }
-        builder
+        let bindings = builder
             .generate()
-            .expect("the header cannot be generated from src/ffi")
-            .write_to_file(root.join("include/llama_sieve.h"));
+            .expect("the header cannot be generated from src/ffi");
+        let mut text = Vec::new();
+        bindings.write(&mut text);
+        let text = String::from_utf8(text).expect("the sources are UTF-8");
+        std::fs::write(root.join("include/llama_sieve.h"), as_c_prose(&text))
+            .expect("include/llama_sieve.h cannot be written");
+    }
+
+    /// Rust's documentation marks become words that a C reader knows.
+    fn as_c_prose(text: &str) -> String {
+        text.replace(" # Safety\n", " The caller guarantees:\n")
+            .replace('`', "")
     }
 }

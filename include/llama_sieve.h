@@ -84,26 +84,26 @@ const char *llama_sieve_simd(void);
 const char *llama_sieve_last_error(void);
 
 /*
- Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr, as at the start.
+ Sends log messages to callback with user, from now on and from all threads. NULL: to stderr, as at the start.
 
  The callback may call the library, must not throw or long-jump, and must stay callable until it has been replaced and no call of it is
- running. llama.cpp's own log callbacks fit.
+ running.
 
- # Safety
- `callback` is NULL or a function as described, and `user` whatever it expects.
+ The caller guarantees:
+ callback is NULL or a function as described, and user whatever it expects.
  */
 void llama_sieve_log_set(llama_sieve_log_callback callback,
                          void *user);
 
 /*
- Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only needed where the library cannot find it by
+ Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only needed where the library cannot find it by
  itself, or where a process holds several. Samplers that exist already keep the host they were made with.
 
  Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST if that library does not export llama_sampler_init;
  then the host stays as it was.
 
- # Safety
- `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
+ The caller guarantees:
+ dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
  */
 int llama_sieve_bind_host(void *dl_handle);
 
@@ -113,50 +113,50 @@ int llama_sieve_bind_host(void *dl_handle);
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
- Draws a candidate with its softmax probability, from std::mt19937 started with `seed`. 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed,
+ Draws a candidate with its softmax probability, from std::mt19937 started with seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed,
  another at each reset.
  */
 struct llama_sampler *llama_sieve_init_dist(uint32_t seed);
 
 /*
- Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled: `k` <= 0.
+ Keeps the k largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled: k <= 0.
  */
 struct llama_sampler *llama_sieve_init_top_k(int32_t k);
 
 /*
- Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach `p`, at least `min_keep` (Holtzman et al. 2019,
- arXiv:1904.09751). Disabled: `p` >= 1.
+ Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p, at least min_keep (Holtzman et al. 2019,
+ arXiv:1904.09751). Disabled: p >= 1.
  */
 struct llama_sampler *llama_sieve_init_top_p(float p,
                                              size_t min_keep);
 
 /*
- Keeps the candidates whose probability is at least `p` times the largest, at least `min_keep` (Nguyen et al. 2024,
- arXiv:2407.01082). Disabled: `p` <= 0.
+ Keeps the candidates whose probability is at least p times the largest, at least min_keep (Nguyen et al. 2024,
+ arXiv:2407.01082). Disabled: p <= 0.
  */
 struct llama_sampler *llama_sieve_init_min_p(float p, size_t min_keep);
 
 /*
- Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until their probabilities exceed `p`, at
- least `min_keep` (Meister et al. 2022, arXiv:2202.00666). Disabled: `p` >= 1.
+ Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until their probabilities exceed p, at
+ least min_keep (Meister et al. 2022, arXiv:2202.00666). Disabled: p >= 1.
  */
 struct llama_sampler *llama_sieve_init_typical(float p,
                                                size_t min_keep);
 
 /*
- Divides every logit by the temperature `t`. `t` <= 0: the largest logit stays, all others become minus infinity. Disabled: `t` 1.
+ Divides every logit by the temperature t. t <= 0: the largest logit stays, all others become minus infinity. Disabled: t 1.
  */
 struct llama_sampler *llama_sieve_init_temp(float t);
 
 /*
- Masks every logit more than `n` standard deviations below the largest (Tang et al. 2024, arXiv:2411.07641). Disabled: `n` <= 0.
+ Masks every logit more than n standard deviations below the largest (Tang et al. 2024, arXiv:2411.07641). Disabled: n <= 0.
  */
 struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
 
 /*
- Penalises the tokens among the last `last_n` accepted ones: `repeat` divides a logit above 0 and multiplies one at or below 0 (Keskar et al.
- 2019, arXiv:1909.05858), then `freq` is subtracted once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used
- only to warn of tokens outside it; 0 if unknown. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
+ Penalises the tokens among the last last_n accepted ones: repeat divides a logit above 0 and multiplies one at or below 0 (Keskar et al.
+ 2019, arXiv:1909.05858), then freq is subtracted once per occurrence and present once. n_vocab is the size of the vocabulary, used
+ only to warn of tokens outside it; 0 if unknown. Disabled: last_n <= 0, or repeat 1 with freq and present 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,

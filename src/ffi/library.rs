@@ -81,7 +81,7 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
 /// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr, as at the start.
 ///
 /// The callback may call the library, must not throw or long-jump, and must stay callable until it has been replaced and no call of it is
-/// running. llama.cpp's own log callbacks fit.
+/// running.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` whatever it expects.

@@ -2,7 +2,8 @@
 //! (Meister et al. 2022).
 //!
 //! Sorts all candidates by logit and again by distance from the entropy, in whose order they stay: the visible order is part of the
-//! contract. Candidates at equal distance keep their descending order; the built-in leaves them as its sort happens to.
+//! contract. Candidates at equal distance keep their descending order. The built-in leaves them as its unstable sort happens to; since
+//! their probabilities differ, that also moves the rounding of the sum, and the cut can fall one candidate apart.
 //!
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
 //! than another: what its sort leaves of that is reproduced exactly.

@@ -17,23 +17,45 @@ pub fn same(input: &Array, ours: &Array, theirs: &Array, by_entropy: bool) -> Re
     if ours.selected != theirs.selected {
         return Err(format!("selected {} != {}", ours.selected, theirs.selected));
     }
-    let distance = by_entropy.then(|| Distance::of(input)).flatten();
-    if ours.data.len() != theirs.data.len() {
-        return Err(format!("size {} != {}", ours.data.len(), theirs.data.len()));
+    no_inventions(input, ours)?;
+    if let Some(distance) = by_entropy.then(|| Distance::of(input)).flatten() {
+        return same_by_distance(&distance, ours, theirs);
     }
+    same_length(ours, theirs, 0)?;
+    same_candidates(ours, theirs, |a, b| {
+        same_bits(a.logit, b.logit) && same_p(a.p, b.p)
+    })
+}
+
+/// Candidates at equal distance have different probabilities, so their order also moves the rounding of the sum, and with it the cut,
+/// by at most one. Where no two are at equal distance nothing is allowed.
+fn same_by_distance(distance: &Distance, ours: &Array, theirs: &Array) -> Result<(), String> {
+    same_length(ours, theirs, usize::from(distance.has_ties))?;
+    same_candidates(ours, theirs, |a, b| {
+        distance.from(a.p) == distance.from(b.p)
+    })
+}
+
+fn same_length(ours: &Array, theirs: &Array, allowed: usize) -> Result<(), String> {
+    let (ours, theirs) = (ours.data.len(), theirs.data.len());
+    if ours.abs_diff(theirs) > allowed {
+        return Err(format!("size {ours} != {theirs}"));
+    }
+    Ok(())
+}
+
+fn same_candidates(
+    ours: &Array,
+    theirs: &Array,
+    tie: impl Fn(&llama_token_data, &llama_token_data) -> bool,
+) -> Result<(), String> {
     for (i, (a, b)) in ours.data.iter().zip(&theirs.data).enumerate() {
-        if a.id == b.id && same_bits(a.logit, b.logit) && same_p(a.p, b.p) {
-            continue;
-        }
-        let tie = match &distance {
-            Some(distance) => distance.from(a.p) == distance.from(b.p),
-            None => same_bits(a.logit, b.logit) && same_p(a.p, b.p),
-        };
-        if !tie {
+        let same = a.id == b.id && same_bits(a.logit, b.logit) && same_p(a.p, b.p);
+        if !same && !tie(a, b) {
             return Err(format!("candidate {i}: {a:?} != {b:?}"));
         }
     }
-    no_inventions(input, ours)
+    Ok(())
 }
 
 fn same_bits(a: f32, b: f32) -> bool {
@@ -60,6 +82,7 @@ fn no_inventions(input: &Array, output: &Array) -> Result<(), String> {
 /// The score of locally typical sampling, from its definition, in the precision of the built-in.
 struct Distance {
     entropy: f32,
+    has_ties: bool,
 }
 
 impl Distance {
@@ -76,7 +99,20 @@ impl Distance {
             let p = e / sum;
             entropy - p * p.ln()
         });
-        (!entropy.is_nan()).then_some(Self { entropy })
+        if entropy.is_nan() {
+            return None;
+        }
+        let mut distance = Self {
+            entropy,
+            has_ties: false,
+        };
+        let mut distances: Vec<f32> = exponentials
+            .iter()
+            .map(|e| distance.from(e / sum))
+            .collect();
+        distances.sort_by(f32::total_cmp);
+        distance.has_ties = distances.windows(2).any(|pair| pair[0] == pair[1]);
+        Some(distance)
     }
 
     fn from(&self, p: f32) -> f32 {

@@ -137,7 +137,7 @@ fn is_fresh(unit: &Unit) -> bool {
 
 fn link_shared(tools: &Toolchain, objects: &[&Path], library: &Path) {
     let unfinished = library.with_extension("so.part");
-    let mut command = Command::new(&tools.cxx.path);
+    let mut command = tools.cxx.command();
     command.args(["-shared", &format!("-Wl,-soname,{SONAME}"), "-o"]);
     command.arg(&unfinished).args(objects);
     command.args(SYSTEM_LIBRARIES.map(|library| format!("-l{library}")));

@@ -72,10 +72,6 @@ fn compiler(is_cxx: bool, standard: &str, seen: &mut Fnv) -> Compiler {
         .cpp(is_cxx)
         .no_default_flags(true)
         .inherit_rustflags(false)
-        .warnings(false)
-        .opt_level(3)
-        .debug(false)
-        .cargo_metadata(true)
         .try_get_compiler()
         .unwrap_or_else(|error| panic!("{}", no_compiler(is_cxx, &error.to_string())));
     assert!(
