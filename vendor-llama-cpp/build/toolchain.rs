@@ -72,6 +72,7 @@ fn compiler(is_cxx: bool, standard: &str, seen: &mut Fnv) -> Compiler {
         .cpp(is_cxx)
         .no_default_flags(true)
         .inherit_rustflags(false)
+        .warnings(false)
         .try_get_compiler()
         .unwrap_or_else(|error| panic!("{}", no_compiler(is_cxx, &error.to_string())));
     assert!(

@@ -4,7 +4,7 @@
 //! llama-cpp-sys-2 in the version that `Cargo.toml` pins; the environment variable
 //! `LLAMA_CPP_DIR` names another checkout to use instead. The build script compiles it (CPU only)
 //! with nothing but a C++17 compiler, into a folder of the target directory that all cargo
-//! profiles share: about three minutes on two cores, once.
+//! profiles share: one or two minutes on two cores, once.
 //!
 //! Whatever depends on this crate is linked with llama.cpp statically. The same objects also make
 //! a shared `libllama.so`, for programs and tests that load it.

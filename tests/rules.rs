@@ -1,0 +1,163 @@
+//! Rules of the house that the compiler does not know, read off the sources.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder exists") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Name and body of every `extern "C" fn` that is defined (not declared) in `source`.
+fn extern_c_functions(source: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (at, _) in source.match_indices("extern \"C\" fn ") {
+        let rest = &source[at + "extern \"C\" fn ".len()..];
+        let name: String = rest
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        if name.is_empty() {
+            continue; // A function pointer type.
+        }
+        let body = rest.find(" {\n").map_or("", |open| &rest[open + 3..]);
+        found.push((name, body.to_owned()));
+    }
+    found
+}
+
+/// What the body of an export may begin with: the guard, or a function that does nothing but call it.
+const GUARDED: [&str; 2] = ["guard(", "construct("];
+
+#[test]
+fn every_extern_c_function_runs_inside_the_guard() {
+    let mut count = 0;
+    for path in rust_files(&root().join("src/ffi")) {
+        for (name, body) in extern_c_functions(&read(&path)) {
+            // Called by the dynamic linker, inside our own call; it does nothing that can panic but push to a vector.
+            if name == "collect" {
+                continue;
+            }
+            let first = body.lines().map(str::trim).find(|line| {
+                let declaration = line.starts_with("thread_local!")
+                    || line.starts_with("static ")
+                    || line.starts_with('}');
+                !line.is_empty() && !declaration
+            });
+            let first = first.unwrap_or_default();
+            assert!(
+                GUARDED.iter().any(|guard| first.starts_with(guard)),
+                "{}: {name} begins with {first:?}, not with the guard",
+                path.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 15, "only {count} functions were found");
+    let construct = read(&root().join("src/ffi/samplers.rs"));
+    let body = construct
+        .split("fn construct<")
+        .nth(1)
+        .expect("construct exists");
+    let body = body.split(" {\n").nth(1).expect("construct has a body");
+    assert!(body.trim_start().starts_with("guard("));
+}
+
+#[test]
+fn an_unguarded_function_would_be_found() {
+    let source = "pub extern \"C\" fn bad(x: i32) -> i32 {\n    x + 1\n}\n";
+    let found = extern_c_functions(source);
+    assert_eq!(found.len(), 1);
+    assert!(
+        !GUARDED
+            .iter()
+            .any(|guard| found[0].1.trim().starts_with(guard))
+    );
+}
+
+#[test]
+fn exports_are_only_made_in_ffi() {
+    for path in rust_files(&root().join("src")) {
+        if path.starts_with(root().join("src/ffi")) {
+            continue;
+        }
+        assert!(
+            !read(&path).contains("no_mangle"),
+            "{} exports a C name",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn samplers_forbid_unsafe_code() {
+    let source = read(&root().join("src/samplers/mod.rs"));
+    assert!(source.contains("#![forbid(unsafe_code)]"));
+}
+
+/// The C names that the sources export.
+fn exported_names() -> Vec<String> {
+    let mut names = Vec::new();
+    for path in rust_files(&root().join("src/ffi")) {
+        let source = read(&path);
+        for after in source.split("#[unsafe(no_mangle)]").skip(1) {
+            let (name, _) = extern_c_functions(after).swap_remove(0);
+            names.push(name);
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn the_header_declares_what_the_sources_export() {
+    let header = read(&root().join("include/llama_sieve.h"));
+    for name in exported_names() {
+        assert!(
+            header.contains(&format!("{name}(")),
+            "the header lacks {name}; rebuild it with --features header"
+        );
+    }
+    let declared = header.matches("(void);").count() + header.matches(");\n").count();
+    assert!(declared >= exported_names().len());
+}
+
+/// The shared library's own view: what leaves it is the committed list, nothing else.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_shared_library_exports_the_committed_list() {
+    let library = std::env::current_exe().expect("a path");
+    let library = library.with_file_name("libllama_sieve.so");
+    let output = std::process::Command::new("nm")
+        .args(["-D", "--defined-only", "--format=posix"])
+        .arg(&library)
+        .output()
+        .expect("nm runs (package binutils)");
+    assert!(
+        output.status.success(),
+        "nm cannot read {}",
+        library.display()
+    );
+    let text = String::from_utf8(output.stdout).expect("names are ASCII");
+    let mut exported: Vec<&str> = text.lines().filter_map(|l| l.split(' ').next()).collect();
+    exported.sort_unstable();
+    let committed = read(&root().join("tests/exports.txt"));
+    let committed: Vec<&str> = committed.lines().collect();
+    assert_eq!(exported, committed);
+    assert_eq!(exported, exported_names());
+}
