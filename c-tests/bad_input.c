@@ -1,0 +1,528 @@
+/* Whatever a caller gets wrong has an answer: nothing crashes, nothing is written beyond an array, a selector selects a candidate that
+ * exists, and a filter keeps some of the candidates that it was given. */
+#define _GNU_SOURCE /* dlopen, beside -std=c11 */
+#include <dlfcn.h>
+#include <float.h>
+#include <math.h>
+
+#include "check.h"
+
+#include "llama_sieve.h"
+
+enum { N_VOCAB = 1000 };
+
+/* The nine samplers with parameters that do something. */
+
+static struct llama_sampler * make_greedy(void)      { return llama_sieve_init_greedy(); }
+static struct llama_sampler * make_dist(void)        { return llama_sieve_init_dist(42); }
+static struct llama_sampler * make_top_k(void)       { return llama_sieve_init_top_k(5); }
+static struct llama_sampler * make_top_p(void)       { return llama_sieve_init_top_p(0.9f, 1); }
+static struct llama_sampler * make_min_p(void)       { return llama_sieve_init_min_p(0.1f, 1); }
+static struct llama_sampler * make_typical(void)     { return llama_sieve_init_typical(0.9f, 1); }
+static struct llama_sampler * make_temp(void)        { return llama_sieve_init_temp(0.7f); }
+static struct llama_sampler * make_temp_zero(void)   { return llama_sieve_init_temp(0.0f); }
+static struct llama_sampler * make_top_n_sigma(void) { return llama_sieve_init_top_n_sigma(1.5f); }
+static struct llama_sampler * make_penalties(void)   { return llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f); }
+
+static const struct {
+    const char * name;
+    struct llama_sampler * (*make)(void);
+    bool selects;
+} SAMPLERS[] = {
+    { "greedy",      make_greedy,      true  },
+    { "dist",        make_dist,        true  },
+    { "top-k",       make_top_k,       false },
+    { "top-p",       make_top_p,       false },
+    { "min-p",       make_min_p,       false },
+    { "typical",     make_typical,     false },
+    { "temp",        make_temp,        false },
+    { "temp",        make_temp_zero,   false },
+    { "top-n-sigma", make_top_n_sigma, false },
+    { "penalties",   make_penalties,   false },
+};
+enum { N_SAMPLERS = sizeof(SAMPLERS) / sizeof(SAMPLERS[0]) };
+
+static struct llama_sampler * make(int i) {
+    check_subject = SAMPLERS[i].name;
+    struct llama_sampler * smpl = SAMPLERS[i].make();
+    CHECK(smpl != NULL);
+    CHECK(strcmp(llama_sampler_name(smpl), SAMPLERS[i].name) == 0);
+    return smpl;
+}
+
+/* A log callback that counts, and that calls the library as it may. */
+
+typedef struct {
+    int n;
+    int level;
+    char text[512];
+    bool is_active;
+} messages;
+
+static void count_message(int level, const char * text, void * user) {
+    messages * seen = user;
+    /* What is called here can log in its turn. */
+    if (seen->is_active) {
+        return;
+    }
+    seen->is_active = true;
+    seen->n++;
+    seen->level = level;
+    snprintf(seen->text, sizeof(seen->text), "%s", text);
+    CHECK(llama_sieve_last_error() != NULL);
+    CHECK(strlen(llama_sieve_version()) > 0);
+    CHECK(strlen(llama_sieve_simd()) > 0);
+    llama_sieve_log_set(count_message, user);
+    seen->is_active = false;
+}
+
+static bool has_error(void) {
+    const char * text = llama_sieve_last_error();
+    CHECK(text != NULL);
+    return text[0] != '\0';
+}
+
+/* Makes a sampler that surely succeeds, which clears the last error. */
+static void clear_error(void) {
+    llama_sampler_free(llama_sieve_init_greedy());
+    CHECK(!has_error());
+}
+
+/* Reads the bool as the byte that it is: after a fault it could hold what no bool holds. */
+static unsigned char sorted_byte(const llama_token_data_array * array) {
+    unsigned char byte;
+    memcpy(&byte, &array->sorted, 1);
+    return byte;
+}
+
+/* What every array must still be after apply. `n` is its size before. */
+static void check_result(const guarded * g, size_t n, bool selected) {
+    const llama_token_data_array * array = &g->array;
+    CHECK(guards_are_intact(g));
+    CHECK(array->size >= 1 && array->size <= n);
+    CHECK(sorted_byte(array) <= 1);
+    if (selected) {
+        CHECK(array->selected >= 0 && (size_t) array->selected < array->size);
+    }
+    unsigned char * seen = calloc(n, 1);
+    CHECK(seen != NULL);
+    for (size_t i = 0; i < array->size; i++) {
+        const llama_token id = array->data[i].id;
+        CHECK(id >= 0 && (size_t) id < n);
+        CHECK(!seen[id]);
+        seen[id] = 1;
+    }
+    free(seen);
+}
+
+/* The sampler still does its work on a good array. */
+static void check_works(struct llama_sampler * smpl, int i) {
+    guarded g = guarded_new(100);
+    numbers from = { 7 };
+    fill_candidates(g.array.data, 100, &from);
+    llama_sampler_apply(smpl, &g.array);
+    check_result(&g, 100, SAMPLERS[i].selects);
+    guarded_free(&g);
+}
+
+/* 1. NULL wherever the interface takes a pointer. */
+
+static void null_for_every_pointer(void) {
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        const struct llama_sampler_i * iface = smpl->iface;
+        guarded g = guarded_new(10);
+
+        CHECK(iface->name(NULL) != NULL);
+        if (iface->accept != NULL) {
+            iface->accept(NULL, 1);
+        }
+        iface->apply(NULL, NULL);
+        iface->apply(NULL, &g.array);
+        check_result(&g, 10, SAMPLERS[i].selects);
+        iface->apply(smpl, NULL);
+        llama_sampler_apply(smpl, NULL);
+        CHECK(has_error());
+        if (iface->reset != NULL) {
+            iface->reset(NULL);
+        }
+        CHECK(iface->clone(NULL) == NULL);
+        iface->free(NULL);
+        if (iface->copy_state != NULL) {
+            iface->copy_state(NULL, NULL);
+            iface->copy_state(smpl, NULL);
+            iface->copy_state(NULL, smpl);
+            iface->copy_state(smpl, smpl);
+        }
+        /* What we do not offer must be NULL, or the host would believe that we do. */
+        CHECK(iface->backend_init == NULL && iface->backend_accept == NULL && iface->backend_apply == NULL);
+        CHECK(iface->backend_set_input == NULL && iface->backend_reset == NULL);
+
+        check_works(smpl, i);
+        guarded_free(&g);
+        llama_sampler_free(smpl);
+    }
+}
+
+/* The sampler's own part freed under it, as by a host that calls the vtable itself. */
+static void used_after_its_free(void) {
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        guarded g = guarded_new(10);
+        smpl->iface->free(smpl);
+        smpl->iface->free(smpl);
+        llama_sampler_accept(smpl, 1);
+        llama_sampler_reset(smpl);
+        llama_sampler_apply(smpl, &g.array);
+        CHECK(has_error());
+        check_result(&g, 10, SAMPLERS[i].selects);
+        CHECK(g.array.size == 10);
+        CHECK(llama_sampler_clone(smpl) == NULL);
+        llama_sampler_free(smpl);
+        guarded_free(&g);
+    }
+}
+
+/* 2. Arrays whose members contradict each other. */
+
+static void refuse(struct llama_sampler * smpl, llama_token_data_array array) {
+    clear_error();
+    const llama_token_data_array before = array;
+    llama_sampler_apply(smpl, &array);
+    CHECK(has_error());
+    CHECK(array.data == before.data && array.size == before.size && array.selected == before.selected);
+}
+
+static void impossible_arrays(void) {
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        guarded g = guarded_new(10);
+        llama_token_data_array array = g.array;
+
+        array.data = NULL;
+        refuse(smpl, array);
+        array.size = SIZE_MAX;
+        refuse(smpl, array);
+        array.data = g.array.data;
+        refuse(smpl, array);
+        array.size = (size_t) INT32_MAX + 1;
+        refuse(smpl, array);
+        array.size = 4;
+        array.data = (llama_token_data *) (void *) ((char *) g.array.data + 1);
+        refuse(smpl, array);
+
+        CHECK(guards_are_intact(&g));
+        check_works(smpl, i);
+        guarded_free(&g);
+        llama_sampler_free(smpl);
+    }
+}
+
+static void empty_arrays(void) {
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        guarded g = guarded_new(0);
+        for (int sorted = 0; sorted <= 1; sorted++) {
+            for (int is_null = 0; is_null <= 1; is_null++) {
+                llama_token_data_array array = { .data = is_null ? NULL : g.array.data, .size = 0, .selected = -1, .sorted = sorted != 0 };
+                llama_sampler_apply(smpl, &array);
+                CHECK(array.size == 0);
+                CHECK(array.selected <= 0);
+                CHECK(guards_are_intact(&g));
+            }
+        }
+        check_works(smpl, i);
+        guarded_free(&g);
+        llama_sampler_free(smpl);
+    }
+}
+
+/* 3. Logits that are not numbers, or not finite. */
+
+static const float STRANGE[] = { NAN, -NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -0.0f };
+enum { N_STRANGE = sizeof(STRANGE) / sizeof(STRANGE[0]) };
+
+/* Pattern 0 .. N_STRANGE-1: all candidates alike; then one of them among good ones; then a mixture of all. */
+enum { N_PATTERNS = 2 * N_STRANGE + 1 };
+
+static void fill_strangely(llama_token_data * data, size_t n, int pattern, numbers * from) {
+    fill_candidates(data, n, from);
+    if (pattern < N_STRANGE) {
+        for (size_t i = 0; i < n; i++) {
+            data[i].logit = STRANGE[pattern];
+        }
+        return;
+    }
+    if (pattern < 2 * N_STRANGE) {
+        data[number_below(from, (uint32_t) n)].logit = STRANGE[pattern - N_STRANGE];
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t which = number_below(from, N_STRANGE + 1);
+        if (which < N_STRANGE) {
+            data[i].logit = STRANGE[which];
+        }
+    }
+}
+
+static void apply_strange(struct llama_sampler * smpl, size_t n, int pattern, bool sorted, bool selects) {
+    char subject[128];
+    snprintf(subject, sizeof(subject), "%s, pattern %d, %zu candidates, sorted %d", llama_sampler_name(smpl), pattern, n, sorted);
+    check_subject = subject;
+    guarded g = guarded_new(n);
+    numbers from = { 1 + (uint32_t) pattern };
+    fill_strangely(g.array.data, n, pattern, &from);
+    /* `sorted` is often a lie here, which must be survived as well. */
+    g.array.sorted   = sorted;
+    g.array.selected = INT64_MIN;
+    llama_sampler_accept(smpl, 0);
+    llama_sampler_accept(smpl, (llama_token) n - 1);
+    llama_sampler_apply(smpl, &g.array);
+    check_result(&g, n, selects);
+    if (!selects) {
+        CHECK(g.array.selected == INT64_MIN);
+    }
+    guarded_free(&g);
+    check_subject = "";
+}
+
+static const size_t SIZES[] = { 1, 2, 3, 17, 300, N_VOCAB };
+
+static void apply_all_strange(struct llama_sampler * smpl, bool selects) {
+    for (size_t s = 0; s < sizeof(SIZES) / sizeof(SIZES[0]); s++) {
+        for (int pattern = 0; pattern < N_PATTERNS; pattern++) {
+            apply_strange(smpl, SIZES[s], pattern, false, selects);
+            apply_strange(smpl, SIZES[s], pattern, true, selects);
+        }
+    }
+}
+
+static void strange_logits(void) {
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        apply_all_strange(smpl, SAMPLERS[i].selects);
+        check_works(smpl, i);
+        llama_sampler_free(smpl);
+    }
+}
+
+/* One after the other, so that a sampler meets what the one before made of strange logits. */
+static void strange_logits_in_a_chain(void) {
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(chain, make_penalties());
+    llama_sampler_chain_add(chain, make_top_n_sigma());
+    llama_sampler_chain_add(chain, llama_sieve_init_top_k(40));
+    llama_sampler_chain_add(chain, make_typical());
+    llama_sampler_chain_add(chain, make_top_p());
+    llama_sampler_chain_add(chain, make_min_p());
+    llama_sampler_chain_add(chain, make_temp());
+    llama_sampler_chain_add(chain, make_dist());
+    apply_all_strange(chain, true);
+    llama_sampler_free(chain);
+}
+
+/* 4. A `sorted` that is neither of the two values of a bool. */
+
+static void sorted_of_any_byte(void) {
+    const unsigned char bytes[] = { 2, 0x80, 0xFF };
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        for (size_t b = 0; b < sizeof(bytes); b++) {
+            guarded g = guarded_new(50);
+            for (int j = 0; j < 50; j++) {
+                g.array.data[j].logit = -0.1f * (float) j;
+            }
+            memcpy(&g.array.sorted, &bytes[b], 1);
+            llama_sampler_apply(smpl, &g.array);
+            check_result(&g, 50, SAMPLERS[i].selects);
+            guarded_free(&g);
+        }
+        llama_sampler_free(smpl);
+    }
+}
+
+/* 5. Constructor arguments. */
+
+static struct llama_sampler * top_p_of(float x)       { return llama_sieve_init_top_p(x, 1); }
+static struct llama_sampler * min_p_of(float x)       { return llama_sieve_init_min_p(x, 1); }
+static struct llama_sampler * typical_of(float x)     { return llama_sieve_init_typical(x, 1); }
+static struct llama_sampler * temp_of(float x)        { return llama_sieve_init_temp(x); }
+static struct llama_sampler * top_n_sigma_of(float x) { return llama_sieve_init_top_n_sigma(x); }
+static struct llama_sampler * repeat_of(float x)      { return llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f); }
+static struct llama_sampler * freq_of(float x)        { return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f); }
+static struct llama_sampler * present_of(float x)     { return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x); }
+
+static const struct {
+    const char * disabled_name;
+    struct llama_sampler * (*make)(float);
+} OF_A_FLOAT[] = {
+    { "?top-p",       top_p_of       },
+    { "?min-p",       min_p_of       },
+    { "?typical",     typical_of     },
+    { "?temp",        temp_of        },
+    { "?top-n-sigma", top_n_sigma_of },
+    { "?penalties",   repeat_of      },
+    { "?penalties",   freq_of        },
+    { "?penalties",   present_of     },
+};
+
+/* Two arrays of the same, byte for byte. */
+static void check_passes_through(struct llama_sampler * smpl) {
+    guarded g = guarded_new(100);
+    llama_token_data before[100];
+    numbers from = { 3 };
+    fill_candidates(g.array.data, 100, &from);
+    memcpy(before, g.array.data, sizeof(before));
+    llama_sampler_accept(smpl, 5);
+    llama_sampler_apply(smpl, &g.array);
+    CHECK(g.array.size == 100 && g.array.selected == -1 && !g.array.sorted);
+    CHECK(memcmp(before, g.array.data, sizeof(before)) == 0);
+    CHECK(guards_are_intact(&g));
+    guarded_free(&g);
+}
+
+static void parameters_that_are_not_finite(messages * seen) {
+    const float values[] = { NAN, INFINITY, -INFINITY };
+    for (size_t i = 0; i < sizeof(OF_A_FLOAT) / sizeof(OF_A_FLOAT[0]); i++) {
+        for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+            check_subject = OF_A_FLOAT[i].disabled_name;
+            clear_error();
+            seen->n = 0;
+            struct llama_sampler * smpl = OF_A_FLOAT[i].make(values[v]);
+            CHECK(smpl != NULL);
+            CHECK(strcmp(llama_sampler_name(smpl), OF_A_FLOAT[i].disabled_name) == 0);
+            CHECK(seen->n == 1 && seen->level == LLAMA_SIEVE_LOG_WARN);
+            CHECK(has_error() && strcmp(llama_sieve_last_error(), seen->text) == 0);
+            check_passes_through(smpl);
+
+            struct llama_sampler * clone = llama_sampler_clone(smpl);
+            CHECK(clone != NULL && strcmp(llama_sampler_name(clone), OF_A_FLOAT[i].disabled_name) == 0);
+            check_passes_through(clone);
+            CHECK(seen->n == 1);
+            llama_sampler_free(clone);
+            llama_sampler_free(smpl);
+        }
+    }
+    check_subject = "";
+}
+
+/* Takes the sampler over. */
+static void check_survives(struct llama_sampler * smpl) {
+    CHECK(smpl != NULL);
+    for (size_t s = 0; s < sizeof(SIZES) / sizeof(SIZES[0]); s++) {
+        guarded g = guarded_new(SIZES[s]);
+        numbers from = { 11 };
+        fill_candidates(g.array.data, SIZES[s], &from);
+        llama_sampler_accept(smpl, 0);
+        llama_sampler_apply(smpl, &g.array);
+        check_result(&g, SIZES[s], false);
+        guarded_free(&g);
+    }
+    llama_sampler_free(smpl);
+}
+
+static void extreme_parameters(void) {
+    const int32_t integers[] = { INT32_MIN, -1, 0, 1, INT32_MAX };
+    const float   floats[]   = { -FLT_MAX, -1.0f, -0.0f, FLT_TRUE_MIN, 1.0f, 2.0f, FLT_MAX };
+    const size_t  sizes[]    = { 0, 1, N_VOCAB, SIZE_MAX };
+    for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
+        check_survives(llama_sieve_init_top_k(integers[i]));
+        check_survives(llama_sieve_init_penalties(integers[i], 64, 1.1f, 0.0f, 0.0f));
+        check_survives(llama_sieve_init_penalties(N_VOCAB, integers[i], 1.1f, 0.0f, 0.0f));
+    }
+    for (size_t f = 0; f < sizeof(floats) / sizeof(floats[0]); f++) {
+        check_survives(llama_sieve_init_temp(floats[f]));
+        check_survives(llama_sieve_init_top_n_sigma(floats[f]));
+        check_survives(llama_sieve_init_penalties(N_VOCAB, 64, floats[f], floats[f], floats[f]));
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+            check_survives(llama_sieve_init_top_p(floats[f], sizes[s]));
+            check_survives(llama_sieve_init_min_p(floats[f], sizes[s]));
+            check_survives(llama_sieve_init_typical(floats[f], sizes[s]));
+        }
+    }
+}
+
+/* 6. Tokens outside the vocabulary. */
+
+static void accept_outsiders(struct llama_sampler * smpl) {
+    const llama_token outsiders[] = { -1, INT32_MIN, INT32_MAX, N_VOCAB };
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < sizeof(outsiders) / sizeof(outsiders[0]); i++) {
+            llama_sampler_accept(smpl, outsiders[i]);
+        }
+    }
+}
+
+static void tokens_outside_the_vocabulary(messages * seen) {
+    check_subject = "tokens outside the vocabulary";
+    seen->n = 0;
+    struct llama_sampler * smpl = make_penalties();
+    accept_outsiders(smpl);
+    CHECK(seen->n == 1 && seen->level == LLAMA_SIEVE_LOG_WARN);
+
+    guarded g = guarded_new(N_VOCAB);
+    numbers from = { 5 };
+    fill_candidates(g.array.data, N_VOCAB, &from);
+    const float logit = g.array.data[3].logit;
+    llama_sampler_apply(smpl, &g.array);
+    check_result(&g, N_VOCAB, false);
+    CHECK(g.array.data[3].logit == logit);
+
+    /* Candidates that are no tokens of any vocabulary, and one that is there twice. */
+    g.array.data[0].id = -1;
+    g.array.data[1].id = INT32_MIN;
+    g.array.data[2].id = INT32_MAX;
+    g.array.data[4].id = 5;
+    llama_sampler_apply(smpl, &g.array);
+    CHECK(guards_are_intact(&g) && g.array.size == N_VOCAB);
+    guarded_free(&g);
+    llama_sampler_free(smpl);
+
+    /* Without the size of the vocabulary there is nothing to warn of. */
+    seen->n = 0;
+    smpl = llama_sieve_init_penalties(0, 64, 1.3f, 0.0f, 0.0f);
+    accept_outsiders(smpl);
+    CHECK(seen->n == 0);
+    llama_sampler_free(smpl);
+    check_subject = "";
+}
+
+/* 7. The library's own functions. */
+
+static void handles_that_are_no_host(void) {
+    clear_error();
+    CHECK(llama_sieve_bind_host(NULL) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(has_error());
+    void * libm = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+    CHECK(libm != NULL);
+    clear_error();
+    CHECK(llama_sieve_bind_host(libm) == LLAMA_SIEVE_ERROR_NO_HOST);
+    CHECK(has_error());
+    dlclose(libm);
+    /* The host that was found before is still there. */
+    clear_error();
+}
+
+int main(void) {
+    messages seen = { 0 };
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    llama_sieve_log_set(NULL, NULL);
+    llama_sieve_log_set(NULL, &seen);
+    llama_sieve_log_set(count_message, &seen);
+
+    null_for_every_pointer();
+    used_after_its_free();
+    impossible_arrays();
+    empty_arrays();
+    strange_logits();
+    strange_logits_in_a_chain();
+    sorted_of_any_byte();
+    parameters_that_are_not_finite(&seen);
+    extreme_parameters();
+    tokens_outside_the_vocabulary(&seen);
+    handles_that_are_no_host();
+
+    llama_sieve_log_set(NULL, NULL);
+    puts("everything had an answer");
+    return 0;
+}
