@@ -17,6 +17,14 @@ SAME_TYPE(typical);
 SAME_TYPE(temp);
 SAME_TYPE(top_n_sigma);
 SAME_TYPE(penalties);
+SAME_TYPE(temp_ext);
+SAME_TYPE(xtc);
+SAME_TYPE(mirostat);
+SAME_TYPE(mirostat_v2);
+SAME_TYPE(dry);
+SAME_TYPE(adaptive_p);
+SAME_TYPE(logit_bias);
+SAME_TYPE(infill);
 
 int main() {
     return 0;

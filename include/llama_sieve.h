@@ -20,7 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
+
+/* llama.h's own types. */
 struct llama_sampler;
+struct llama_vocab;
+struct llama_logit_bias;
 
 /*
  Success.
@@ -163,6 +167,107 @@ struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  float repeat,
                                                  float freq,
                                                  float present);
+
+/*
+ Dynamic temperature: between t - delta and t + delta, following the entropy to the power exponent. Plain temperature if
+ delta <= 0. Disabled: t 1 and delta <= 0.
+ */
+struct llama_sampler *llama_sieve_init_temp_ext(float t,
+                                                float delta,
+                                                float exponent);
+
+/*
+ XTC, exclude top choices: with chance p removes every candidate of probability t or more but the least probable of them, unless fewer than
+ min_keep would be left (text-generation-webui pull request 6335). seed as for dist. Disabled: p <= 0 or t > 0.5.
+ */
+struct llama_sampler *llama_sieve_init_xtc(float p,
+                                           float t,
+                                           size_t min_keep,
+                                           uint32_t seed);
+
+/*
+ Mirostat 1: selects so that the surprisal of the text stays near tau bits per token, correcting by eta; m candidates serve the estimate
+ (Basu et al. 2020, arXiv:2007.14966). seed as for dist. Parameters that are not finite: the largest logit is selected.
+ */
+struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
+                                                uint32_t seed,
+                                                float tau,
+                                                float eta,
+                                                int32_t m);
+
+/*
+ Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020, arXiv:2007.14966). seed as for dist.
+ Parameters that are not finite: the largest logit is selected.
+ */
+struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed,
+                                                   float tau,
+                                                   float eta);
+
+/*
+ DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses multiplier * base^(n - allowed_length)
+ (text-generation-webui pull request 5677).
+
+ The last last_n accepted tokens are searched; repetitions do not reach across any of the n_breakers strings breakers, each cut to 40 bytes; NULL or
+ empty ones are skipped. vocab must outlive this call only. Disabled: multiplier 0, base < 1, or last_n <= 0.
+
+ The caller guarantees:
+ vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or n_breakers pointers, each NULL or a C string.
+ */
+struct llama_sampler *llama_sieve_init_dry(const struct llama_vocab *vocab,
+                                           float multiplier,
+                                           float base,
+                                           int32_t allowed_length,
+                                           int32_t last_n,
+                                           const char **breakers,
+                                           size_t n_breakers);
+
+/*
+ Adaptive-p: selects near probability target (0 to 1; negative: draws from the distribution as it is), moving the aim so that the chosen
+ tokens average it; decay (0 to 0.99) makes the average reach back 1 / (1 - decay) tokens (llama.cpp pull request 17927). seed as for dist.
+ Parameters that are not finite: the largest logit is selected.
+ */
+struct llama_sampler *llama_sieve_init_adaptive_p(float target,
+                                                  float decay,
+                                                  uint32_t seed);
+
+/*
+ Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token. n_vocab is not used.
+ Disabled: n <= 0, or bias NULL (with a warning).
+
+ The caller guarantees:
+ bias is NULL or n elements.
+ */
+struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab, int32_t n, const struct llama_logit_bias *bias);
+
+/*
+ For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp pull request 9896). To be put behind samplers
+ that leave few candidates. vocab must outlive the sampler and its clones. Disabled, with a warning: vocab NULL.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host, and outlives the sampler.
+ */
+struct llama_sampler *llama_sieve_init_infill(const struct llama_vocab *vocab);
+
+/*
+ Tail-free sampling: cuts where the sorted probabilities stop bending; z is the share of the bends to keep, min_keep the least number of candidates
+ (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
+ */
+struct llama_sampler *llama_sieve_init_tail_free(float z,
+                                                 size_t min_keep);
+
+/*
+ Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has it.
+ */
+struct llama_sampler *llama_sieve_init_softmax(void);
+
+/*
+ The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
+ chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler of any kind.
+ */
+uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,12 +3,15 @@
 //! An array can be reordered, rewritten and shortened in place, never lengthened: its memory belongs to the host.
 
 use crate::kernels;
+use crate::kernels::order::Order;
 use crate::token::{Token, TokenData};
 
 /// The candidates of one token position.
 #[derive(Debug)]
 pub struct Candidates<'a> {
     data: &'a mut [TokenData],
+    /// How many candidates before `data` were dropped.
+    dropped: usize,
     len: usize,
     selected: Option<usize>,
     sorted: bool,
@@ -20,6 +23,7 @@ impl<'a> Candidates<'a> {
         let len = data.len();
         Self {
             data,
+            dropped: 0,
             len,
             selected: None,
             sorted,
@@ -77,6 +81,20 @@ impl<'a> Candidates<'a> {
         self.len = self.len.min(len);
     }
 
+    /// Drops the first `n` candidates, or all if there are fewer, without moving the others.
+    pub fn drop_front(&mut self, n: usize) {
+        let n = n.min(self.len);
+        let data = std::mem::take(&mut self.data);
+        self.data = &mut data[n..];
+        self.dropped += n;
+        self.len -= n;
+    }
+
+    /// How many candidates were dropped at the front: where the array begins now, counted from where it began.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
     /// Replaces the candidates by `kept`, of which there are at most as many as before.
     ///
     /// # Panics
@@ -104,6 +122,21 @@ impl<'a> Candidates<'a> {
     pub fn index_in_place(&self, id: Token) -> Option<usize> {
         let index = usize::try_from(id).ok()?;
         (self.as_slice().get(index)?.id == id).then_some(index)
+    }
+
+    /// Sorts the candidates by descending logit, unless they are sorted. `order` lends the buffers.
+    pub fn sort(&mut self, order: &mut Order) {
+        if self.sorted {
+            return;
+        }
+        order.sort(self.as_mut_slice());
+        self.sorted = true;
+    }
+
+    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order.
+    pub fn softmax(&mut self) {
+        let sorted = self.sorted;
+        kernels::softmax(self.as_mut_slice(), sorted);
     }
 
     /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is sorted.
@@ -152,6 +185,18 @@ mod tests {
         assert_eq!(candidates.index_in_place(0), None);
         assert_eq!(candidates.index_in_place(-1), None);
         assert_eq!(candidates.index_in_place(Token::MAX), None);
+    }
+
+    #[test]
+    fn dropping_at_the_front_moves_nothing() {
+        let mut data = array(&[1.0, 5.0, 2.0]);
+        let mut candidates = Candidates::new(&mut data, false);
+        candidates.drop_front(1);
+        assert_eq!(candidates.as_slice()[0].id, 1);
+        candidates.drop_front(5);
+        assert!(candidates.is_empty());
+        assert_eq!(candidates.dropped(), 3);
+        assert_eq!(data[2].id, 2);
     }
 
     #[test]

@@ -16,13 +16,16 @@ pub struct History {
     /// The distinct tokens of the window with their counts, in no particular order.
     counts: Vec<(Token, u32)>,
     /// Where in `counts` each token is.
-    index: HashMap<Token, usize, BuildHasherDefault<TokenHasher>>,
+    index: TokenMap<usize>,
 }
+
+/// A map from tokens.
+pub type TokenMap<V> = HashMap<Token, V, BuildHasherDefault<TokenHasher>>;
 
 /// One multiplication and a fold: the standard library's keyed hash takes longer than everything else that a candidate
 /// outside the window costs, and token numbers are no attacker's to choose.
 #[derive(Clone, Copy, Debug, Default)]
-struct TokenHasher(u64);
+pub struct TokenHasher(u64);
 
 impl Hasher for TokenHasher {
     fn finish(&self) -> u64 {

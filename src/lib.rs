@@ -9,6 +9,7 @@
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
 //! | How are candidates sorted, the top k found, softmax summed? | [`kernels`] |
 //! | How are accepted tokens remembered? | [`history`] |
+//! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give? | [`rng`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
@@ -44,7 +45,9 @@ pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod token;
+pub mod vocabulary;
 
 pub use candidates::Candidates;
 pub use sampler::{Kind, Sampler};
 pub use token::{Token, TokenData};
+pub use vocabulary::Vocabulary;

@@ -22,6 +22,8 @@ pub fn resolve_seed(seed: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Mt19937(rand_mt::Mt);
 
+const TWO_32: f64 = 4_294_967_296.0;
+
 impl Mt19937 {
     /// The generator after `seed(seed)`.
     pub fn new(seed: u32) -> Self {
@@ -36,7 +38,6 @@ impl Mt19937 {
     /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs, always below 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
-        const TWO_32: f64 = 4_294_967_296.0;
         let low = f64::from(self.0.next_u32());
         let high = f64::from(self.0.next_u32());
         let draw = (low + high * TWO_32) / (TWO_32 * TWO_32);
@@ -45,6 +46,77 @@ impl Mt19937 {
         }
         // The sum can round up to 2^64.
         1.0f64.next_down()
+    }
+
+    /// A draw of `uniform_real_distribution<float>(0, 1)`: one output / 2^32, always below 1.
+    #[inline]
+    pub fn uniform_f32(&mut self) -> f32 {
+        let draw = self.0.next_u32() as f32 / TWO_32 as f32;
+        if draw < 1.0 {
+            return draw;
+        }
+        // The output can round up to 2^32.
+        1.0f32.next_down()
+    }
+
+    /// A draw of `discrete_distribution<int>` with these weights: their running sum, normalised in `double`, reaches a uniform draw.
+    ///
+    /// Fewer than two weights give 0 and cost no draw. Weights that are NaN, or all 0, give 0.
+    pub fn discrete(&mut self, weights: impl ExactSizeIterator<Item = f32> + Clone) -> usize {
+        let n = weights.len();
+        if n < 2 {
+            return 0;
+        }
+        let sum = weights.clone().fold(0.0f64, |sum, w| sum + f64::from(w));
+        let draw = self.uniform();
+        let mut running = 0.0f64;
+        for (i, weight) in weights.enumerate() {
+            running += f64::from(weight) / sum;
+            // Written as libstdc++'s lower bound compares: NaN ends the search, too.
+            let below = running < draw;
+            if !below {
+                return i;
+            }
+        }
+        // The last sum stands for 1, whatever rounding made of it.
+        n - 1
+    }
+}
+
+/// A generator with the seed that it was asked for, which a reset goes back to.
+#[derive(Clone, Debug)]
+pub struct SeededMt19937 {
+    seed: u32,
+    current: u32,
+    /// The stream.
+    pub stream: Mt19937,
+}
+
+impl SeededMt19937 {
+    /// `seed` [`DEFAULT_SEED`] takes a random seed, another at each [`restart`](Self::restart).
+    pub fn new(seed: u32) -> Self {
+        let current = resolve_seed(seed);
+        Self {
+            seed,
+            current,
+            stream: Mt19937::new(current),
+        }
+    }
+
+    /// Begins the stream anew.
+    pub fn restart(&mut self) {
+        self.current = resolve_seed(self.seed);
+        self.stream.reseed(self.current);
+    }
+
+    /// A generator as `new` gave it: the same seed if one was asked for, a new random one if not.
+    pub fn begun_anew(&self) -> Self {
+        Self::new(self.seed)
+    }
+
+    /// The seed that the current stream began with.
+    pub fn current_seed(&self) -> u32 {
+        self.current
     }
 }
 

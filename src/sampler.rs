@@ -37,4 +37,9 @@ pub trait Sampler: Clone + Send + 'static {
 
     /// Back to the state after construction.
     fn reset(&mut self) {}
+
+    /// The seed of the stream in use, of the samplers whose built-in counterpart tells it.
+    fn seed(&self) -> Option<u32> {
+        None
+    }
 }

@@ -59,7 +59,7 @@ fn no_drop_in_allocates_after_warm_up() {
     let mut rng = Rng(11);
     for member in FAMILY {
         for _ in 0..20 {
-            let pair = (member.make)(&mut rng, N as i32);
+            let pair = (member.make)(&mut rng, N as i32, true);
             let mut arrays = Vec::new();
             for _ in 0..20 {
                 let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Shuffled]);

@@ -42,7 +42,7 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
 }
 
 /// What the body of an export may begin with: the guard, or a function that does nothing but call it.
-const GUARDED: [&str; 2] = ["guard(", "construct("];
+const GUARDED: [&str; 3] = ["guard(", "construct(", "construct_selector("];
 
 #[test]
 fn every_extern_c_function_runs_inside_the_guard() {
@@ -69,13 +69,12 @@ fn every_extern_c_function_runs_inside_the_guard() {
         }
     }
     assert!(count > 15, "only {count} functions were found");
-    let construct = read(&root().join("src/ffi/samplers.rs"));
-    let body = construct
-        .split("fn construct<")
-        .nth(1)
-        .expect("construct exists");
-    let body = body.split(" {\n").nth(1).expect("construct has a body");
-    assert!(body.trim_start().starts_with("guard("));
+    let source = read(&root().join("src/ffi/samplers.rs"));
+    for helper in ["fn construct<", "fn construct_selector<"] {
+        let body = source.split(helper).nth(1).expect("the helper exists");
+        let body = body.split(" {\n").nth(1).expect("it has a body");
+        assert!(body.trim_start().starts_with("guard("), "{helper}");
+    }
 }
 
 #[test]

@@ -2,131 +2,232 @@
 //!
 //! Looked for when a sampler is first made, in this order, until one place has it:
 //! 1. the handle that `llama_sieve_bind_host` was given;
-//! 2. the linker: a weak reference, filled when llama.cpp is linked into the same program or loaded before us;
+//! 2. the linker: weak references, filled when llama.cpp is linked into the same program or loaded before us;
 //! 3. the process's global symbols (a program linked with libllama.so, or LD_PRELOAD);
 //! 4. every loaded library, also one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
 //! What was found is kept, and its library stays loaded. What was not found is looked for again at the next call.
+//!
+//! All other functions are then taken from the library that has `llama_sampler_init`, not from the process: another library may export
+//! the same names to stand in for them, as our own preload library does.
 
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::ffi::llama_h::SamplerInit;
 
 const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
-/// What the library needs of a host.
+/// A function or handle of the dynamic linker.
+type Address = NonNull<c_void>;
+
+/// A llama.cpp.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// Makes the shell of a sampler.
     pub sampler_init: SamplerInit,
+    /// Handle of the shared library; `None` if llama.cpp is part of the program itself.
+    library: Option<Address>,
 }
 
-/// The host's `llama_sampler_init`, null while no host is known.
-static BOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+// SAFETY: functions and handles of the dynamic linker belong to no thread.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+/// The host of the process, null while none is known. Never freed: a process has one, rarely two.
+static BOUND: AtomicPtr<Host> = AtomicPtr::new(null_mut());
 
 impl Host {
     /// The host of this process, or why there is none.
-    pub fn get() -> Result<Self, String> {
-        let bound = BOUND.load(Ordering::Acquire);
-        if !bound.is_null() {
-            return Ok(Self::from_symbol(bound));
+    pub fn get() -> Result<&'static Self, String> {
+        // SAFETY: null, or from `keep`, which leaks.
+        if let Some(host) = unsafe { BOUND.load(Ordering::Acquire).as_ref() } {
+            return Ok(host);
         }
-        let found = find().ok_or_else(|| {
+        let host = find().ok_or_else(|| {
             "no llama.cpp in this process: load libllama (build b4662 or later, which exports llama_sampler_init) first, \
              or pass its dlopen handle to llama_sieve_bind_host"
                 .to_owned()
         })?;
-        BOUND.store(found, Ordering::Release);
-        Ok(Self::from_symbol(found))
+        Ok(keep(host))
     }
 
     /// Takes the host from a library handle of `dlopen`.
     ///
     /// # Safety
     /// `handle` is a live handle that `dlopen` gave, and stays open.
-    pub unsafe fn bind(handle: *mut c_void) -> Result<(), String> {
+    pub unsafe fn bind(handle: Address) -> Result<(), String> {
         // SAFETY: the caller guarantees the handle.
-        let symbol = unsafe { libc::dlsym(handle, SAMPLER_INIT.as_ptr()) };
-        if symbol.is_null() {
-            return Err(
-                "llama_sieve_bind_host: the library exports no llama_sampler_init (it is not libllama, or older than b4662)"
-                    .to_owned(),
-            );
-        }
-        BOUND.store(symbol, Ordering::Release);
+        let symbol = unsafe { symbol_of(handle.as_ptr(), SAMPLER_INIT) };
+        let symbol = symbol.ok_or(
+            "llama_sieve_bind_host: the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
+        )?;
+        keep(Self::new(symbol, Some(handle)));
         Ok(())
     }
 
-    fn from_symbol(symbol: *mut c_void) -> Self {
-        // SAFETY: non-null, found under the name llama_sampler_init, whose signature is the same in every llama.cpp that exports it.
-        let sampler_init = unsafe { std::mem::transmute::<*mut c_void, SamplerInit>(symbol) };
-        Self { sampler_init }
+    /// The host's function `name`, or an error that names it.
+    pub fn function(&self, name: &CStr) -> Result<Address, String> {
+        let found = match self.library {
+            // SAFETY: the handle stays open as long as the host.
+            Some(library) => unsafe { symbol_of(library.as_ptr(), name) },
+            None => linked(name).or_else(|| global(name)),
+        };
+        found.ok_or_else(|| {
+            let name = name.to_string_lossy();
+            format!(
+                "the llama.cpp of this process has no {name}: it is too old, or was stripped of it"
+            )
+        })
+    }
+
+    fn new(sampler_init: Address, library: Option<Address>) -> Self {
+        // SAFETY: found under the name llama_sampler_init, whose signature is the same in every llama.cpp that exports it.
+        let sampler_init =
+            unsafe { std::mem::transmute::<*mut c_void, SamplerInit>(sampler_init.as_ptr()) };
+        Self {
+            sampler_init,
+            library,
+        }
     }
 }
 
-fn find() -> Option<*mut c_void> {
-    linked().or_else(global).or_else(loaded)
+/// The host's function of that name, as a function pointer of that type; returns the error if the host lacks it.
+///
+/// The type must be the function's signature in every llama.cpp that has it.
+macro_rules! host_function {
+    ($host:expr, $name:literal, $signature:ty) => {{
+        let address: std::ptr::NonNull<std::ffi::c_void> = $host.function($name)?;
+        // SAFETY: the host's function of that name, whose signature does not change.
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address.as_ptr()) }
+    }};
+}
+pub(super) use host_function;
+
+fn keep(host: Host) -> &'static Host {
+    let host = Box::leak(Box::new(host));
+    BOUND.store(host, Ordering::Release);
+    host
 }
 
-// Rust has no stable weak linkage, so the assembler makes a word that the linker fills in if it can.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-std::arch::global_asm!(
-    ".weak llama_sampler_init",
-    ".pushsection .data.rel.ro.llama_sieve_weak_host, \"aw\"",
-    ".balign 8",
-    ".globl llama_sieve_weak_host",
-    ".hidden llama_sieve_weak_host",
-    "llama_sieve_weak_host: .quad llama_sampler_init",
-    ".popsection",
-);
-
-/// The weak reference: null if the linker found no definition.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-fn linked() -> Option<*mut c_void> {
-    unsafe extern "C" {
-        static llama_sieve_weak_host: usize;
+fn find() -> Option<Host> {
+    if let Some(sampler_init) = linked(SAMPLER_INIT).or_else(|| global(SAMPLER_INIT)) {
+        return Some(Host::new(sampler_init, library_of(sampler_init)));
     }
-    // SAFETY: the word above, filled before any of our code runs and never written again. A volatile read, since to the
-    // compiler the address of a function is never null.
-    let address = unsafe { std::ptr::read_volatile(&raw const llama_sieve_weak_host) };
-    (address != 0).then_some(address as *mut c_void)
+    loaded()
+}
+
+/// Declares words that the linker fills with the addresses of the named functions, or with 0 where it finds none. Rust has no stable weak
+/// linkage; the assembler does.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+macro_rules! weak_references {
+    ($count:literal: $($name:literal)*) => {
+        std::arch::global_asm!(
+            ".pushsection .data.rel.ro.llama_sieve_weak_host, \"aw\"",
+            ".balign 8",
+            ".globl llama_sieve_weak_host",
+            ".hidden llama_sieve_weak_host",
+            "llama_sieve_weak_host:",
+            $(concat!(".weak ", $name), concat!(".quad ", $name),)*
+            ".popsection",
+        );
+
+        /// The named functions, as far as they were linked.
+        fn linked(name: &CStr) -> Option<Address> {
+            unsafe extern "C" {
+                static llama_sieve_weak_host: [*mut c_void; $count];
+            }
+            let names: [&str; $count] = [$($name),*];
+            let index = names.iter().position(|&known| known.as_bytes() == name.to_bytes())?;
+            // SAFETY: the words above, filled before any of our code runs and never written again. A volatile read, since to the
+            // compiler the address of a function is never null.
+            let address = unsafe { (&raw const llama_sieve_weak_host[index]).read_volatile() };
+            NonNull::new(address)
+        }
+    };
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+weak_references! {
+    14:
+    "llama_sampler_init"
+    "llama_sampler_name"
+    "llama_sampler_get_seed"
+    "llama_sampler_chain_n"
+    "llama_sampler_chain_get"
+    "llama_vocab_n_tokens"
+    "llama_vocab_is_eog"
+    "llama_vocab_eot"
+    "llama_vocab_eos"
+    "llama_token_to_piece"
+    "llama_detokenize"
+    "llama_tokenize"
+    "llama_get_logits_ith"
+    "llama_model_get_vocab"
 }
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-fn linked() -> Option<*mut c_void> {
+fn linked(_name: &CStr) -> Option<Address> {
     None
 }
 
-fn global() -> Option<*mut c_void> {
-    // SAFETY: RTLD_DEFAULT needs no handle, the name is a C string.
-    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, SAMPLER_INIT.as_ptr()) };
-    (!symbol.is_null()).then_some(symbol)
+fn global(name: &CStr) -> Option<Address> {
+    // SAFETY: RTLD_DEFAULT is no handle that could be closed.
+    unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
 }
 
-#[cfg(target_os = "linux")]
-fn loaded() -> Option<*mut c_void> {
+/// # Safety
+/// `handle` is live, or RTLD_DEFAULT.
+unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
+    // SAFETY: the caller guarantees the handle, the type the string.
+    NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
+}
+
+/// A handle of the shared library that `function` is in, which keeps it loaded; `None` if it is in the program itself.
+fn library_of(function: Address) -> Option<Address> {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: dladdr takes any address, and fills `info` if it returns other than 0.
+    let info = unsafe {
+        if libc::dladdr(function.as_ptr(), info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the dynamic linker; it is copied.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_owned();
+    // Only libraries are in the list, so the program itself drops out here.
+    if !loaded_libraries().contains(&path) {
+        return None;
+    }
+    open_loaded(&path)
+}
+
+/// The first loaded library that has a host, in load order.
+fn loaded() -> Option<Host> {
     loaded_libraries().iter().find_map(|path| {
-        // SAFETY: a C string; RTLD_NOLOAD runs no code of the library, it only finds one that is loaded.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if handle.is_null() {
-            return None;
-        }
+        let library = open_loaded(path)?;
         // SAFETY: the handle was just opened.
-        let symbol = unsafe { libc::dlsym(handle, SAMPLER_INIT.as_ptr()) };
-        if symbol.is_null() {
+        let symbol = unsafe { symbol_of(library.as_ptr(), SAMPLER_INIT) };
+        let Some(symbol) = symbol else {
             // SAFETY: closes only the reference taken above.
-            unsafe { libc::dlclose(handle) };
+            unsafe { libc::dlclose(library.as_ptr()) };
             return None;
-        }
+        };
         // The handle stays open: the host must not be unloaded under our samplers.
-        Some(symbol)
+        Some(Host::new(symbol, library_of(symbol).or(Some(library))))
     })
 }
 
-#[cfg(not(target_os = "linux"))]
-fn loaded() -> Option<*mut c_void> {
-    None
+/// A handle of a library that is loaded already.
+fn open_loaded(path: &CStr) -> Option<Address> {
+    // SAFETY: a C string; RTLD_NOLOAD runs no code of the library, it only finds it.
+    NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
 /// Paths of all loaded libraries.
@@ -153,4 +254,9 @@ fn loaded_libraries() -> Vec<CString> {
     // SAFETY: the callback matches, and the vector outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut paths).cast()) };
     paths
+}
+
+#[cfg(not(target_os = "linux"))]
+fn loaded_libraries() -> Vec<CString> {
+    Vec::new()
 }

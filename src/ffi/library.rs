@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::ffi::guard::guard;
@@ -129,14 +130,14 @@ pub unsafe extern "C" fn llama_sieve_bind_host(dl_handle: *mut c_void) -> c_int 
         "llama_sieve_bind_host",
         || LLAMA_SIEVE_ERROR_INTERNAL,
         || {
-            if dl_handle.is_null() {
+            let Some(handle) = NonNull::new(dl_handle) else {
                 last_error::set(
                     "llama_sieve_bind_host: the handle is NULL; pass what dlopen gave for libllama",
                 );
                 return LLAMA_SIEVE_ERROR_NULL;
-            }
+            };
             // SAFETY: the caller guarantees the handle.
-            if let Err(text) = unsafe { Host::bind(dl_handle) } {
+            if let Err(text) = unsafe { Host::bind(handle) } {
                 last_error::set(&text);
                 return LLAMA_SIEVE_ERROR_NO_HOST;
             }

@@ -34,6 +34,16 @@ pub struct llama_token_data_array {
     pub sorted: u8,
 }
 
+/// What to add to the logit of a token.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_logit_bias {
+    /// The token.
+    pub token: Token,
+    /// What is added.
+    pub bias: f32,
+}
+
 /// The vtable of a sampler, of the vendored llama.cpp. Older hosts read a prefix of it.
 #[repr(C)]
 pub struct llama_sampler_i {
@@ -104,6 +114,18 @@ pub const LAYOUT: &[(&str, usize)] = &[
     (
         "offsetof(struct llama_token_data_array, sorted)",
         offset_of!(llama_token_data_array, sorted),
+    ),
+    (
+        "sizeof(struct llama_logit_bias)",
+        size_of::<llama_logit_bias>(),
+    ),
+    (
+        "offsetof(struct llama_logit_bias, token)",
+        offset_of!(llama_logit_bias, token),
+    ),
+    (
+        "offsetof(struct llama_logit_bias, bias)",
+        offset_of!(llama_logit_bias, bias),
     ),
     ("sizeof(struct llama_sampler)", size_of::<llama_sampler>()),
     (

@@ -1,11 +1,13 @@
 //! The C border: every `extern "C"` of the library, and the only place that knows raw pointers of C callers.
 //!
-//! - [`llama_h`]: mirrors of llama.h's types.
-//! - [`host`]: finding the llama.cpp of the process.
-//! - [`vtable`]: from a sampler to a `llama_sampler`.
-//! - [`samplers`]: the constructors, `llama_sieve_init_*`.
-//! - [`library`]: version, last error, log, host binding.
-//! - [`guard`]: the boundary that no panic crosses.
+//! - [`llama_h`][]: mirrors of llama.h's types.
+//! - [`host`][]: finding the llama.cpp of the process.
+//! - [`host_vocabulary`][]: asking its vocabularies.
+//! - [`vtable`][]: from a sampler to a `llama_sampler`.
+//! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
+//! - [`seed`][]: `llama_sieve_get_seed`.
+//! - [`library`][]: version, last error, log, host binding.
+//! - [`guard`][]: the boundary that no panic crosses.
 //!
 //! Conventions for callers (the header and the README repeat them): samplers are freed by the host (`llama_sampler_free`, or the chain
 //! they were added to); strings that are returned belong to the library; a constructor that fails returns NULL, a function that
@@ -13,7 +15,9 @@
 
 pub mod guard;
 pub mod host;
+pub mod host_vocabulary;
 pub mod library;
 pub mod llama_h;
 pub mod samplers;
+pub mod seed;
 pub mod vtable;

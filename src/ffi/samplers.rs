@@ -4,32 +4,63 @@
 //! Parameters that disable the built-in give a sampler that does nothing, named with a question mark as the built-in is; so do, with one
 //! warning, parameters that are not finite.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use crate::ffi::guard::guard;
-use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::host_vocabulary::{c_bytes, host_vocabulary, llama_vocab};
+use crate::ffi::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::last_error;
 use crate::log;
 use crate::sampler::Sampler;
 use crate::samplers::{
-    Disabled, Dist, Greedy, MinP, Penalties, Temp, TopK, TopNSigma, TopP, Typical,
+    AdaptiveP, Breakers, Disabled, DisabledSelector, Dist, Dry, DryParams, Greedy, Infill,
+    LogitBias, MinP, Mirostat, MirostatV2, Penalties, Softmax, TailFree, Temp, TempExt, TopK,
+    TopNSigma, TopP, Typical, Xtc,
 };
+use crate::token::Token;
 
 // The identities. A static each: a promoted constant could have two addresses.
 static DISABLED: Vtable = vtable::<Disabled>();
+static DISABLED_SELECTOR: Vtable = vtable::<DisabledSelector>();
+static ADAPTIVE_P: Vtable = vtable::<AdaptiveP>();
 static DIST: Vtable = vtable::<Dist>();
+static DRY: Vtable = vtable::<Dry>();
 static GREEDY: Vtable = vtable::<Greedy>();
+static INFILL: Vtable = vtable::<Infill>();
+static LOGIT_BIAS: Vtable = vtable::<LogitBias>();
 static MIN_P: Vtable = vtable::<MinP>();
+static MIROSTAT: Vtable = vtable::<Mirostat>();
+static MIROSTAT_V2: Vtable = vtable::<MirostatV2>();
 static PENALTIES: Vtable = vtable::<Penalties>();
+static SOFTMAX: Vtable = vtable::<Softmax>();
+static TAIL_FREE: Vtable = vtable::<TailFree>();
 static TEMP: Vtable = vtable::<Temp>();
+static TEMP_EXT: Vtable = vtable::<TempExt>();
 static TOP_K: Vtable = vtable::<TopK>();
 static TOP_N_SIGMA: Vtable = vtable::<TopNSigma>();
 static TOP_P: Vtable = vtable::<TopP>();
 static TYPICAL: Vtable = vtable::<Typical>();
+static XTC: Vtable = vtable::<Xtc>();
 
-/// Hands the host what `make` gives, or the disabled sampler of that name if it gives none or a parameter is not finite.
+/// The vtables of the samplers that tell their seed.
+pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
+
+/// Whether all parameters are finite; if not, one warning.
+fn all_finite(name: &CStr, parameters: &[f32]) -> bool {
+    let finite = parameters.iter().all(|p| p.is_finite());
+    if !finite {
+        log::warn(&format!(
+            "{}: parameters {parameters:?} are not all finite; the sampler is disabled",
+            name.to_string_lossy()
+        ));
+    }
+    finite
+}
+
+/// Hands the host the filter that `make` gives, or the disabled one of that name if it gives none or a parameter is not finite.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -38,37 +69,41 @@ fn construct<S: Sampler>(
 ) -> *mut llama_sampler {
     guard(disabled_name.to_string_lossy(), null_mut, || {
         last_error::clear();
-        let finite = parameters.iter().all(|p| p.is_finite());
-        if !finite {
-            log::warn(&format!(
-                "{}: parameters {parameters:?} are not all finite; the sampler is disabled",
-                disabled_name.to_string_lossy()
-            ));
-        }
-        match make().filter(|_| finite) {
+        let enabled = all_finite(disabled_name, parameters).then(make).flatten();
+        match enabled {
             Some(sampler) => into_host(vtable, sampler),
             None => into_host(&DISABLED, Disabled::new(disabled_name)),
         }
     })
 }
 
+/// Hands the host the selector that `make` gives, or one that takes the largest logit if a parameter is not finite.
+fn construct_selector<S: Sampler>(
+    vtable: &'static Vtable,
+    disabled_name: &'static CStr,
+    parameters: &[f32],
+    make: impl FnOnce() -> S,
+) -> *mut llama_sampler {
+    guard(disabled_name.to_string_lossy(), null_mut, || {
+        last_error::clear();
+        if all_finite(disabled_name, parameters) {
+            return into_host(vtable, make());
+        }
+        into_host(&DISABLED_SELECTOR, DisabledSelector::new(disabled_name))
+    })
+}
+
 /// Selects the candidate with the largest logit, the first of equals.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_greedy() -> *mut llama_sampler {
-    guard("greedy", null_mut, || {
-        last_error::clear();
-        into_host(&GREEDY, Greedy)
-    })
+    construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
 }
 
 /// Draws a candidate with its softmax probability, from std::mt19937 started with `seed`. 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed,
 /// another at each reset.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
-    guard("dist", null_mut, || {
-        last_error::clear();
-        into_host(&DIST, Dist::new(seed))
-    })
+    construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
 }
 
 /// Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled: `k` <= 0.
@@ -124,4 +159,199 @@ pub extern "C" fn llama_sieve_init_penalties(
     construct(&PENALTIES, c"?penalties", &[repeat, freq, present], || {
         Penalties::new(n_vocab, last_n, repeat, freq, present)
     })
+}
+
+/// Dynamic temperature: between `t` - `delta` and `t` + `delta`, following the entropy to the power `exponent`. Plain temperature if
+/// `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_temp_ext(
+    t: f32,
+    delta: f32,
+    exponent: f32,
+) -> *mut llama_sampler {
+    construct(&TEMP_EXT, c"?temp-ext", &[t, delta, exponent], || {
+        TempExt::new(t, delta, exponent)
+    })
+}
+
+/// XTC, exclude top choices: with chance `p` removes every candidate of probability `t` or more but the least probable of them, unless fewer than
+/// `min_keep` would be left (text-generation-webui pull request 6335). `seed` as for dist. Disabled: `p` <= 0 or `t` > 0.5.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_xtc(
+    p: f32,
+    t: f32,
+    min_keep: usize,
+    seed: u32,
+) -> *mut llama_sampler {
+    construct(&XTC, c"?xtc", &[p, t], || Xtc::new(p, t, min_keep, seed))
+}
+
+/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token, correcting by `eta`; `m` candidates serve the estimate
+/// (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist. Parameters that are not finite: the largest logit is selected.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_mirostat(
+    n_vocab: i32,
+    seed: u32,
+    tau: f32,
+    eta: f32,
+    m: i32,
+) -> *mut llama_sampler {
+    construct_selector(&MIROSTAT, c"?mirostat", &[tau, eta], || {
+        Mirostat::new(n_vocab, seed, tau, eta, m)
+    })
+}
+
+/// Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist.
+/// Parameters that are not finite: the largest logit is selected.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_mirostat_v2(
+    seed: u32,
+    tau: f32,
+    eta: f32,
+) -> *mut llama_sampler {
+    construct_selector(&MIROSTAT_V2, c"?mirostat-v2", &[tau, eta], || {
+        MirostatV2::new(seed, tau, eta)
+    })
+}
+
+/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses `multiplier` * `base`^(n - `allowed_length`)
+/// (text-generation-webui pull request 5677).
+///
+/// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or
+/// empty ones are skipped. `vocab` must outlive this call only. Disabled: `multiplier` 0, `base` < 1, or `last_n` <= 0.
+///
+/// # Safety
+/// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or `n_breakers` pointers, each NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_dry(
+    vocab: *const llama_vocab,
+    multiplier: f32,
+    base: f32,
+    allowed_length: i32,
+    last_n: i32,
+    breakers: *mut *const c_char,
+    n_breakers: usize,
+) -> *mut llama_sampler {
+    construct(&DRY, c"?dry", &[multiplier, base], || {
+        let params = DryParams {
+            multiplier,
+            base,
+            allowed_length,
+            last_n,
+        };
+        let mut dry = Dry::new(params)?;
+        // SAFETY: the caller guarantees the arguments.
+        let texts = unsafe { breaker_texts(breakers, n_breakers) };
+        if !texts.is_empty() {
+            // SAFETY: as above; the vocabulary is not kept.
+            match unsafe { host_vocabulary(vocab) } {
+                Ok(vocabulary) => dry.set_breakers(Breakers::new(&vocabulary, &texts)),
+                Err(text) => log::warn(&format!(
+                    "dry: {text}; repetitions reach across the sequence breakers"
+                )),
+            }
+        }
+        Some(dry)
+    })
+}
+
+/// The breakers that are there.
+///
+/// # Safety
+/// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
+unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
+    if breakers.is_null() {
+        return Vec::new();
+    }
+    let mut texts = Vec::new();
+    for i in 0..n {
+        // SAFETY: the caller guarantees `n` pointers, and the strings.
+        let text = unsafe {
+            let text = *breakers.add(i);
+            if text.is_null() { &[] } else { c_bytes(text) }
+        };
+        if text.is_empty() {
+            log::warn(&format!(
+                "dry: sequence breaker {i} is NULL or empty, and skipped"
+            ));
+            continue;
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+/// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as it is), moving the aim so that the chosen
+/// tokens average it; `decay` (0 to 0.99) makes the average reach back 1 / (1 - `decay`) tokens (llama.cpp pull request 17927). `seed` as for dist.
+/// Parameters that are not finite: the largest logit is selected.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_adaptive_p(
+    target: f32,
+    decay: f32,
+    seed: u32,
+) -> *mut llama_sampler {
+    construct_selector(&ADAPTIVE_P, c"?adaptive-p", &[target, decay], || {
+        AdaptiveP::new(target, decay, seed)
+    })
+}
+
+/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token. `n_vocab` is not used.
+/// Disabled: `n` <= 0, or `bias` NULL (with a warning).
+///
+/// # Safety
+/// `bias` is NULL or `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_logit_bias(
+    n_vocab: i32,
+    n: i32,
+    bias: *const llama_logit_bias,
+) -> *mut llama_sampler {
+    construct(&LOGIT_BIAS, c"?logit-bias", &[], || {
+        let _ = n_vocab;
+        let n = usize::try_from(n).ok().filter(|&n| n > 0)?;
+        if bias.is_null() {
+            log::warn(&format!(
+                "logit-bias: {n} biases at NULL; the sampler is disabled"
+            ));
+            return None;
+        }
+        // SAFETY: not NULL, and the caller guarantees `n` elements.
+        let biases = unsafe { std::slice::from_raw_parts(bias, n) };
+        let biases: Vec<(Token, f32)> = biases.iter().map(|b| (b.token, b.bias)).collect();
+        LogitBias::new(&biases)
+    })
+}
+
+/// For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp pull request 9896). To be put behind samplers
+/// that leave few candidates. `vocab` must outlive the sampler and its clones. Disabled, with a warning: `vocab` NULL.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_infill(vocab: *const llama_vocab) -> *mut llama_sampler {
+    construct(&INFILL, c"?infill", &[], || {
+        // SAFETY: the caller guarantees the vocabulary.
+        match unsafe { host_vocabulary(vocab) } {
+            Ok(vocabulary) => Some(Infill::new(Arc::new(vocabulary))),
+            Err(text) => {
+                log::warn(&format!("infill: {text}; the sampler is disabled"));
+                None
+            }
+        }
+    })
+}
+
+/// Tail-free sampling: cuts where the sorted probabilities stop bending; `z` is the share of the bends to keep, `min_keep` the least number of candidates
+/// (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
+    construct(&TAIL_FREE, c"?tail-free", &[z], || {
+        TailFree::new(z, min_keep)
+    })
+}
+
+/// Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_init_softmax() -> *mut llama_sampler {
+    construct(&SOFTMAX, c"?softmax", &[], || Some(Softmax::default()))
 }

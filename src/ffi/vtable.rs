@@ -27,12 +27,32 @@ use crate::token::{Token, TokenData};
 pub struct Vtable {
     iface: llama_sampler_i,
     spare: [usize; 12],
+    /// Not the host's: tells the seed of a sampler with this vtable.
+    seed: unsafe fn(*const llama_sampler) -> Option<u32>,
 }
 
 impl Vtable {
     /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes there.
     fn as_iface(&'static self) -> *mut llama_sampler_i {
         (&raw const self.iface).cast_mut()
+    }
+
+    /// Whether `smpl` has this vtable.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler of any kind.
+    pub unsafe fn is_of(&'static self, smpl: *const llama_sampler) -> bool {
+        // SAFETY: the caller guarantees it.
+        unsafe { (*smpl).iface == self.as_iface() }
+    }
+
+    /// The seed that a sampler with this vtable uses, if it tells.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn seed_of(&'static self, smpl: *const llama_sampler) -> Option<u32> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.seed)(smpl) }
     }
 }
 
@@ -54,6 +74,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
             copy_state: Some(copy_state::<S>),
         },
         spare: [0; 12],
+        seed: seed::<S>,
     }
 }
 
@@ -146,11 +167,13 @@ impl<S: Sampler> Object<S> {
 /// # Safety
 /// `smpl` is NULL or a live sampler with the vtable of `S`.
 unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
-    // SAFETY: the caller guarantees `smpl`; its `ctx` is then ours, or NULL after a free. The object is shared behind its lock.
-    let object = unsafe {
-        let ctx = smpl.as_ref()?.ctx;
-        ctx.cast::<Object<S>>().as_ref()
+    // SAFETY: the caller guarantees it.
+    let Some(shell) = (unsafe { smpl.as_ref() }) else {
+        last_error::set("the sampler is NULL");
+        return None;
     };
+    // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared behind its lock.
+    let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
         last_error::set("the sampler was freed");
     }
@@ -294,8 +317,17 @@ unsafe extern "C" fn copy_state<S: Sampler>(src: *const llama_sampler, dst: *mut
     )
 }
 
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    object.run("seed", |sampler| sampler.seed()).flatten()
+}
+
 /// What a sampler made of the candidates.
 struct Outcome {
+    dropped: usize,
     len: usize,
     sorted: bool,
     selected: Option<usize>,
@@ -304,6 +336,7 @@ struct Outcome {
 impl Outcome {
     fn of(candidates: &Candidates<'_>) -> Self {
         Self {
+            dropped: candidates.dropped(),
             len: candidates.len(),
             sorted: candidates.is_sorted(),
             selected: candidates.selected(),
@@ -353,6 +386,8 @@ impl<'a> CandidateArray<'a> {
     }
 
     fn keep(&mut self, outcome: Outcome, kind: Kind) {
+        // As the built-in XTC does it: the array then begins further on.
+        self.array.data = self.array.data.wrapping_add(outcome.dropped);
         self.array.size = outcome.len;
         self.array.sorted = u8::from(outcome.sorted);
         if kind == Kind::Selector {

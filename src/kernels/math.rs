@@ -1,4 +1,4 @@
-//! `expf` and `logf` of the C library the process runs on.
+//! `expf`, `logf` and their like, of the C library the process runs on.
 //!
 //! The built-ins call these, so their last bit is part of the exactness contract. The standard library's `f32::exp` and
 //! `f32::ln` compile to the same calls on Linux, but promise nothing of the kind; these do.
@@ -6,6 +6,12 @@
 unsafe extern "C" {
     safe fn expf(x: f32) -> f32;
     safe fn logf(x: f32) -> f32;
+    safe fn log2f(x: f32) -> f32;
+    safe fn powf(x: f32, y: f32) -> f32;
+    #[link_name = "exp"]
+    safe fn exp_double(x: f64) -> f64;
+    #[link_name = "pow"]
+    safe fn pow_double(x: f64, y: f64) -> f64;
 }
 
 /// e^x, bit for bit the host's `expf`.
@@ -18,4 +24,40 @@ pub fn exp(x: f32) -> f32 {
 #[inline]
 pub fn ln(x: f32) -> f32 {
     logf(x)
+}
+
+/// The logarithm to base 2, bit for bit the host's `log2f`.
+#[inline]
+pub fn log2(x: f32) -> f32 {
+    log2f(x)
+}
+
+/// x^y, bit for bit the host's `powf`.
+#[inline]
+pub fn pow(x: f32, y: f32) -> f32 {
+    powf(x, y)
+}
+
+/// e^x in double precision, bit for bit the host's `exp`.
+#[inline]
+pub fn exp_f64(x: f64) -> f64 {
+    exp_double(x)
+}
+
+/// x^y in double precision, bit for bit the host's `pow`.
+#[inline]
+pub fn pow_f64(x: f64, y: f64) -> f64 {
+    pow_double(x, y)
+}
+
+/// A float as a C++ `int`, as the host's compiled code converts it.
+///
+/// Out of range the language leaves it undefined; x86's instruction then gives the smallest integer, Arm's the nearest.
+#[inline]
+pub fn as_int(x: f32) -> i32 {
+    let in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);
+    if cfg!(target_arch = "x86_64") && !in_range {
+        return i32::MIN;
+    }
+    x as i32
 }

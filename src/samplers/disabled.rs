@@ -1,10 +1,10 @@
-//! What a constructor makes of parameters that disable its sampler: it does nothing, under the name that tells so
-//! ("?top-k" for a top-k that keeps everything).
+//! What a constructor makes of parameters that disable its sampler: under the name that tells so ("?top-k" for a top-k that keeps everything) a
+//! filter does nothing, and a selector takes the largest logit, since a host aborts when nothing is selected.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
-use crate::sampler::Sampler;
+use crate::sampler::{Kind, Sampler};
 
 /// A sampler that passes everything through.
 #[derive(Clone, Debug)]
@@ -25,4 +25,30 @@ impl Sampler for Disabled {
     }
 
     fn apply(&mut self, _candidates: &mut Candidates<'_>) {}
+}
+
+/// A selector without usable parameters: greedy.
+#[derive(Clone, Debug)]
+pub struct DisabledSelector {
+    name: &'static CStr,
+}
+
+impl DisabledSelector {
+    /// `name` is the selector's, with a leading question mark.
+    pub fn new(name: &'static CStr) -> Self {
+        Self { name }
+    }
+}
+
+impl Sampler for DisabledSelector {
+    const KIND: Kind = Kind::Selector;
+
+    fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let best = candidates.argmax();
+        candidates.select(best);
+    }
 }

@@ -8,31 +8,20 @@ use std::ffi::CStr;
 
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::rng::{Mt19937, resolve_seed};
+use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 
 /// Draws from the distribution and writes the probabilities.
 #[derive(Clone, Debug)]
 pub struct Dist {
-    seed: u32,
-    current_seed: u32,
-    rng: Mt19937,
+    rng: SeededMt19937,
 }
 
 impl Dist {
     /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
     pub fn new(seed: u32) -> Self {
-        let current_seed = resolve_seed(seed);
-        Self {
-            seed,
-            current_seed,
-            rng: Mt19937::new(current_seed),
-        }
-    }
-
-    /// The seed that the current stream began with.
-    pub fn current_seed(&self) -> u32 {
-        self.current_seed
+        let rng = SeededMt19937::new(seed);
+        Self { rng }
     }
 }
 
@@ -49,7 +38,7 @@ impl Sampler for Dist {
             candidates.select(None);
             return;
         }
-        let draw = self.rng.uniform();
+        let draw = self.rng.stream.uniform();
         if let [only] = candidates.as_mut_slice() {
             only.p = 1.0;
             candidates.select(Some(0));
@@ -77,7 +66,10 @@ impl Sampler for Dist {
     }
 
     fn reset(&mut self) {
-        self.current_seed = resolve_seed(self.seed);
-        self.rng.reseed(self.current_seed);
+        self.rng.restart();
+    }
+
+    fn seed(&self) -> Option<u32> {
+        Some(self.rng.current_seed())
     }
 }

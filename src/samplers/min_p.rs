@@ -65,13 +65,10 @@ impl Sampler for MinP {
         if candidates.is_empty() {
             return;
         }
-        if !candidates.is_sorted() {
-            if self.retain_in_place(candidates) {
-                return;
-            }
-            self.order.sort(candidates.as_mut_slice());
-            candidates.set_sorted(true);
+        if !candidates.is_sorted() && self.retain_in_place(candidates) {
+            return;
         }
+        candidates.sort(&mut self.order);
         self.cut_sorted(candidates);
     }
 }

@@ -1,4 +1,4 @@
-//! The drop-in samplers, one file each: parameters, state, apply, unit tests.
+//! The drop-in samplers, one file each (mirostat's two versions share one): parameters, state, apply, unit tests.
 //!
 //! Each is exact: after `apply`, ids, order, length, `sorted`, `selected` and every logit are those of llama.cpp's built-in
 //! sampler of the same name, and so are the random numbers drawn. Two rules fill what the built-ins leave undefined: equal logits keep
@@ -7,24 +7,42 @@
 //! `new` gives `None` where the built-in constructor makes an empty sampler; [`Disabled`] is ours.
 #![forbid(unsafe_code)]
 
+mod adaptive_p;
 mod disabled;
 mod dist;
+mod dry;
 mod greedy;
+mod infill;
+mod logit_bias;
 mod min_p;
+mod mirostat;
 mod penalties;
+mod softmax;
+mod tail_free;
 mod temp;
+mod temp_ext;
 mod top_k;
 mod top_n_sigma;
 mod top_p;
 mod typical;
+mod xtc;
 
-pub use disabled::Disabled;
+pub use adaptive_p::AdaptiveP;
+pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
+pub use dry::{Breakers, Dry, DryParams};
 pub use greedy::Greedy;
+pub use infill::Infill;
+pub use logit_bias::LogitBias;
 pub use min_p::MinP;
+pub use mirostat::{Mirostat, MirostatV2};
 pub use penalties::Penalties;
+pub use softmax::Softmax;
+pub use tail_free::TailFree;
 pub use temp::Temp;
+pub use temp_ext::TempExt;
 pub use top_k::TopK;
 pub use top_n_sigma::TopNSigma;
 pub use top_p::TopP;
 pub use typical::Typical;
+pub use xtc::Xtc;

@@ -18,15 +18,25 @@ impl Temp {
     pub fn new(t: f32) -> Option<Self> {
         (t != 1.0).then_some(Self { t })
     }
+}
 
-    fn keep_only_largest(candidates: &mut Candidates<'_>) {
-        let Some(best) = candidates.argmax() else {
-            return;
-        };
-        for (i, candidate) in candidates.as_mut_slice().iter_mut().enumerate() {
-            if i != best {
-                candidate.logit = f32::NEG_INFINITY;
-            }
+/// Divides every logit by `t`; at or below 0 masks all but the largest.
+pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
+    if t <= 0.0 {
+        return mask_all_but_largest(candidates);
+    }
+    for candidate in candidates.as_mut_slice() {
+        candidate.logit /= t;
+    }
+}
+
+fn mask_all_but_largest(candidates: &mut Candidates<'_>) {
+    let Some(best) = candidates.argmax() else {
+        return;
+    };
+    for (i, candidate) in candidates.as_mut_slice().iter_mut().enumerate() {
+        if i != best {
+            candidate.logit = f32::NEG_INFINITY;
         }
     }
 }
@@ -37,12 +47,6 @@ impl Sampler for Temp {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        if self.t <= 0.0 {
-            Self::keep_only_largest(candidates);
-            return;
-        }
-        for candidate in candidates.as_mut_slice() {
-            candidate.logit /= self.t;
-        }
+        scale(candidates, self.t);
     }
 }

@@ -7,7 +7,6 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
-use crate::kernels;
 use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
@@ -56,9 +55,8 @@ impl Sampler for TopP {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        let sorted = candidates.is_sorted();
-        kernels::softmax(candidates.as_mut_slice(), sorted);
-        if sorted {
+        candidates.softmax();
+        if candidates.is_sorted() {
             if let Some(kept) = self.cut(candidates.as_slice()) {
                 candidates.truncate(kept);
             }

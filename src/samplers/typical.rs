@@ -13,7 +13,6 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
-use crate::kernels;
 use crate::kernels::math::ln;
 use crate::kernels::order::{Order, order_of_equals};
 use crate::sampler::Sampler;
@@ -88,10 +87,8 @@ impl Sampler for Typical {
         if candidates.is_empty() {
             return;
         }
-        if !candidates.is_sorted() {
-            self.order.sort(candidates.as_mut_slice());
-        }
-        kernels::softmax(candidates.as_mut_slice(), true);
+        candidates.sort(&mut self.order);
+        candidates.softmax();
         self.rank(candidates.as_slice());
         self.collect(candidates.as_slice());
         candidates.replace(&self.kept);

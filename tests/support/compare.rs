@@ -3,28 +3,40 @@
 //! Everything is compared bit for bit, `p` within 2 ulp. Among equal logits (or, for locally typical sampling, equal distances from the
 //! entropy) the built-in leaves the order that its unstable sort happens to give; there, and only there, ids may stand in another order.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use vendor_llama_cpp::sys::llama_token_data;
 
 use super::Array;
 
-/// Compares what both sides made of `input`. `by_entropy`: the output is ordered by distance from the entropy.
-pub fn same(input: &Array, ours: &Array, theirs: &Array, by_entropy: bool) -> Result<(), String> {
+/// How the output of a sampler relates to its input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    /// Candidates of the input, in its order or by logit.
+    Logit,
+    /// Candidates of the input by distance from the entropy.
+    Entropy,
+    /// As `Logit`, but one may have been put in place of all.
+    Replaced,
+}
+
+/// Compares what both sides made of `input`.
+pub fn same(input: &Array, ours: &Array, theirs: &Array, order: Order) -> Result<(), String> {
     if ours.sorted != theirs.sorted {
         return Err(format!("sorted {} != {}", ours.sorted, theirs.sorted));
     }
     if ours.selected != theirs.selected {
         return Err(format!("selected {} != {}", ours.selected, theirs.selected));
     }
-    no_inventions(input, ours)?;
-    if let Some(distance) = by_entropy.then(|| Distance::of(input)).flatten() {
+    if order != Order::Replaced {
+        no_inventions(input, ours)?;
+    }
+    let by_entropy = (order == Order::Entropy).then(|| Distance::of(input));
+    if let Some(distance) = by_entropy.flatten() {
         return same_by_distance(&distance, ours, theirs);
     }
     same_length(ours, theirs, 0)?;
-    same_candidates(ours, theirs, |a, b| {
-        same_bits(a.logit, b.logit) && same_p(a.p, b.p)
-    })
+    same_candidates(ours, theirs, |a, b| same_bits(a.logit, b.logit))
 }
 
 /// Candidates at equal distance have different probabilities, so their order also moves the rounding of the sum, and with it the cut,
@@ -49,10 +61,26 @@ fn same_candidates(
     theirs: &Array,
     tie: impl Fn(&llama_token_data, &llama_token_data) -> bool,
 ) -> Result<(), String> {
+    let same = |a: &llama_token_data, b: &llama_token_data| {
+        a.id == b.id && same_bits(a.logit, b.logit) && same_p(a.p, b.p)
+    };
+    let mut others = HashMap::new();
     for (i, (a, b)) in ours.data.iter().zip(&theirs.data).enumerate() {
-        let same = a.id == b.id && same_bits(a.logit, b.logit) && same_p(a.p, b.p);
-        if !same && !tie(a, b) {
+        if same(a, b) {
+            continue;
+        }
+        if a.id == b.id || !tie(a, b) {
             return Err(format!("candidate {i}: {a:?} != {b:?}"));
+        }
+        others.insert(b.id, b);
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    // What stands elsewhere must be the same there.
+    for a in &ours.data {
+        if let Some(b) = others.get(&a.id).filter(|b| !same(a, b)) {
+            return Err(format!("candidate {a:?} != {b:?}, in another place"));
         }
     }
     Ok(())

@@ -1,8 +1,12 @@
 //! The table of drop-ins: how to make one of ours and the built-in with the same random parameters.
 
-use llama_sieve::ffi::samplers as sieve;
-use vendor_llama_cpp::sys;
+use std::ffi::{CStr, c_char};
+use std::sync::LazyLock;
 
+use llama_sieve::ffi::samplers as sieve;
+use vendor_llama_cpp::{Model, sys};
+
+use super::compare::Order;
 use super::{HostSampler, Rng};
 
 /// Both sides of one sampler with equal parameters.
@@ -17,9 +21,25 @@ pub struct Member {
     pub name: &'static str,
     /// Whether it sorts: then infinite logits are undefined in the built-in, whose buckets overflow.
     pub sorts: bool,
-    /// Whether the built-in aborts on an empty array.
-    pub make: fn(&mut Rng, n_vocab: i32) -> Pair,
+    /// `beyond`: also parameters that can make logits infinite or NaN, after which the built-ins' order is undefined.
+    pub make: fn(&mut Rng, n_vocab: i32, beyond: bool) -> Pair,
+    /// The largest array that makes sense: infill compares all pairs, and asks the vocabulary for every id.
+    pub max_size: usize,
+    /// Whether the built-in needs `accept` of a real token after each `apply`: its clone reads out of bounds in between, and it aborts on
+    /// token -1.
+    pub accept_always: bool,
+    /// How its output may differ from the built-in's where the contract allows it.
+    pub order: Order,
 }
+
+const ORDINARY: Member = Member {
+    name: "",
+    sorts: false,
+    make: |_, _, _| unreachable!("a row without a sampler"),
+    max_size: usize::MAX,
+    accept_always: false,
+    order: Order::Logit,
+};
 
 fn probability(rng: &mut Rng) -> f32 {
     let edges = [
@@ -52,17 +72,18 @@ pub const FAMILY: &[Member] = &[
     Member {
         name: "greedy",
         sorts: false,
-        make: |_, _| {
+        make: |_, _, _| {
             pair!(
                 sieve::llama_sieve_init_greedy,
                 sys::llama_sampler_init_greedy,
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "dist",
         sorts: false,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let seed = rng.next() as u32 & 0xFFFF;
             pair!(
                 sieve::llama_sieve_init_dist,
@@ -70,11 +91,12 @@ pub const FAMILY: &[Member] = &[
                 seed
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "top_k",
         sorts: true,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let edges = [
                 i32::MIN,
                 -1,
@@ -100,11 +122,12 @@ pub const FAMILY: &[Member] = &[
                 k
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "top_p",
         sorts: true,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
                 sieve::llama_sieve_init_top_p,
@@ -113,11 +136,12 @@ pub const FAMILY: &[Member] = &[
                 keep
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "min_p",
         sorts: true,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
                 sieve::llama_sieve_init_min_p,
@@ -126,11 +150,12 @@ pub const FAMILY: &[Member] = &[
                 keep
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "typical",
         sorts: true,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
                 sieve::llama_sieve_init_typical,
@@ -139,11 +164,13 @@ pub const FAMILY: &[Member] = &[
                 keep
             )
         },
+        order: Order::Entropy,
+        ..ORDINARY
     },
     Member {
         name: "temp",
         sorts: false,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let t = if rng.chance(0.5) {
                 rng.pick(&[0.0, -0.0, -1.0, 1.0, 1e-6, 0.1, 0.8, 100.0])
             } else {
@@ -155,11 +182,12 @@ pub const FAMILY: &[Member] = &[
                 t
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "top_n_sigma",
         sorts: false,
-        make: |rng, _| {
+        make: |rng, _, _| {
             let n = if rng.chance(0.5) {
                 rng.pick(&[0.0, -1.0, 1e-6, 0.5, 1.0, 2.0, 5.0, 100.0])
             } else {
@@ -171,14 +199,16 @@ pub const FAMILY: &[Member] = &[
                 n
             )
         },
+        ..ORDINARY
     },
     Member {
         name: "penalties",
         sorts: false,
-        make: |rng, n_vocab| {
+        make: |rng, n_vocab, beyond| {
             let n_vocab = rng.pick(&[n_vocab, n_vocab, 0, -1]);
             let last_n = rng.pick(&[-1, 0, 1, 2, 3, 16, 64, 64, 2000]);
-            let repeat = rng.pick(&[1.0, 1.1, 1.5, 0.9, 0.0, -1.0]);
+            let repeats = [1.0, 1.1, 1.5, 0.9, 0.0, -1.0];
+            let repeat = rng.pick(&repeats[..if beyond { 6 } else { 4 }]);
             let freq = rng.pick(&[0.0, 0.0, 0.1, -0.5, 2.0]);
             let present = rng.pick(&[0.0, 0.0, 0.1, -0.5, 2.0]);
             pair!(
@@ -191,5 +221,221 @@ pub const FAMILY: &[Member] = &[
                 present
             )
         },
+        ..ORDINARY
+    },
+    Member {
+        name: "temp_ext",
+        sorts: true,
+        make: |rng, _, beyond| {
+            let t = rng.pick(&[0.0, -1.0, 1.0, 0.8, 0.3, 2.0]);
+            let delta = rng.pick(&[0.0, -1.0, 0.3, 0.5, 1.0, 5.0]);
+            let exponents = [1.0, 0.0, 0.5, 2.0, -1.0];
+            let exponent = rng.pick(&exponents[..if beyond { 5 } else { 4 }]);
+            pair!(
+                sieve::llama_sieve_init_temp_ext,
+                sys::llama_sampler_init_temp_ext,
+                t,
+                delta,
+                exponent
+            )
+        },
+        ..ORDINARY
+    },
+    Member {
+        name: "xtc",
+        sorts: true,
+        make: |rng, _, _| {
+            let p = rng.pick(&[0.0, 0.3, 0.5, 1.0, 1.0, 2.0]);
+            let t = rng.pick(&[0.1, 0.05, 0.01, 0.0, -1.0, 0.5, 0.6]);
+            let (keep, seed) = (min_keep(rng), seed(rng));
+            pair!(
+                sieve::llama_sieve_init_xtc,
+                sys::llama_sampler_init_xtc,
+                p,
+                t,
+                keep,
+                seed
+            )
+        },
+        ..ORDINARY
+    },
+    Member {
+        name: "mirostat",
+        sorts: true,
+        make: |rng, n_vocab, _| {
+            let n_vocab = rng.pick(&[n_vocab, 32_000, 0, -1]);
+            let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
+            let m = rng.pick(&[100, 100, 1, 2, 0, -5, 1000]);
+            pair!(
+                sieve::llama_sieve_init_mirostat,
+                sys::llama_sampler_init_mirostat,
+                n_vocab,
+                seed,
+                tau,
+                eta,
+                m
+            )
+        },
+        ..ORDINARY
+    },
+    Member {
+        name: "mirostat_v2",
+        sorts: true,
+        make: |rng, _, _| {
+            let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
+            pair!(
+                sieve::llama_sieve_init_mirostat_v2,
+                sys::llama_sampler_init_mirostat_v2,
+                seed,
+                tau,
+                eta
+            )
+        },
+        ..ORDINARY
+    },
+    Member {
+        name: "dry",
+        sorts: false,
+        make: dry,
+        ..ORDINARY
+    },
+    Member {
+        name: "adaptive_p",
+        sorts: false,
+        make: |rng, _, _| {
+            let target = rng.pick(&[0.5, 0.1, 0.9, 0.0, 1.0, -1.0, 2.0]);
+            let decay = rng.pick(&[0.9, 0.0, 0.5, 0.99, 1.0, -1.0]);
+            let seed = seed(rng);
+            pair!(
+                sieve::llama_sieve_init_adaptive_p,
+                sys::llama_sampler_init_adaptive_p,
+                target,
+                decay,
+                seed
+            )
+        },
+        accept_always: true,
+        ..ORDINARY
+    },
+    Member {
+        name: "logit_bias",
+        sorts: false,
+        make: logit_bias,
+        ..ORDINARY
+    },
+    Member {
+        name: "infill",
+        sorts: true,
+        make: |_, _, _| {
+            let vocab = vocabulary();
+            Pair {
+                label: "infill".to_owned(),
+                // SAFETY: the vocabulary lives as long as the process.
+                ours: HostSampler::new(unsafe { sieve::llama_sieve_init_infill(vocab.cast()) }),
+                // SAFETY: as above.
+                theirs: HostSampler::new(unsafe { sys::llama_sampler_init_infill(vocab) }),
+            }
+        },
+        max_size: 400,
+        order: Order::Replaced,
+        ..ORDINARY
     },
 ];
+
+fn seed(rng: &mut Rng) -> u32 {
+    rng.next() as u32 & 0xFFFF
+}
+
+fn tau(rng: &mut Rng) -> f32 {
+    rng.pick(&[5.0, 3.0, 8.0, 0.0, -1.0, 0.5])
+}
+
+fn eta(rng: &mut Rng) -> f32 {
+    rng.pick(&[0.1, 0.0, 1.0, -0.1])
+}
+
+/// A vocabulary that lives as long as the process; the trained model's, whose tokens are words and parts of words.
+pub fn vocabulary() -> *const sys::llama_vocab {
+    static MODEL: LazyLock<Model> =
+        LazyLock::new(|| Model::load(super::trained_model()).expect("the model loads"));
+    MODEL.vocab()
+}
+
+fn dry(rng: &mut Rng, _n_vocab: i32, beyond: bool) -> Pair {
+    let multipliers = [0.8, 0.8, 1.5, 0.0, -1.0];
+    let multiplier = rng.pick(&multipliers[..if beyond { 5 } else { 4 }]);
+    let base = rng.pick(&[1.75, 1.75, 1.0, 1.000_000_5, 10.0, 0.5]);
+    let allowed = rng.pick(&[2, 2, 0, 1, -3, 5]);
+    let last_n = rng.pick(&[64, 1000, 16, 5, 1, 0, -1]);
+    let breakers: [&CStr; 9] = [
+        c"\n",
+        c":",
+        c"and",
+        c"the LORD",
+        c" shall come to pass",
+        c"a",
+        c"",
+        c"unto Moses, saying, Speak unto the children of Israel",
+        c"\xC3\xA9\xFF",
+    ];
+    let n = rng.below(4);
+    let mut chosen: Vec<*const c_char> = (0..n).map(|_| rng.pick(&breakers).as_ptr()).collect();
+    if rng.chance(0.1) {
+        chosen.push(std::ptr::null());
+    }
+    let (breakers, n) = (chosen.as_mut_ptr(), chosen.len());
+    let vocab = vocabulary();
+    // SAFETY: the vocabulary lives as long as the process, the breakers during the calls.
+    let (ours, theirs) = unsafe {
+        (
+            sieve::llama_sieve_init_dry(
+                vocab.cast(),
+                multiplier,
+                base,
+                allowed,
+                last_n,
+                breakers,
+                n,
+            ),
+            sys::llama_sampler_init_dry(vocab, multiplier, base, allowed, last_n, breakers, n),
+        )
+    };
+    Pair {
+        label: format!("dry({multiplier}, {base}, {allowed}, {last_n}, {n} breakers)"),
+        ours: HostSampler::new(ours),
+        theirs: HostSampler::new(theirs),
+    }
+}
+
+fn logit_bias(rng: &mut Rng, n_vocab: i32, beyond: bool) -> Pair {
+    let n = rng.pick(&[0, 1, 3, 20, 200]);
+    let large = if beyond { 100.0 } else { 2.0 };
+    let biases: Vec<sys::llama_logit_bias> = (0..n)
+        .map(|_| sys::llama_logit_bias {
+            // Few, so that some are named twice; some outside the vocabulary.
+            token: rng.pick(&[
+                rng.clone().below(40) as i32,
+                rng.clone().below(9000) as i32,
+                -1,
+                i32::MAX,
+            ]),
+            bias: rng.pick(&[1.0, -3.5, large, f32::NEG_INFINITY, 0.25]) + rng.range(0.0, 1.0),
+        })
+        .collect();
+    let n = n as i32;
+    // SAFETY: `n` biases, copied by both.
+    let (ours, theirs) = unsafe {
+        (
+            sieve::llama_sieve_init_logit_bias(n_vocab, n, biases.as_ptr().cast()),
+            sys::llama_sampler_init_logit_bias(n_vocab, n, biases.as_ptr()),
+        )
+    };
+    Pair {
+        label: format!(
+            "logit_bias of {n}, the first {:?}",
+            &biases[..biases.len().min(3)]
+        ),
+        ours: HostSampler::new(ours),
+        theirs: HostSampler::new(theirs),
+    }
+}

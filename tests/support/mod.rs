@@ -26,14 +26,27 @@ impl HostSampler {
     }
 
     pub fn chain(members: Vec<HostSampler>) -> Self {
-        // SAFETY: the chain takes the members over; `into_raw` gives them up.
+        // SAFETY: a constructor without preconditions.
         unsafe {
             let chain = sys::llama_sampler_chain_init(sys::llama_sampler_chain_default_params());
+            let chain = Self(chain);
             for member in members {
-                sys::llama_sampler_chain_add(chain, member.into_raw());
+                chain.add(member);
             }
-            Self(chain)
+            chain
         }
+    }
+
+    /// Adds `member`, which the chain takes over.
+    pub fn add(&self, member: HostSampler) {
+        // SAFETY: this is a chain.
+        unsafe { sys::llama_sampler_chain_add(self.0, member.into_raw()) };
+    }
+
+    /// Takes member `i` out of this chain.
+    pub fn remove(&self, i: usize) -> HostSampler {
+        // SAFETY: this is a chain; the member is the caller's now.
+        Self::new(unsafe { sys::llama_sampler_chain_remove(self.0, i as i32) })
     }
 
     pub fn as_ptr(&self) -> *mut sys::llama_sampler {
@@ -61,7 +74,12 @@ impl HostSampler {
         };
         // SAFETY: the sampler lives, the array is valid.
         unsafe { sys::llama_sampler_apply(self.0, &raw mut raw) };
-        assert_eq!(raw.data, array.data.as_mut_ptr(), "the array moved");
+        // XTC moves the beginning of the array instead of its elements.
+        // SAFETY: both pointers are into the array.
+        let dropped = unsafe { raw.data.offset_from(array.data.as_mut_ptr()) };
+        array
+            .data
+            .drain(..usize::try_from(dropped).expect("not before the array"));
         array.data.truncate(raw.size);
         array.selected = raw.selected;
         array.sorted = raw.sorted;
@@ -102,12 +120,13 @@ impl Drop for HostSampler {
     }
 }
 
-/// How many arrays a differential test tries; LLAMA_SIEVE_TEST_ARRAYS sets another number.
-pub fn arrays_to_try() -> usize {
-    std::env::var("LLAMA_SIEVE_TEST_ARRAYS")
-        .ok()
-        .map(|n| n.parse().expect("LLAMA_SIEVE_TEST_ARRAYS is not a number"))
-        .unwrap_or(20_000)
+/// A number that the environment sets, or else `default`.
+pub fn number_from_env(name: &str, default: usize) -> usize {
+    let Ok(text) = std::env::var(name) else {
+        return default;
+    };
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
 }
 
 /// The trained model of the repository.

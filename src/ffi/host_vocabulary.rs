@@ -1,0 +1,168 @@
+//! A host's `llama_vocab` as a [`Vocabulary`].
+
+use std::ffi::{CStr, c_char};
+use std::ptr::NonNull;
+
+use crate::ffi::host::{Host, host_function};
+use crate::token::Token;
+use crate::vocabulary::Vocabulary;
+
+/// The host's `struct llama_vocab`, which we never look into.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Debug)]
+pub struct llama_vocab {
+    _opaque: [u8; 0],
+}
+
+type Vocab = *const llama_vocab;
+type Detokenize =
+    unsafe extern "C" fn(Vocab, *const Token, i32, *mut c_char, i32, bool, bool) -> i32;
+type Piece = unsafe extern "C" fn(Vocab, Token, *mut c_char, i32, i32, bool) -> i32;
+type Tokenize = unsafe extern "C" fn(Vocab, *const c_char, i32, *mut Token, i32, bool, bool) -> i32;
+
+/// A vocabulary of the host, with the functions to ask it.
+#[derive(Debug)]
+pub struct HostVocabulary {
+    vocab: NonNull<llama_vocab>,
+    n_tokens: usize,
+    end: Option<Token>,
+    /// One bit of knowledge per token, asked once: a filter needs it for every candidate.
+    eog: Vec<bool>,
+    detokenize: Detokenize,
+    piece: Piece,
+    tokenize: Tokenize,
+}
+
+// SAFETY: llama.cpp only reads a vocabulary after it was loaded; llama.h says that its tokenizer is thread-safe.
+unsafe impl Send for HostVocabulary {}
+// SAFETY: as above.
+unsafe impl Sync for HostVocabulary {}
+
+impl HostVocabulary {
+    /// Fails where the host lacks a function.
+    ///
+    /// # Safety
+    /// `vocab` is a vocabulary of the bound host and outlives the object.
+    pub unsafe fn new(vocab: NonNull<llama_vocab>) -> Result<Self, String> {
+        type OfVocab = unsafe extern "C" fn(Vocab) -> Token;
+        let host = Host::get()?;
+        let n_tokens = host_function!(host, c"llama_vocab_n_tokens", OfVocab);
+        let eot = host_function!(host, c"llama_vocab_eot", OfVocab);
+        let eos = host_function!(host, c"llama_vocab_eos", OfVocab);
+        let is_eog = host_function!(
+            host,
+            c"llama_vocab_is_eog",
+            unsafe extern "C" fn(Vocab, Token) -> u8
+        );
+        let detokenize = host_function!(host, c"llama_detokenize", Detokenize);
+        let piece = host_function!(host, c"llama_token_to_piece", Piece);
+        let tokenize = host_function!(host, c"llama_tokenize", Tokenize);
+
+        let raw = vocab.as_ptr().cast_const();
+        // SAFETY: the caller guarantees the vocabulary.
+        let (n_tokens, eot, eos) = unsafe { (n_tokens(raw), eot(raw), eos(raw)) };
+        let token = |id: Token| (id >= 0).then_some(id);
+        // SAFETY: as above; the tokens are the vocabulary's.
+        let eog = (0..n_tokens).map(|id| unsafe { is_eog(raw, id) } != 0);
+        Ok(Self {
+            vocab,
+            n_tokens: usize::try_from(n_tokens).unwrap_or(0),
+            end: token(eot).or(token(eos)),
+            eog: eog.collect(),
+            detokenize,
+            piece,
+            tokenize,
+        })
+    }
+
+    fn as_ptr(&self) -> Vocab {
+        self.vocab.as_ptr()
+    }
+
+    fn has(&self, token: Token) -> bool {
+        usize::try_from(token).is_ok_and(|token| token < self.n_tokens)
+    }
+}
+
+/// Calls `write(buffer, room)`, which gives the length or minus the room it needs, until there is room.
+fn written<T: Copy + Default>(buffer: &mut Vec<T>, write: impl Fn(*mut T, i32) -> i32) {
+    buffer.resize(buffer.capacity().max(32), T::default());
+    // The second time at the latest there is room; a third would mean that the host contradicts itself.
+    for _ in 0..2 {
+        let room = i32::try_from(buffer.len()).unwrap_or(i32::MAX);
+        let length = write(buffer.as_mut_ptr(), room);
+        if length >= 0 {
+            return buffer.truncate(length as usize);
+        }
+        buffer.resize(length.unsigned_abs() as usize, T::default());
+    }
+    buffer.clear();
+}
+
+impl Vocabulary for HostVocabulary {
+    fn n_tokens(&self) -> usize {
+        self.n_tokens
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        let index = usize::try_from(token).ok();
+        index.is_some_and(|index| self.eog.get(index) == Some(&true))
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        self.end
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        if !self.has(token) {
+            return;
+        }
+        written(piece, |buffer, room| {
+            // SAFETY: the vocabulary outlives the object, the token is its own, and there is `room` in the buffer.
+            unsafe { (self.piece)(self.as_ptr(), token, buffer.cast(), room, 0, false) }
+        });
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        text.clear();
+        if !self.has(token) {
+            return;
+        }
+        written(text, |buffer, room| {
+            // SAFETY: as above.
+            unsafe { (self.detokenize)(self.as_ptr(), &token, 1, buffer.cast(), room, false, true) }
+        });
+    }
+
+    fn tokenize(&self, text: &[u8]) -> Vec<Token> {
+        let mut tokens = Vec::with_capacity(text.len() + 2);
+        let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
+        written(&mut tokens, |buffer, room| {
+            let text = text.as_ptr().cast();
+            // SAFETY: the vocabulary outlives the object; text and buffer have the lengths that are passed.
+            unsafe { (self.tokenize)(self.as_ptr(), text, length, buffer, room, false, false) }
+        });
+        tokens
+    }
+}
+
+/// The vocabulary behind a pointer from C.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the bound host, and outlives what is returned.
+pub unsafe fn host_vocabulary(vocab: *const llama_vocab) -> Result<HostVocabulary, String> {
+    let vocab = NonNull::new(vocab.cast_mut()).ok_or("the vocabulary is NULL")?;
+    // SAFETY: the caller guarantees it.
+    unsafe { HostVocabulary::new(vocab) }
+}
+
+/// Bytes of a C string.
+///
+/// # Safety
+/// `text` is a C string that outlives `'a`.
+pub unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller guarantees it.
+    unsafe { CStr::from_ptr(text) }.to_bytes()
+}

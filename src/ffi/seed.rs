@@ -1,0 +1,110 @@
+//! The seed of a sampler: ours, built in, or a chain of both.
+
+use std::ffi::{CStr, c_char};
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::{Host, host_function};
+use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::samplers::SEEDED;
+use crate::last_error;
+use crate::rng::DEFAULT_SEED;
+
+/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
+/// chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler of any kind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
+    guard(
+        "llama_sieve_get_seed",
+        || DEFAULT_SEED,
+        || {
+            if smpl.is_null() {
+                last_error::set("llama_sieve_get_seed: the sampler is NULL");
+                return DEFAULT_SEED;
+            }
+            let seed = Functions::of_host().and_then(|functions| {
+                // SAFETY: not NULL, and the caller guarantees that it lives.
+                unsafe { functions.seed(smpl) }
+            });
+            seed.unwrap_or_else(|text| {
+                last_error::set(&format!("llama_sieve_get_seed: {text}"));
+                DEFAULT_SEED
+            })
+        },
+    )
+}
+
+type Name = unsafe extern "C" fn(*const llama_sampler) -> *const c_char;
+type GetSeed = unsafe extern "C" fn(*const llama_sampler) -> u32;
+type ChainN = unsafe extern "C" fn(*const llama_sampler) -> i32;
+type ChainGet = unsafe extern "C" fn(*mut llama_sampler, i32) -> *mut llama_sampler;
+
+/// What it takes of the host.
+struct Functions {
+    name: Name,
+    get_seed: GetSeed,
+    chain_n: ChainN,
+    chain_get: ChainGet,
+}
+
+impl Functions {
+    fn of_host() -> Result<Self, String> {
+        let host = Host::get()?;
+        Ok(Self {
+            name: host_function!(host, c"llama_sampler_name", Name),
+            get_seed: host_function!(host, c"llama_sampler_get_seed", GetSeed),
+            chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
+            chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
+        })
+    }
+
+    /// # Safety
+    /// `smpl` is a live sampler.
+    unsafe fn seed(&self, smpl: *const llama_sampler) -> Result<u32, String> {
+        // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called only on samplers of their kind.
+        unsafe {
+            if let Some(vtable) = SEEDED.into_iter().find(|vtable| vtable.is_of(smpl)) {
+                return Ok(vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED));
+            }
+            if self.is_chain(smpl) {
+                return self.seed_of_chain(smpl);
+            }
+            Ok((self.get_seed)(smpl))
+        }
+    }
+
+    /// # Safety
+    /// `smpl` is a live sampler.
+    unsafe fn is_chain(&self, smpl: *const llama_sampler) -> bool {
+        // SAFETY: the caller guarantees the sampler. A vtable without a name is nobody's chain, and the host would call through NULL.
+        unsafe {
+            let iface = (*smpl).iface;
+            if iface.is_null() || (*iface).name.is_none() {
+                return false;
+            }
+            let name = (self.name)(smpl);
+            !name.is_null() && CStr::from_ptr(name) == c"chain"
+        }
+    }
+
+    /// # Safety
+    /// `chain` is a live chain.
+    unsafe fn seed_of_chain(&self, chain: *const llama_sampler) -> Result<u32, String> {
+        // SAFETY: the caller guarantees the chain, and a chain its members.
+        unsafe {
+            for i in (0..(self.chain_n)(chain)).rev() {
+                let member = (self.chain_get)(chain.cast_mut(), i);
+                if member.is_null() {
+                    continue;
+                }
+                let seed = self.seed(member)?;
+                if seed != DEFAULT_SEED {
+                    return Ok(seed);
+                }
+            }
+        }
+        Ok(DEFAULT_SEED)
+    }
+}

@@ -1,0 +1,144 @@
+//! Adaptive-p: favours candidates near a target probability, and moves the target so that the chosen tokens average it
+//! (llama.cpp pull request 17927).
+//!
+//! Every logit becomes `5 - 10 d^2 / (1 + d)`, `d` the distance of the candidate's probability from the adapted target in units of 0.3; masked candidates
+//! stay masked. A token is drawn from the softmax of that with std::discrete_distribution on std::mt19937 (no draw for a single candidate).
+//! `accept` of that token enters its original probability into an exponential moving average. A negative target only draws.
+//!
+//! A clone goes on with the average and the pending token, but its generator begins anew from the seed: so it is in the built-in. Of the pending
+//! token's probability, which the built-in's clone loses (and then reads out of bounds), ours keeps a copy.
+//!
+//! Five passes of 12 bytes per candidate, two `exp` each.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::rng::SeededMt19937;
+use crate::sampler::{Kind, Sampler};
+use crate::token::{Token, comparable};
+
+/// Selects near a target probability.
+#[derive(Debug)]
+pub struct AdaptiveP {
+    target: f32,
+    decay: f32,
+    rng: SeededMt19937,
+    /// Sum of the chosen tokens' probabilities, each weighted by `decay` to the power of its age.
+    weighted_sum: f32,
+    total_weight: f32,
+    /// The choice that waits to be accepted, with its original probability.
+    pending: Option<(Token, f32)>,
+    /// Scratch: the probabilities before the transformation.
+    original: Vec<f32>,
+}
+
+const WIDTH: f32 = 0.3;
+const PEAK: f32 = 5.0;
+const SHARPNESS: f32 = 10.0;
+
+impl AdaptiveP {
+    /// Aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to 0.99 makes the average reach back 1 / (1 - decay) tokens.
+    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    pub fn new(target: f32, decay: f32, seed: u32) -> Self {
+        let decay = decay.clamp(0.0, 0.99);
+        Self {
+            target,
+            decay,
+            rng: SeededMt19937::new(seed),
+            weighted_sum: target / (1.0 - decay),
+            total_weight: 1.0 / (1.0 - decay),
+            pending: None,
+            original: Vec::new(),
+        }
+    }
+
+    fn adapted_target(&self) -> f32 {
+        let target = self.target.clamp(0.0, 1.0);
+        if self.total_weight == 0.0 {
+            return target;
+        }
+        (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
+    }
+
+    /// Rewrites the logits. Says whether all of them are numbers, but for those that were none before.
+    fn transform(&self, candidates: &mut Candidates<'_>) -> bool {
+        let target = self.adapted_target();
+        let mut all_numbers = true;
+        for candidate in candidates.as_mut_slice() {
+            if comparable(candidate.logit) == f32::NEG_INFINITY {
+                continue;
+            }
+            let d = ((candidate.p - target) * (1.0 / WIDTH)).abs();
+            candidate.logit = PEAK - SHARPNESS * d * d / (1.0 + d);
+            all_numbers &= !candidate.logit.is_nan();
+        }
+        all_numbers
+    }
+
+    fn draw(&mut self, candidates: &mut Candidates<'_>) -> usize {
+        let weights = candidates.as_slice().iter().map(|c| c.p);
+        let chosen = self.rng.stream.discrete(weights);
+        candidates.select(Some(chosen));
+        chosen
+    }
+}
+
+impl Clone for AdaptiveP {
+    fn clone(&self) -> Self {
+        Self {
+            rng: self.rng.begun_anew(),
+            original: Vec::new(),
+            ..*self
+        }
+    }
+}
+
+impl Sampler for AdaptiveP {
+    const KIND: Kind = Kind::Selector;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"adaptive-p"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if candidates.is_empty() {
+            return candidates.select(None);
+        }
+        candidates.softmax();
+        if self.target < 0.0 {
+            self.draw(candidates);
+            return;
+        }
+        self.original.clear();
+        let probabilities = candidates.as_slice().iter().map(|c| c.p);
+        self.original.extend(probabilities);
+        if self.transform(candidates) {
+            candidates.softmax();
+        } else {
+            // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and with it all probabilities. A NaN that came in is
+            // another matter: it counts as minus infinity.
+            let data = candidates.as_mut_slice();
+            data.iter_mut().for_each(|c| c.p = f32::NAN);
+        }
+        let chosen = self.draw(candidates);
+        self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
+    }
+
+    fn accept(&mut self, token: Token) {
+        let pending = self.pending.take();
+        let Some((_, probability)) = pending.filter(|&(pending, _)| pending == token) else {
+            return;
+        };
+        self.weighted_sum = probability + self.decay * self.weighted_sum;
+        self.total_weight = 1.0 + self.decay * self.total_weight;
+    }
+
+    fn reset(&mut self) {
+        self.weighted_sum = self.target / (1.0 - self.decay);
+        self.total_weight = 1.0 / (1.0 - self.decay);
+        self.pending = None;
+        self.rng.restart();
+    }
+}

@@ -1,0 +1,321 @@
+//! DRY, "don't repeat yourself": penalises the token that would continue a repetition, exponentially in its length
+//! (p-e-w, text-generation-webui pull request 5677).
+//!
+//! If the last n tokens occurred before and token t followed them, then t loses `multiplier * base^(n - allowed_length)`, n the longest such. Sequence
+//! breakers (a newline, say) are not repeated across: the length is bounded by the distance to the last one.
+//!
+//! How far the end of the text reaches back at each earlier place is the Z-function of the reversed text (Gusfield 1997), computed in
+//! O(window). Only the few tokens that would continue a repetition are touched, in their places while nobody has reordered the array.
+//!
+//! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside another. [`Breakers::new`] finds for each breaker every token
+//! whose text contains it, or ends with a beginning of it; what is left of the breaker is then tokenised. One `detokenize` per token of the vocabulary for all
+//! breakers together, and one `tokenize` per byte of breaker.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::history::TokenMap;
+use crate::kernels::math::{ln, pow_f64};
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+use crate::vocabulary::Vocabulary;
+
+/// The parameters that must all be set for anything to happen.
+#[derive(Clone, Copy, Debug)]
+pub struct DryParams {
+    /// Factor of every penalty; 0 disables.
+    pub multiplier: f32,
+    /// Base of the exponential; below 1 disables.
+    pub base: f32,
+    /// Repetitions up to this length cost nothing.
+    pub allowed_length: i32,
+    /// How many tokens to look back on; 0 or less disables.
+    pub last_n: i32,
+}
+
+/// Penalises the continuation of repetitions.
+#[derive(Clone, Debug)]
+pub struct Dry {
+    params: DryParams,
+    breakers: Arc<Breakers>,
+    window: VecDeque<Token>,
+    /// Scratch: the window, newest first.
+    reversed: Vec<Token>,
+    /// Scratch: the Z-function of `reversed`.
+    reach: Vec<usize>,
+    /// Scratch: the longest repetition that each token would continue.
+    longest: TokenMap<i32>,
+}
+
+/// What is reserved at once, so that common windows never allocate later.
+const RESERVED: usize = 1024;
+
+/// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
+const MAX_BREAKER_BYTES: usize = 40;
+const MAX_TAIL_TOKENS: usize = 20;
+
+/// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
+const MAX_LOG: f32 = 88.722_84;
+
+impl Dry {
+    /// Without breakers. `None` if the parameters disable it.
+    pub fn new(params: DryParams) -> Option<Self> {
+        if params.multiplier == 0.0 || params.base < 1.0 || params.last_n <= 0 {
+            return None;
+        }
+        let reserved = (params.last_n as usize).min(RESERVED);
+        Some(Self {
+            params,
+            breakers: Arc::default(),
+            window: VecDeque::with_capacity(reserved),
+            reversed: Vec::with_capacity(reserved),
+            reach: Vec::with_capacity(reserved),
+            longest: TokenMap::with_capacity_and_hasher(2 * reserved, Default::default()),
+        })
+    }
+
+    /// Bounds repetitions by `breakers` from now on.
+    pub fn set_breakers(&mut self, breakers: Breakers) {
+        self.breakers = Arc::new(breakers);
+    }
+
+    /// Fills `longest`.
+    fn find_repetitions(&mut self, limit: usize) {
+        self.longest.clear();
+        reach_of_end(&self.reversed, &mut self.reach);
+        for k in 1..self.reversed.len() {
+            let length = self.reach[k].min(limit) as i32;
+            if length < self.params.allowed_length {
+                continue;
+            }
+            let continuation = self.reversed[k - 1];
+            let longest = self.longest.entry(continuation).or_insert(length);
+            *longest = length.max(*longest);
+        }
+    }
+
+    fn penalty(&self, length: i32) -> f32 {
+        let mut exponent = length - self.params.allowed_length;
+        if let Some(max) = self.max_exponent() {
+            exponent = exponent.min(max);
+        }
+        let power = pow_f64(f64::from(self.params.base), f64::from(exponent));
+        (f64::from(self.params.multiplier) * power) as f32
+    }
+
+    fn max_exponent(&self) -> Option<i32> {
+        if self.params.base <= 1.000_001 {
+            return None;
+        }
+        let max = (MAX_LOG / ln(self.params.base)) as i32;
+        (max > 0).then_some(max)
+    }
+
+    fn penalise(&self, candidate: &mut TokenData) {
+        let Some(&length) = self.longest.get(&candidate.id) else {
+            return;
+        };
+        if !self.breakers.is_whole_breaker(candidate.id) {
+            candidate.logit -= self.penalty(length);
+        }
+    }
+
+    /// Penalises the tokens in their places, if every one is there.
+    fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
+        let mut tokens = self.longest.keys();
+        if !tokens.all(|&token| candidates.index_in_place(token).is_some()) {
+            return false;
+        }
+        for &token in self.longest.keys() {
+            self.penalise(&mut candidates.as_mut_slice()[token as usize]);
+        }
+        true
+    }
+}
+
+impl Sampler for Dry {
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"dry"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let allowed = self.params.allowed_length;
+        if self.window.len() as i32 <= allowed {
+            return;
+        }
+        self.reversed.clear();
+        self.reversed.extend(self.window.iter().rev());
+        let limit = self.breakers.distance(&self.reversed);
+        if (limit as i32) < allowed {
+            return;
+        }
+        self.find_repetitions(limit);
+        if !self.penalise_in_place(candidates) {
+            for candidate in candidates.as_mut_slice() {
+                self.penalise(candidate);
+            }
+        }
+        candidates.set_sorted(false);
+    }
+
+    fn accept(&mut self, token: Token) {
+        if self.window.len() == self.params.last_n as usize {
+            self.window.pop_front();
+        }
+        self.window.push_back(token);
+    }
+
+    fn reset(&mut self) {
+        self.window.clear();
+    }
+}
+
+/// For each `k`, how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
+fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
+    let n = tokens.len();
+    reach.clear();
+    reach.resize(n, 0);
+    // The known match that ends furthest: tokens[start..end] equals the beginning.
+    let (mut start, mut end) = (0, 0);
+    for k in 1..n {
+        let mut length = 0;
+        if k < end {
+            length = reach[k - start].min(end - k);
+        }
+        while k + length < n && tokens[k + length] == tokens[length] {
+            length += 1;
+        }
+        reach[k] = length;
+        if k + length > end {
+            (start, end) = (k, k + length);
+        }
+    }
+}
+
+/// Sequence breakers as tokens: a head, and what must follow it.
+#[derive(Debug, Default)]
+pub struct Breakers {
+    tails: TokenMap<Vec<Vec<Token>>>,
+}
+
+impl Breakers {
+    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones break nothing.
+    pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
+        let breakers: Vec<Breaker<'_>> = breakers
+            .iter()
+            .filter(|breaker| !breaker.is_empty())
+            .map(|breaker| Breaker::new(vocabulary, breaker))
+            .collect();
+        let mut found = Self::default();
+        if breakers.is_empty() {
+            return found;
+        }
+        let mut text = Vec::new();
+        for token in 0..vocabulary.n_tokens() as Token {
+            vocabulary.detokenize(token, &mut text);
+            let mut tails = HashSet::new();
+            for breaker in &breakers {
+                breaker.tails_after(&text, &mut tails);
+            }
+            if !tails.is_empty() {
+                let tails = tails.into_iter().map(<[Token]>::to_vec).collect();
+                found.tails.insert(token, tails);
+            }
+        }
+        found
+    }
+
+    /// Whether `token` alone contains a breaker, or is one.
+    fn is_whole_breaker(&self, token: Token) -> bool {
+        self.tails
+            .get(&token)
+            .is_some_and(|tails| tails.iter().any(Vec::is_empty))
+    }
+
+    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the newest first.
+    fn distance(&self, reversed: &[Token]) -> usize {
+        for (i, head) in reversed.iter().enumerate() {
+            let Some(tails) = self.tails.get(head) else {
+                continue;
+            };
+            let matches = |tail: &&Vec<Token>| {
+                tail.len() <= i
+                    && tail
+                        .iter()
+                        .zip(reversed[..i].iter().rev())
+                        .all(|(a, b)| a == b)
+            };
+            if let Some(longest) = tails.iter().filter(matches).map(Vec::len).max() {
+                return i - longest;
+            }
+        }
+        reversed.len()
+    }
+}
+
+/// A breaker, and the tokens of what is left of it behind each of its bytes.
+struct Breaker<'a> {
+    text: &'a [u8],
+    /// `tails[i]`: the tokens of `text[i..]`, from 1 on.
+    tails: Vec<Vec<Token>>,
+}
+
+impl<'a> Breaker<'a> {
+    fn new(vocabulary: &dyn Vocabulary, text: &'a [u8]) -> Self {
+        let text = &text[..text.len().min(MAX_BREAKER_BYTES)];
+        let tail = |i: usize| {
+            let mut tokens = vocabulary.tokenize(&text[i..]);
+            tokens.truncate(MAX_TAIL_TOKENS);
+            tokens
+        };
+        let tails = std::iter::once(Vec::new()).chain((1..text.len()).map(tail));
+        Self {
+            text,
+            tails: tails.collect(),
+        }
+    }
+
+    /// Adds what must follow `word` to complete the breaker: nothing, if `word` contains it.
+    fn tails_after<'s>(&'s self, word: &[u8], found: &mut HashSet<&'s [Token]>) {
+        let n = self.text.len();
+        if word.windows(n).any(|part| part == self.text) {
+            found.insert(&[]);
+            return;
+        }
+        for begun in 1..n.min(word.len() + 1) {
+            if word.ends_with(&self.text[..begun]) {
+                found.insert(&self.tails[begun]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_is_what_comparing_gives() {
+        let mut state = 5u32;
+        for n in 0..60 {
+            let tokens: Vec<Token> = (0..n)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 31) as Token
+                })
+                .collect();
+            let mut reach = Vec::new();
+            reach_of_end(&tokens, &mut reach);
+            for k in 1..n {
+                let pairs = tokens[k..].iter().zip(&tokens);
+                let naive = pairs.take_while(|(a, b)| a == b).count();
+                assert_eq!(reach[k], naive, "{tokens:?} at {k}");
+            }
+        }
+    }
+}

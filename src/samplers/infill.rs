@@ -1,0 +1,188 @@
+//! Infill, for code completion between a prefix and a suffix: prefers to end, and joins tokens that begin alike (llama.cpp pull request 9896).
+//!
+//! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh the others, only they stay.
+//! 2. Else each candidate whose text is a prefix of another's is merged with it, into the more probable of both; then what is below 0.2 goes, and, after
+//!    normalisation, what is below 1 / (kept + 1). End-of-generation candidates stay. If only such are left, the end-of-turn token is.
+//!
+//! Made to stand behind a sampler that leaves few candidates: the merge compares every pair. Texts are fetched once per candidate.
+
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::kernels::order::Order;
+use crate::log;
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+use crate::vocabulary::Vocabulary;
+
+/// Filters for infilling.
+#[derive(Clone, Debug)]
+pub struct Infill {
+    vocabulary: Arc<dyn Vocabulary>,
+    end: Option<Token>,
+    order: Order,
+    texts: Texts,
+}
+
+/// What a candidate must have in the first round.
+const FIRST_THRESHOLD: f32 = 0.2;
+
+impl Infill {
+    /// A sampler for generations with this vocabulary. If that has no token to end with, one warning; where the built-in aborts for want of it,
+    /// candidates then pass through.
+    pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
+        let end = vocabulary.end_token();
+        if end.is_none() {
+            log::warn(
+                "infill: the vocabulary has neither an end-of-turn nor an end-of-sequence token to end with",
+            );
+        }
+        Self {
+            vocabulary,
+            end,
+            order: Order::default(),
+            texts: Texts::default(),
+        }
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        self.vocabulary.is_eog(token)
+    }
+
+    fn ends_outweigh(&self, data: &[TokenData]) -> bool {
+        let mut text = 0.0f32;
+        let mut end = 0.0f32;
+        for candidate in data {
+            let sum = if self.is_eog(candidate.id) {
+                &mut end
+            } else {
+                &mut text
+            };
+            *sum += candidate.p;
+        }
+        3.0 * end * data.len() as f32 > text
+    }
+
+    /// Keeps candidates for which `keep` holds, and divides their probabilities by their sum.
+    fn keep_and_normalise(
+        candidates: &mut Candidates<'_>,
+        mut keep: impl FnMut(&TokenData) -> bool,
+    ) {
+        let mut sum = 0.0f32;
+        candidates.retain(|c| {
+            let kept = keep(c);
+            if kept {
+                sum += c.p;
+            }
+            kept
+        });
+        for candidate in candidates.as_mut_slice() {
+            candidate.p /= sum;
+        }
+    }
+
+    /// Leaves the end-of-turn token alone, with the probability of the first candidate that was kept.
+    fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
+        let Some(end) = self.end else {
+            return;
+        };
+        let first = first_kept.unwrap_or(candidates.as_slice()[0]);
+        candidates.replace(&[TokenData {
+            id: end,
+            logit: 1.0,
+            p: first.p,
+        }]);
+    }
+}
+
+impl Sampler for Infill {
+    fn name(&self) -> &'static CStr {
+        c"infill"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if candidates.is_empty() {
+            return;
+        }
+        candidates.sort(&mut self.order);
+        candidates.softmax();
+        if self.ends_outweigh(candidates.as_slice()) {
+            return Self::keep_and_normalise(candidates, |c| self.is_eog(c.id));
+        }
+        self.texts.fetch(&*self.vocabulary, candidates.as_slice());
+        self.texts.merge(candidates.as_mut_slice());
+
+        let is_kept = |c: &TokenData, threshold| {
+            // Written as the built-in compares, so that NaN stays.
+            let below = c.p < threshold;
+            !below || self.is_eog(c.id)
+        };
+        let kept = || {
+            let data = candidates.as_slice().iter();
+            data.filter(|c| is_kept(c, FIRST_THRESHOLD))
+        };
+        let texts = kept().filter(|c| !self.is_eog(c.id)).count();
+        if texts == 0 {
+            let first_kept = kept().next().copied();
+            return self.end(candidates, first_kept);
+        }
+        Self::keep_and_normalise(candidates, |c| is_kept(c, FIRST_THRESHOLD));
+        let threshold = (1.0 / (texts + 1) as f64) as f32;
+        Self::keep_and_normalise(candidates, |c| is_kept(c, threshold));
+    }
+}
+
+/// The texts of all candidates, in one buffer.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    piece: Vec<u8>,
+}
+
+impl Texts {
+    fn fetch(&mut self, vocabulary: &dyn Vocabulary, data: &[TokenData]) {
+        self.bytes.clear();
+        self.ranges.clear();
+        for candidate in data {
+            vocabulary.piece(candidate.id, &mut self.piece);
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&self.piece);
+            self.ranges.push(start..self.bytes.len());
+        }
+    }
+
+    fn text(&self, i: usize) -> &[u8] {
+        &self.bytes[self.ranges[i].clone()]
+    }
+
+    fn is_prefix(&self, i: usize, of: usize) -> bool {
+        let prefix = self.text(i);
+        !prefix.is_empty() && self.text(of).starts_with(prefix)
+    }
+
+    /// Adds the less probable of each such pair to the more probable, and masks it.
+    fn merge(&self, data: &mut [TokenData]) {
+        let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;
+        for i in 0..data.len() {
+            for j in 0..data.len() {
+                if masked(&data[i]) {
+                    break;
+                }
+                if i == j || masked(&data[j]) || !self.is_prefix(i, j) {
+                    continue;
+                }
+                let (to, from) = if data[j].p > data[i].p {
+                    (j, i)
+                } else {
+                    (i, j)
+                };
+                data[to].p += data[from].p;
+                data[from].logit = f32::NEG_INFINITY;
+                data[from].p = 0.0;
+            }
+        }
+    }
+}

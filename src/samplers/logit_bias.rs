@@ -1,0 +1,68 @@
+//! Logit bias: adds a constant to the logits of named tokens; minus infinity bans a token.
+//!
+//! While nobody has reordered the array each token is found in one step: O(biases). If one is not in its place, one pass
+//! looks every candidate up. A token that is named several times gets all its biases in its place, but only the first of them when it has to be
+//! searched for: so it is in the built-in.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::history::TokenMap;
+use crate::sampler::Sampler;
+use crate::token::Token;
+
+/// Adds to logits.
+#[derive(Clone, Debug)]
+pub struct LogitBias {
+    biases: Vec<(Token, f32)>,
+    /// The first bias of each token.
+    first: TokenMap<f32>,
+}
+
+impl LogitBias {
+    /// `None` if there is nothing to add.
+    pub fn new(biases: &[(Token, f32)]) -> Option<Self> {
+        if biases.is_empty() {
+            return None;
+        }
+        let mut first = TokenMap::default();
+        for &(token, bias) in biases {
+            first.entry(token).or_insert(bias);
+        }
+        Some(Self {
+            biases: biases.to_vec(),
+            first,
+        })
+    }
+
+    fn add_by_search(&self, candidates: &mut Candidates<'_>) {
+        for i in 0..candidates.len() {
+            let id = candidates.as_slice()[i].id;
+            let Some(bias) = self.first.get(&id) else {
+                continue;
+            };
+            if candidates.index_in_place(id).is_none() {
+                candidates.as_mut_slice()[i].logit += bias;
+            }
+        }
+    }
+}
+
+impl Sampler for LogitBias {
+    fn name(&self) -> &'static CStr {
+        c"logit-bias"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let mut all_in_place = true;
+        for &(token, bias) in &self.biases {
+            match candidates.index_in_place(token) {
+                Some(i) => candidates.as_mut_slice()[i].logit += bias,
+                None => all_in_place = false,
+            }
+        }
+        if !all_in_place {
+            self.add_by_search(candidates);
+        }
+    }
+}

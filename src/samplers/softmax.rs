@@ -1,0 +1,26 @@
+//! Softmax: sorts the candidates and writes their probabilities. llama.cpp once had it, and older guides use it.
+//!
+//! `p = exp(logit - max) / sum`. A sort of all candidates, and two passes of 12 bytes each with one `exp`.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::kernels::order::Order;
+use crate::sampler::Sampler;
+
+/// Sorts and normalises.
+#[derive(Clone, Debug, Default)]
+pub struct Softmax {
+    order: Order,
+}
+
+impl Sampler for Softmax {
+    fn name(&self) -> &'static CStr {
+        c"softmax"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        candidates.sort(&mut self.order);
+        candidates.softmax();
+    }
+}

@@ -1,0 +1,26 @@
+//! What samplers ask of a vocabulary. The host has it; `ffi` asks the host.
+
+use std::fmt::Debug;
+
+use crate::token::Token;
+
+/// A vocabulary with its tokenizer.
+pub trait Vocabulary: Debug + Send + Sync {
+    /// How many tokens it has; they are numbered from 0.
+    fn n_tokens(&self) -> usize;
+
+    /// Whether `token` ends a generation.
+    fn is_eog(&self, token: Token) -> bool;
+
+    /// The token that ends a turn, or else the one that ends a text; `None` if there is neither.
+    fn end_token(&self) -> Option<Token>;
+
+    /// Writes the bytes of `token` to `piece`; none for control tokens.
+    fn piece(&self, token: Token, piece: &mut Vec<u8>);
+
+    /// Writes the bytes that a text of `token` alone would have to `text`, control tokens written out.
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>);
+
+    /// The tokens of `text`, with none added and no control token recognised.
+    fn tokenize(&self, text: &[u8]) -> Vec<Token>;
+}

@@ -1,0 +1,253 @@
+//! Compiles C and C++ programs as a user would, against the library under test and the vendored llama.cpp, and runs them.
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use vendor_llama_cpp::paths;
+
+/// How a program gets a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Static,
+    Shared,
+}
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// An empty folder of the target directory for one test. Tests run side by side: each needs its own name.
+pub fn empty_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).expect("the folder of the last run cannot be removed");
+    }
+    fs::create_dir_all(&folder).expect("the target directory is not writable");
+    folder
+}
+
+/// What cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside the test executable.
+pub fn our_library(link: Link) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let folder = test.parent().expect("a test is in a folder");
+    let library = folder.join(match link {
+        Link::Static => "libllama_sieve.a",
+        Link::Shared => "libllama_sieve.so",
+    });
+    assert!(library.exists(), "cargo built no {}", library.display());
+    library
+}
+
+/// Says why a test does nothing, past the capture of the test harness.
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// A program to be compiled.
+pub struct Build {
+    folder: PathBuf,
+    command: Command,
+    /// These follow the sources on the command line: a linker reads from left to right.
+    libraries: Vec<String>,
+}
+
+impl Build {
+    /// From `source`, a path in the repository, in the folder `name`. C11 or, by the file's ending, C++17; warnings are errors.
+    pub fn new(name: &str, source: &str) -> Self {
+        let is_cxx = source.ends_with(".cpp");
+        Self::in_language(name, source, is_cxx)
+    }
+
+    /// Compiles as C++ what may also be C.
+    pub fn as_cxx(name: &str, source: &str) -> Self {
+        Self::in_language(name, source, true)
+    }
+
+    fn in_language(name: &str, source: &str, is_cxx: bool) -> Self {
+        let folder = empty_folder(&format!("c_programs/{name}"));
+        let mut command = if is_cxx {
+            let mut command = Command::new(paths::cxx_compiler());
+            command.args(["-std=c++17", "-x", "c++"]);
+            command
+        } else {
+            let mut command = Command::new(paths::c_compiler());
+            command.args(["-std=c11", "-x", "c"]);
+            command
+        };
+        command.args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+        command.arg("-I").arg(root().join("include"));
+        // `-x` would also hold for the libraries.
+        command.arg(root().join(source)).args(["-x", "none"]);
+        Self {
+            folder,
+            command,
+            libraries: Vec::new(),
+        }
+    }
+
+    /// Where the program is made; a place for generated sources, too.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn flag(mut self, flag: impl AsRef<OsStr>) -> Self {
+        self.command.arg(flag);
+        self
+    }
+
+    /// Lets the program include llama.h. As system headers: their warnings are not ours.
+    pub fn with_llama_h(mut self) -> Self {
+        for dir in paths::include_dirs() {
+            self.command.arg("-isystem").arg(dir);
+        }
+        self
+    }
+
+    /// Links with our library.
+    pub fn with_ours(mut self, link: Link) -> Self {
+        let library = our_library(link);
+        match link {
+            Link::Static => self.libraries.push(library.display().to_string()),
+            Link::Shared => self.link_shared(&library),
+        }
+        self
+    }
+
+    /// An installed library can be found by its soname, one that cargo built cannot: links in a folder of their own help.
+    fn link_shared(&mut self, library: &Path) {
+        let folder = self.folder.join("lib");
+        fs::create_dir_all(&folder).expect("the folder was just made");
+        for name in ["libllama_sieve.so", "libllama_sieve.so.0"] {
+            std::os::unix::fs::symlink(library, folder.join(name)).expect("cannot make a link");
+        }
+        self.libraries.push(format!("-L{}", folder.display()));
+        self.libraries.push("-lllama_sieve".to_owned());
+        self.libraries
+            .push(format!("-Wl,-rpath,{}", folder.display()));
+    }
+
+    /// Links with llama.cpp.
+    pub fn with_llama(mut self, link: Link) -> Self {
+        self = self.with_llama_h();
+        let library = match link {
+            Link::Static => paths::static_library(),
+            Link::Shared => paths::shared_library(),
+        };
+        self.libraries.push(library.display().to_string());
+        if link == Link::Shared {
+            let folder = library.parent().expect("a library is in a folder");
+            self.libraries
+                .push(format!("-Wl,-rpath,{}", folder.display()));
+        }
+        self
+    }
+
+    /// Adds gcc's or clang's checks of memory and undefined behaviour.
+    pub fn sanitized(mut self) -> Self {
+        self.command.args(SANITIZERS);
+        self
+    }
+
+    /// # Panics
+    /// If the compiler or linker finds fault.
+    pub fn build(mut self) -> Program {
+        let path = self.folder.join("program");
+        self.command.args(&self.libraries);
+        self.command.args(paths::static_link_args());
+        self.command.arg("-o").arg(&path);
+        succeed(&mut self.command);
+        Program {
+            path,
+            environment: Vec::new(),
+        }
+    }
+}
+
+const SANITIZERS: [&str; 3] = [
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-g",
+];
+
+/// Whether the compiler has what [`Build::sanitized`] needs; compilers are often installed without.
+pub fn has_sanitizers(name: &str) -> bool {
+    let folder = empty_folder(&format!("c_programs/{name}"));
+    let source = folder.join("main.c");
+    let program = folder.join("main");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("the folder was just made");
+    let mut compile = Command::new(paths::c_compiler());
+    compile
+        .args(SANITIZERS)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program);
+    let works = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
+    works(&mut compile) && works(&mut Command::new(&program))
+}
+
+/// A compiled program.
+pub struct Program {
+    path: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+impl Program {
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.environment.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Runs it at the root of the repository, and gives what it said and its exit code.
+    pub fn output(&self, args: &[&str]) -> Output {
+        let mut command = self.command(args);
+        let output = command.output();
+        output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// Its output.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn succeed(&self, args: &[&str]) -> String {
+        succeed(&mut self.command(args))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(args).current_dir(root());
+        // Cargo adds its own folders, and a user has none of them.
+        command.env_remove("LD_LIBRARY_PATH");
+        for (name, value) in &self.environment {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+/// Runs a command, and gives its output and its errors, in this order.
+///
+/// # Panics
+/// If it fails, with all that it said.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = said(&output);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}",
+        output.status
+    );
+    text
+}
+
+/// Output and errors of a program.
+pub fn said(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    format!("{out}{err}")
+}
