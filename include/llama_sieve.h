@@ -47,6 +47,16 @@ struct llama_logit_bias;
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 
 /*
+ An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
+ */
+#define LLAMA_SIEVE_ERROR_INVALID -4
+
+/*
+ What was asked for by name or handle is not there.
+ */
+#define LLAMA_SIEVE_ERROR_NOT_FOUND -5
+
+/*
  Level of a log message that is no fault; the same number as in enum ggml_log_level.
  */
 #define LLAMA_SIEVE_LOG_INFO 2
@@ -62,10 +72,51 @@ struct llama_logit_bias;
 #define LLAMA_SIEVE_LOG_ERROR 4
 
 /*
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the most probable valid one is selected.
+ */
+#define LLAMA_SIEVE_TRIE_GREEDY 0
+
+/*
+ Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+ */
+#define LLAMA_SIEVE_TRIE_SAMPLED 1
+
+/*
+ To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
+ */
+#define LLAMA_SIEVE_TRIE_COMPACT 256
+
+/*
  Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
  registered with it. May be called from any thread that uses the library.
  */
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
+
+/*
+ Counters of the cache of token tries since the start of the process, and what it holds now.
+ */
+typedef struct {
+  /*
+   Lookups that found a trie.
+   */
+  uint64_t hits;
+  /*
+   Lookups that did not.
+   */
+  uint64_t misses;
+  /*
+   Tries that made room for others; those still in use live on.
+   */
+  uint64_t evictions;
+  /*
+   Tries that are kept, at most 128.
+   */
+  uint64_t entries;
+  /*
+   Bytes of the tries that are kept.
+   */
+  uint64_t bytes;
+} llama_sieve_cache_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -268,6 +319,130 @@ struct llama_sampler *llama_sieve_init_softmax(void);
  smpl is NULL or a live sampler of any kind.
  */
 uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
+
+/*
+ A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
+
+ json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves": [{"name": s, "tokens": [id, ...]}, ...]}, ...]}; mode is one
+ of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
+ (before those that truncate). It can be set anew like a slot.
+
+ Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not valid or has no leaf with tokens, a token outside the
+ vocabulary (the upper bound is not checked if vocab is NULL), an unknown mode, or without a host.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; json is NULL or a C string.
+ */
+struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vocab,
+                                                    const char *json,
+                                                    int mode);
+
+/*
+ A token trie sampler in which nothing is set yet: it constrains nothing until llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain
+ for many spans. NULL without a host.
+
+ The caller guarantees:
+ vocab is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
+ */
+struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab);
+
+/*
+ Sets the constraint of a token trie sampler: active at the root of the first descriptor from the next token on. May be called from any thread, also
+ while the sampler is at work. A payload that was set before in this process is not parsed again.
+
+ json has len bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; json is NULL or len bytes.
+ */
+int llama_sieve_trie_set(struct llama_sampler *smpl,
+                         const char *json,
+                         size_t len,
+                         int mode);
+
+/*
+ Takes the constraint out of a token trie sampler, from the next token on. May be called from any thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+void llama_sieve_trie_clear(struct llama_sampler *smpl);
+
+/*
+ Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path,
+ and the text says which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; path is NULL or a C string.
+ */
+int llama_sieve_trie_activate(struct llama_sampler *smpl,
+                              const char *path);
+
+/*
+ Whether a span is active: whether the next token is constrained, or may continue a value. False for NULL and for other samplers.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
+
+/*
+ Name of the leaf that the span completed; NULL while it has not completed one. Valid until this thread calls this function again.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
+
+/*
+ The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value: they can be appended to the text as
+ one batch without sampling (and must then be accepted one by one). Writes the first cap of them to out; returns how many there are, which may be more.
+ 0 where nothing is forced.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
+ */
+size_t llama_sieve_trie_forced(const struct llama_sampler *smpl,
+                               Token *out,
+                               size_t cap);
+
+/*
+ Writes the counters of the process-wide cache of token tries (128 tries, least recently used, keyed by the SHA-256 of the payload). NULL: does nothing.
+
+ The caller guarantees:
+ out is NULL or writable.
+ */
+void llama_sieve_trie_cache_stats(llama_sieve_cache_stats *out);
+
+/*
+ Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. slot NULL takes the handle out again. A handle that
+ is bound already is bound anew. May be called from any thread.
+
+ Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no
+ token trie sampler.
+
+ The caller guarantees:
+ slot is NULL or a live sampler. It may be freed while it is bound.
+ */
+int eliza_inference_bind_token_trie(void *handle,
+                                    struct llama_sampler *slot);
+
+/*
+ Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set does. What goes wrong is logged and kept for
+ llama_sieve_last_error; the constraint then stays as it was. May be called from any thread, also while the sampler is at work.
+
+ The caller guarantees:
+ json is NULL or len bytes.
+ */
+void eliza_inference_set_token_trie(void *handle,
+                                    const char *json,
+                                    size_t len,
+                                    int mode);
+
+/*
+ Takes the constraint out of the token trie sampler that is bound to handle. What goes wrong is logged and kept for llama_sieve_last_error.
+ */
+void eliza_inference_clear_token_trie(void *handle);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -8,6 +8,7 @@
 //! | What must every sampler offer, and what happens when one fails? | [`sampler`] |
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
 //! | How are candidates sorted, the top k found, softmax summed? | [`kernels`] |
+//! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give? | [`rng`] |
@@ -17,7 +18,7 @@
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`) <- `samplers` <- `ffi`. Only `ffi` and the calls of
+//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`) <- (`samplers`, `trie`) <- `ffi`. Only `ffi` and the calls of
 //! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust
@@ -45,6 +46,7 @@ pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod token;
+pub mod trie;
 pub mod vocabulary;
 
 pub use candidates::Candidates;

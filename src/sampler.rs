@@ -1,6 +1,8 @@
 //! What every sampler is.
 
+use std::any::Any;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::token::Token;
@@ -12,6 +14,8 @@ pub enum Kind {
     Filter,
     /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts when nothing is selected.
     Selector,
+    /// Lets only some tokens through. On failure it fails closed: [`Sampler::salvage`] decides, and if that fails as well, no candidate is left.
+    Constraint,
 }
 
 /// A sampler: parameters, state, and what it does to the candidates of one token position.
@@ -37,6 +41,16 @@ pub trait Sampler: Clone + Send + 'static {
 
     /// Back to the state after construction.
     fn reset(&mut self) {}
+
+    /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the candidates are in.
+    fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+        candidates.truncate(0);
+    }
+
+    /// What others may use while the sampler itself is at work, perhaps on another thread.
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 
     /// The seed of the stream in use, of the samplers whose built-in counterpart tells it.
     fn seed(&self) -> Option<u32> {

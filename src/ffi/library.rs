@@ -19,6 +19,10 @@ pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
 /// An internal error, which was caught.
 pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
+/// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
+pub const LLAMA_SIEVE_ERROR_INVALID: c_int = -4;
+/// What was asked for by name or handle is not there.
+pub const LLAMA_SIEVE_ERROR_NOT_FOUND: c_int = -5;
 
 /// Level of a log message that is no fault; the same number as in enum ggml_log_level.
 pub const LLAMA_SIEVE_LOG_INFO: c_int = 2;
@@ -66,9 +70,7 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
         "llama_sieve_last_error",
         || c"".as_ptr(),
         || {
-            let mut text = last_error::get();
-            text.retain(|c| c != '\0');
-            let text = CString::new(text).unwrap_or_default();
+            let text = c_string(last_error::get());
             SHOWN
                 .try_with(|shown| {
                     *shown.borrow_mut() = text;
@@ -77,6 +79,12 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
                 .unwrap_or(c"".as_ptr())
         },
     )
+}
+
+/// A text for C, which cannot have NUL in it.
+pub(super) fn c_string(mut text: String) -> CString {
+    text.retain(|c| c != '\0');
+    CString::new(text).unwrap_or_default()
 }
 
 /// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr, as at the start.
@@ -101,7 +109,7 @@ pub unsafe extern "C" fn llama_sieve_log_set(
             let user = User(user);
             log::set_sink(Some(Arc::new(move |level: Level, text: &str| {
                 let user = &user;
-                let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+                let text = c_string(text.to_owned());
                 // SAFETY: the caller of llama_sieve_log_set guarantees the callback; the text is a C string during the call.
                 unsafe { callback(level as c_int, text.as_ptr(), user.0) }
             })));

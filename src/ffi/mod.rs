@@ -5,6 +5,7 @@
 //! - [`host_vocabulary`][]: asking its vocabularies.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
+//! - [`trie`][], [`trie_handles`]: the token trie, by sampler and by opaque handle.
 //! - [`seed`][]: `llama_sieve_get_seed`.
 //! - [`library`][]: version, last error, log, host binding.
 //! - [`guard`][]: the boundary that no panic crosses.
@@ -20,4 +21,6 @@ pub mod library;
 pub mod llama_h;
 pub mod samplers;
 pub mod seed;
+pub mod trie;
+pub mod trie_handles;
 pub mod vtable;

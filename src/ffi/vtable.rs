@@ -4,11 +4,15 @@
 //! compares it). The host owns the shell (`struct llama_sampler`); we own what its `ctx` points to, a boxed [`Object`], and nothing else.
 //!
 //! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by two threads at once, which would be
-//! a data race, gets an error and the answer for failure instead. Cost per call: one uncontended atomic exchange.
+//! a data race, gets an error and the answer for failure instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost
+//! per call: one uncontended atomic exchange.
 
+use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -46,6 +50,18 @@ impl Vtable {
         unsafe { (*smpl).iface == self.as_iface() }
     }
 
+    /// What a sampler with this vtable, made of an `S`, shares.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable, which is that of `S`.
+    pub unsafe fn shared_of<S: Sampler>(
+        &'static self,
+        smpl: *const llama_sampler,
+    ) -> Option<Arc<dyn Any + Send + Sync>> {
+        // SAFETY: the caller guarantees it.
+        unsafe { object::<S>(smpl) }?.shared.clone()
+    }
+
     /// The seed that a sampler with this vtable uses, if it tells.
     ///
     /// # Safety
@@ -80,11 +96,10 @@ pub const fn vtable<S: Sampler>() -> Vtable {
 
 /// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
-    let object = Object {
-        name: sampler.name(),
-        state: Mutex::new(Some(sampler)),
-    };
-    shell(vtable.as_iface(), object)
+    shell(
+        vtable.as_iface(),
+        Object::new(sampler.name(), Some(sampler)),
+    )
 }
 
 fn shell<S: Sampler>(iface: *mut llama_sampler_i, object: Object<S>) -> *mut llama_sampler {
@@ -109,6 +124,7 @@ fn shell<S: Sampler>(iface: *mut llama_sampler_i, object: Object<S>) -> *mut lla
 /// What `ctx` points to.
 struct Object<S> {
     name: &'static CStr,
+    shared: Option<Arc<dyn Any + Send + Sync>>,
     /// None after a call that panicked: what the sampler held may be inconsistent, so it is not asked again.
     state: Mutex<Option<S>>,
 }
@@ -125,7 +141,19 @@ impl fmt::Display for Call<'_> {
     }
 }
 
+/// How long a constraint waits for another thread that uses it, which only a mistake of the host leads to. Other samplers do not wait: for them
+/// giving up is harmless.
+const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
+
 impl<S: Sampler> Object<S> {
+    fn new(name: &'static CStr, sampler: Option<S>) -> Self {
+        Self {
+            name,
+            shared: sampler.as_ref().and_then(Sampler::shared),
+            state: Mutex::new(sampler),
+        }
+    }
+
     fn call<'a>(&self, function: &'a str) -> Call<'a> {
         Call {
             sampler: self.name,
@@ -134,7 +162,10 @@ impl<S: Sampler> Object<S> {
     }
 
     fn enter(&self, function: &str) -> Option<MutexGuard<'_, Option<S>>> {
-        let state = self.state.try_lock();
+        let state = match S::KIND {
+            Kind::Constraint => self.state.try_lock_for(CONSTRAINT_PATIENCE),
+            Kind::Filter | Kind::Selector => self.state.try_lock(),
+        };
         if state.is_none() {
             last_error::set(&format!(
                 "{}: the sampler is in use by another thread; give each thread its own (llama_sampler_clone)",
@@ -155,10 +186,34 @@ impl<S: Sampler> Object<S> {
             return None;
         };
         let done = guard(self.call(function), || None, || Some(body(sampler)));
-        if done.is_none() {
+        // A constraint is still asked what it allows.
+        if done.is_none() && S::KIND != Kind::Constraint {
             guard(self.call("drop"), || (), || *state = None);
         }
         done
+    }
+}
+
+impl<S: Sampler> Object<S> {
+    /// Takes over the state of `from`; out of use if that is.
+    fn copy_from(&self, from: &Self) {
+        let Some(source) = from.enter("copy_state") else {
+            return;
+        };
+        let Some(mut target) = self.enter("copy_state") else {
+            return;
+        };
+        let copy = || {
+            match (&*source, target.as_mut()) {
+                // In place, since others may share what the target shares.
+                (Some(source), Some(target)) => target.clone_from(source),
+                (source, _) => target.clone_from(source),
+            }
+            true
+        };
+        if !guard(self.call("copy_state"), || false, copy) && S::KIND != Kind::Constraint {
+            guard(self.call("drop"), || (), || *target = None);
+        }
     }
 }
 
@@ -233,8 +288,7 @@ unsafe extern "C" fn apply<S: Sampler>(
         || (),
         || {
             // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
-            let array = unsafe { CandidateArray::new(cur_p) };
-            let mut array = match array {
+            let mut array = match unsafe { CandidateArray::new(cur_p) } {
                 Ok(array) => array,
                 Err(text) => return last_error::set(&format!("apply: {text}")),
             };
@@ -245,10 +299,11 @@ unsafe extern "C" fn apply<S: Sampler>(
                 object.run("apply", |sampler| sampler.apply(&mut candidates))?;
                 Some(Outcome::of(&candidates))
             });
-            match done {
-                Some(outcome) => array.keep(outcome, S::KIND),
-                None if S::KIND == Kind::Selector => array.select_argmax(),
-                None => {}
+            match (done, S::KIND) {
+                (Some(outcome), kind) => array.keep(outcome, kind),
+                (None, Kind::Filter) => {}
+                (None, Kind::Selector) => array.select_argmax(),
+                (None, Kind::Constraint) => array.salvage(object),
             }
         },
     )
@@ -261,10 +316,7 @@ unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama
             return null_mut();
         };
         // A sampler out of use gives a clone out of use, never NULL: a chain would call through that.
-        let copy = Object {
-            name: object.name,
-            state: Mutex::new(object.run("clone", |sampler| sampler.clone())),
-        };
+        let copy = Object::new(object.name, object.run("clone", |sampler| sampler.clone()));
         // SAFETY: `object` came from `smpl`, which is therefore not NULL.
         let iface = unsafe { (*smpl).iface };
         shell(iface, copy)
@@ -306,12 +358,8 @@ unsafe extern "C" fn copy_state<S: Sampler>(src: *const llama_sampler, dst: *mut
             let (Some(from), Some(to)) = objects else {
                 return;
             };
-            if std::ptr::eq(from, to) {
-                return;
-            }
-            let copy = from.run("copy_state", |sampler| sampler.clone());
-            if let Some(mut state) = to.enter("copy_state") {
-                *state = copy;
+            if !std::ptr::eq(from, to) {
+                to.copy_from(from);
             }
         },
     )
@@ -390,9 +438,22 @@ impl<'a> CandidateArray<'a> {
         self.array.data = self.array.data.wrapping_add(outcome.dropped);
         self.array.size = outcome.len;
         self.array.sorted = u8::from(outcome.sorted);
-        if kind == Kind::Selector {
+        // A constraint may select.
+        if kind != Kind::Filter {
             self.array.selected = outcome.selected.map_or(-1, |index| index as i64);
         }
+    }
+
+    /// Leaves what a constraint allows that has failed; nothing, if it cannot say.
+    fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
+        let mut candidates = self.candidates();
+        let salvaged = object
+            .and_then(|object| object.run("salvage", |sampler| sampler.salvage(&mut candidates)));
+        if salvaged.is_none() {
+            candidates.truncate(0);
+        }
+        let outcome = Outcome::of(&candidates);
+        self.keep(outcome, Kind::Filter);
     }
 
     fn select_argmax(&mut self) {
@@ -461,6 +522,42 @@ mod tests {
 
         fn reset(&mut self) {
             assert!(self.0 != Fault::Reset, "reset fails");
+        }
+    }
+
+    /// Allows token 1 alone; panics in `apply`, and on demand when it is asked afterwards.
+    #[derive(Clone)]
+    struct FaultyConstraint {
+        salvages: bool,
+    }
+
+    impl Sampler for FaultyConstraint {
+        const KIND: Kind = Kind::Constraint;
+
+        fn name(&self) -> &'static CStr {
+            c"faulty constraint"
+        }
+
+        fn apply(&mut self, _candidates: &mut Candidates<'_>) {
+            panic!("apply fails");
+        }
+
+        fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+            assert!(self.salvages, "salvage fails");
+            candidates.truncate(1);
+        }
+    }
+
+    #[test]
+    fn a_constraint_that_panics_fails_closed() {
+        static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+        for (salvages, left) in [(true, 1), (false, 0)] {
+            let smpl: *mut sys::llama_sampler =
+                into_host(&CONSTRAINT, FaultyConstraint { salvages }).cast();
+            assert_eq!(apply(smpl), (left, -1));
+            // It is asked again at each token.
+            assert_eq!(apply(smpl), (left, -1));
+            free(smpl);
         }
     }
 

@@ -1,0 +1,373 @@
+//! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::{Host, host_function};
+use crate::ffi::host_vocabulary::llama_vocab;
+use crate::ffi::library::{
+    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND,
+    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK, c_string,
+};
+use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::last_error;
+use crate::token::Token;
+use crate::trie::sampler::{Mode, Slot, TrieSampler};
+use crate::trie::{Trie, cache};
+
+/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the most probable valid one is selected.
+pub const LLAMA_SIEVE_TRIE_GREEDY: c_int = 0;
+/// Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
+/// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
+pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
+
+/// Counters of the cache of token tries since the start of the process, and what it holds now.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct llama_sieve_cache_stats {
+    /// Lookups that found a trie.
+    pub hits: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Tries that made room for others; those still in use live on.
+    pub evictions: u64,
+    /// Tries that are kept, at most 128.
+    pub entries: u64,
+    /// Bytes of the tries that are kept.
+    pub bytes: u64,
+}
+
+static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
+
+/// An error number with its text.
+pub(super) type Failure = (c_int, String);
+
+/// Reports what came of a call.
+pub(super) fn answer(call: &str, result: Result<(), Failure>) -> c_int {
+    match result {
+        Ok(()) => {
+            last_error::clear();
+            LLAMA_SIEVE_OK
+        }
+        Err((number, text)) => {
+            last_error::set(&format!("{call}: {text}"));
+            number
+        }
+    }
+}
+
+/// A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
+///
+/// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves": [{"name": s, "tokens": [id, ...]}, ...]}, ...]}; mode is one
+/// of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
+/// (before those that truncate). It can be set anew like a slot.
+///
+/// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not valid or has no leaf with tokens, a token outside the
+/// vocabulary (the upper bound is not checked if `vocab` is NULL), an unknown mode, or without a host.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sampler_init_token_trie(
+    vocab: *const llama_vocab,
+    json: *const c_char,
+    mode: c_int,
+) -> *mut llama_sampler {
+    guard("llama_sampler_init_token_trie", null_mut, || {
+        // SAFETY: the caller guarantees the arguments.
+        let slot = unsafe {
+            slot_for(vocab).and_then(|slot| {
+                let json = (!json.is_null()).then(|| CStr::from_ptr(json).to_bytes());
+                set(&slot, json, mode).map(|()| slot)
+            })
+        };
+        match slot {
+            Ok(slot) => {
+                last_error::clear();
+                into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot)))
+            }
+            Err((_, text)) => {
+                last_error::set(&format!("llama_sampler_init_token_trie: {text}"));
+                null_mut()
+            }
+        }
+    })
+}
+
+/// A token trie sampler in which nothing is set yet: it constrains nothing until llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain
+/// for many spans. NULL without a host.
+///
+/// # Safety
+/// `vocab` is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_trie_slot(
+    vocab: *const llama_vocab,
+) -> *mut llama_sampler {
+    guard("llama_sieve_init_trie_slot", null_mut, || {
+        last_error::clear();
+        // SAFETY: the caller guarantees the vocabulary.
+        match unsafe { slot_for(vocab) } {
+            Ok(slot) => into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot))),
+            Err((_, text)) => {
+                last_error::set(&format!("llama_sieve_init_trie_slot: {text}"));
+                null_mut()
+            }
+        }
+    })
+}
+
+/// Sets the constraint of a token trie sampler: active at the root of the first descriptor from the next token on. May be called from any thread, also
+/// while the sampler is at work. A payload that was set before in this process is not parsed again.
+///
+/// `json` has `len` bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `json` is NULL or `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_set(
+    smpl: *mut llama_sampler,
+    json: *const c_char,
+    len: usize,
+    mode: c_int,
+) -> c_int {
+    guard(
+        "llama_sieve_trie_set",
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            // SAFETY: the caller guarantees the arguments.
+            let result =
+                unsafe { slot_of(smpl).and_then(|slot| set(&slot, bytes(json, len), mode)) };
+            answer("llama_sieve_trie_set", result)
+        },
+    )
+}
+
+/// Takes the constraint out of a token trie sampler, from the next token on. May be called from any thread.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
+    guard(
+        "llama_sieve_trie_clear",
+        || (),
+        || {
+            // SAFETY: the caller guarantees the sampler.
+            let result = unsafe { slot_of(smpl) }.map(|slot| slot.clear());
+            answer("llama_sieve_trie_clear", result);
+        },
+    )
+}
+
+/// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path,
+/// and the text says which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `path` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_activate(
+    smpl: *mut llama_sampler,
+    path: *const c_char,
+) -> c_int {
+    guard(
+        "llama_sieve_trie_activate",
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            // SAFETY: the caller guarantees the arguments.
+            let result = unsafe { slot_of(smpl) }.and_then(|slot| {
+                if path.is_null() {
+                    return Err((LLAMA_SIEVE_ERROR_NULL, "the path is NULL".to_owned()));
+                }
+                // SAFETY: not NULL, and the caller guarantees the string.
+                let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
+                slot.activate(&path)
+                    .map_err(|text| (LLAMA_SIEVE_ERROR_NOT_FOUND, text))
+            });
+            answer("llama_sieve_trie_activate", result)
+        },
+    )
+}
+
+/// Whether a span is active: whether the next token is constrained, or may continue a value. False for NULL and for other samplers.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) -> bool {
+    guard(
+        "llama_sieve_trie_is_active",
+        || false,
+        || {
+            // SAFETY: the caller guarantees the sampler.
+            let result = unsafe { slot_of(smpl) }.map(|slot| slot.is_active());
+            result.unwrap_or_else(|(_, text)| {
+                last_error::set(&format!("llama_sieve_trie_is_active: {text}"));
+                false
+            })
+        },
+    )
+}
+
+/// Name of the leaf that the span completed; NULL while it has not completed one. Valid until this thread calls this function again.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *const c_char {
+    thread_local! {
+        static SHOWN: RefCell<CString> = RefCell::new(CString::default());
+    }
+    guard("llama_sieve_trie_leaf", null, || {
+        // SAFETY: the caller guarantees the sampler.
+        let leaf = match unsafe { slot_of(smpl) } {
+            Ok(slot) => slot.leaf(),
+            Err((_, text)) => {
+                last_error::set(&format!("llama_sieve_trie_leaf: {text}"));
+                None
+            }
+        };
+        let Some(leaf) = leaf else {
+            return null();
+        };
+        let shown = SHOWN.try_with(|shown| {
+            *shown.borrow_mut() = c_string(leaf);
+            shown.borrow().as_ptr()
+        });
+        shown.unwrap_or(null())
+    })
+}
+
+/// The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value: they can be appended to the text as
+/// one batch without sampling (and must then be accepted one by one). Writes the first `cap` of them to `out`; returns how many there are, which may be more.
+/// 0 where nothing is forced.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_forced(
+    smpl: *const llama_sampler,
+    out: *mut Token,
+    cap: usize,
+) -> usize {
+    guard(
+        "llama_sieve_trie_forced",
+        || 0,
+        || {
+            let room: &mut [Token] = if out.is_null() || cap == 0 {
+                &mut []
+            } else {
+                // SAFETY: not NULL, and the caller guarantees the room. No run is longer than a span can be.
+                unsafe { std::slice::from_raw_parts_mut(out, cap.min(MAX_FORCED)) }
+            };
+            // SAFETY: the caller guarantees the sampler.
+            let result = unsafe { slot_of(smpl) }.map(|slot| slot.forced(room));
+            result.unwrap_or_else(|(_, text)| {
+                last_error::set(&format!("llama_sieve_trie_forced: {text}"));
+                0
+            })
+        },
+    )
+}
+
+/// More than any value has tokens; bounds the slice that is made of a `cap` of, say, SIZE_MAX.
+const MAX_FORCED: usize = 1 << 24;
+
+/// Writes the counters of the process-wide cache of token tries (128 tries, least recently used, keyed by the SHA-256 of the payload). NULL: does nothing.
+///
+/// # Safety
+/// `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cache_stats) {
+    guard(
+        "llama_sieve_trie_cache_stats",
+        || (),
+        || {
+            if out.is_null() {
+                return last_error::set("llama_sieve_trie_cache_stats: out is NULL");
+            }
+            let stats = cache::stats();
+            let stats = llama_sieve_cache_stats {
+                hits: stats.hits,
+                misses: stats.misses,
+                evictions: stats.evictions,
+                entries: stats.entries,
+                bytes: stats.bytes,
+            };
+            // SAFETY: not NULL, and the caller guarantees that it is writable.
+            unsafe { out.write(stats) };
+        },
+    )
+}
+
+/// An empty slot for a vocabulary, or for none.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host.
+unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
+    if vocab.is_null() {
+        return Ok(Slot::new(None));
+    }
+    // SAFETY: the caller guarantees the vocabulary.
+    let n_vocab = unsafe { n_tokens(vocab) }.map_err(|text| (LLAMA_SIEVE_ERROR_INTERNAL, text))?;
+    Ok(Slot::new(Some(n_vocab)))
+}
+
+/// # Safety
+/// `vocab` is a vocabulary of the host.
+unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
+    type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
+    let n_tokens = host_function!(Host::get()?, c"llama_vocab_n_tokens", NTokens);
+    // SAFETY: the caller guarantees the vocabulary.
+    let n = unsafe { n_tokens(vocab) };
+    usize::try_from(n).map_err(|_| format!("the vocabulary says that it has {n} tokens"))
+}
+
+/// # Safety
+/// `json` is NULL or `len` bytes that outlive `'a`.
+pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u8]> {
+    if json.is_null() || isize::try_from(len).is_err() {
+        return None;
+    }
+    // SAFETY: not NULL, not longer than memory can be, and the caller guarantees the bytes.
+    Some(unsafe { std::slice::from_raw_parts(json.cast(), len) })
+}
+
+/// Sets a slot; on error it stays as it was.
+pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<(), Failure> {
+    let invalid = |text| (LLAMA_SIEVE_ERROR_INVALID, text);
+    let json = json.ok_or((LLAMA_SIEVE_ERROR_NULL, "the payload is NULL".to_owned()))?;
+    let mode = Mode::from_number(mode).map_err(invalid)?;
+    let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab()).map_err(invalid)?;
+    slot.set(trie, mode);
+    Ok(())
+}
+
+/// The slot of a token trie sampler.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+pub(super) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
+    if smpl.is_null() {
+        return Err((LLAMA_SIEVE_ERROR_NULL, "the sampler is NULL".to_owned()));
+    }
+    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is believed.
+    let shared = unsafe {
+        if !TOKEN_TRIE.is_of(smpl) {
+            let text = "the sampler is no token trie: make it with llama_sieve_init_trie_slot or llama_sampler_init_token_trie";
+            return Err((LLAMA_SIEVE_ERROR_INVALID, text.to_owned()));
+        }
+        TOKEN_TRIE.shared_of::<TrieSampler>(smpl)
+    };
+    shared
+        .and_then(|shared| shared.downcast::<Slot>().ok())
+        .ok_or((
+            LLAMA_SIEVE_ERROR_INVALID,
+            "the sampler is out of use".to_owned(),
+        ))
+}

@@ -1,0 +1,126 @@
+//! Token tries by opaque handle, for hosts that hold only a stream handle where a constraint is to be set.
+//!
+//! The registry knows slots weakly: one that was freed with its chain is gone, and its handle answers with an error.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+
+use crate::ffi::guard::guard;
+use crate::ffi::library::{
+    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK,
+};
+use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::trie::{Failure, answer, bytes, set, slot_of};
+use crate::last_error;
+use crate::log;
+use crate::trie::Slot;
+
+/// Slots by the address of their handle, which is never followed.
+static SLOTS: LazyLock<Mutex<HashMap<usize, Weak<Slot>>>> = LazyLock::new(Mutex::default);
+
+/// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. `slot` NULL takes the handle out again. A handle that
+/// is bound already is bound anew. May be called from any thread.
+///
+/// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if `slot` is no
+/// token trie sampler.
+///
+/// # Safety
+/// `slot` is NULL or a live sampler. It may be freed while it is bound.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eliza_inference_bind_token_trie(
+    handle: *mut c_void,
+    slot: *mut llama_sampler,
+) -> c_int {
+    guard(
+        "eliza_inference_bind_token_trie",
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            // SAFETY: the caller guarantees the sampler.
+            answer("eliza_inference_bind_token_trie", unsafe {
+                bind(handle, slot)
+            })
+        },
+    )
+}
+
+/// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set does. What goes wrong is logged and kept for
+/// llama_sieve_last_error; the constraint then stays as it was. May be called from any thread, also while the sampler is at work.
+///
+/// # Safety
+/// `json` is NULL or `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eliza_inference_set_token_trie(
+    handle: *mut c_void,
+    json: *const c_char,
+    len: usize,
+    mode: c_int,
+) {
+    guard(
+        "eliza_inference_set_token_trie",
+        || (),
+        || {
+            // SAFETY: the caller guarantees the bytes.
+            let json = unsafe { bytes(json, len) };
+            let result = bound(handle).and_then(|slot| set(&slot, json, mode));
+            answer_aloud("eliza_inference_set_token_trie", result);
+        },
+    )
+}
+
+/// Takes the constraint out of the token trie sampler that is bound to `handle`. What goes wrong is logged and kept for llama_sieve_last_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
+    guard(
+        "eliza_inference_clear_token_trie",
+        || (),
+        || {
+            let result = bound(handle).map(|slot| slot.clear());
+            answer_aloud("eliza_inference_clear_token_trie", result);
+        },
+    )
+}
+
+/// For functions that return nothing, whose errors nobody might ask for.
+fn answer_aloud(call: &str, result: Result<(), Failure>) {
+    if answer(call, result) != LLAMA_SIEVE_OK {
+        log::log(log::Level::Error, &last_error::get());
+    }
+}
+
+/// # Safety
+/// `slot` is NULL or a live sampler.
+unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Failure> {
+    let handle = known(handle)?;
+    if slot.is_null() {
+        let removed = SLOTS.lock().remove(&handle);
+        return removed.map(drop).ok_or_else(unknown);
+    }
+    // SAFETY: the caller guarantees the sampler.
+    let slot = unsafe { slot_of(slot) }?;
+    let mut slots = SLOTS.lock();
+    // Streams come and go: what was freed without being taken out goes when another comes.
+    slots.retain(|_, slot| slot.strong_count() > 0);
+    slots.insert(handle, Arc::downgrade(&slot));
+    Ok(())
+}
+
+fn known(handle: *mut c_void) -> Result<usize, Failure> {
+    if handle.is_null() {
+        return Err((LLAMA_SIEVE_ERROR_NULL, "the handle is NULL".to_owned()));
+    }
+    Ok(handle.addr())
+}
+
+fn unknown() -> Failure {
+    let text = "no live token trie sampler is bound to the handle: bind one with eliza_inference_bind_token_trie";
+    (LLAMA_SIEVE_ERROR_NOT_FOUND, text.to_owned())
+}
+
+fn bound(handle: *mut c_void) -> Result<Arc<Slot>, Failure> {
+    let handle = known(handle)?;
+    let slot = SLOTS.lock().get(&handle).and_then(Weak::upgrade);
+    slot.ok_or_else(unknown)
+}

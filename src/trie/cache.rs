@@ -1,0 +1,91 @@
+//! The process-wide cache of tries: the same payload is parsed once.
+//!
+//! 128 tries, least recently used, keyed by the SHA-256 of the payload's bytes. A hit costs the hash and a lookup. Tries are shared by `Arc`, so
+//! one in use survives its eviction. Safe from any thread; nothing is parsed under the lock.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, LazyLock};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::trie::arena::Trie;
+use crate::trie::descriptor::Payload;
+
+/// How many tries are kept.
+pub const CAPACITY: usize = 128;
+
+type Key = [u8; 32];
+
+/// Counters since the start of the process, and what is kept now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Lookups that found a trie.
+    pub hits: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Tries that made room for others.
+    pub evictions: u64,
+    /// Tries that are kept.
+    pub entries: u64,
+    /// Bytes of the tries that are kept.
+    pub bytes: u64,
+}
+
+struct Cache {
+    tries: LruCache<Key, Arc<Trie>>,
+    stats: CacheStats,
+}
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| {
+    let capacity = const { NonZeroUsize::new(CAPACITY).unwrap() };
+    Mutex::new(Cache {
+        tries: LruCache::new(capacity),
+        stats: CacheStats::default(),
+    })
+});
+
+/// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is known.
+pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
+    let key: Key = Sha256::digest(json).into();
+    if let Some(trie) = CACHE.lock().get(&key)
+        && fits(&trie, n_vocab)
+    {
+        return Ok(trie);
+    }
+    // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
+    let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
+    CACHE.lock().put(key, Arc::clone(&trie));
+    Ok(trie)
+}
+
+fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
+    n_vocab.is_none_or(|n_vocab| (trie.max_token() as usize) < n_vocab)
+}
+
+/// The counters.
+pub fn stats() -> CacheStats {
+    CACHE.lock().stats
+}
+
+impl Cache {
+    fn get(&mut self, key: &Key) -> Option<Arc<Trie>> {
+        let found = self.tries.get(key).cloned();
+        match found {
+            Some(_) => self.stats.hits += 1,
+            None => self.stats.misses += 1,
+        }
+        found
+    }
+
+    fn put(&mut self, key: Key, trie: Arc<Trie>) {
+        self.stats.bytes += trie.bytes() as u64;
+        if let Some((evicted_key, evicted)) = self.tries.push(key, trie) {
+            self.stats.bytes -= evicted.bytes() as u64;
+            // Another thread may have parsed the same payload in the meantime: that is replaced, not evicted.
+            self.stats.evictions += u64::from(evicted_key != key);
+        }
+        self.stats.entries = self.tries.len() as u64;
+    }
+}

@@ -1,0 +1,145 @@
+//! A position in a trie: the state machine of a constrained span.
+//!
+//! A span begins at the root of a descriptor and is active until a value is complete, a token leaves the trie, or 500 tokens were accepted. While it is
+//! active, the tokens that may follow are the children of the node; at a node where a value ends and others go on, the host's choice decides.
+
+use std::sync::Arc;
+
+use crate::token::Token;
+use crate::trie::arena::{NodeId, Trie};
+
+/// A span that has not ended after this many tokens is closed.
+pub const MAX_SPAN: usize = 500;
+
+/// What accepting a token led to, where that is worth a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The token is none of those that may follow; the constraint is idle.
+    LeftTrie(Token),
+    /// The span was closed by its length.
+    TooLong,
+}
+
+/// A trie, and where in it the text is.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    trie: Arc<Trie>,
+    root: NodeId,
+    /// None while idle.
+    node: Option<NodeId>,
+    /// Node of the value that the span completed.
+    completed: Option<NodeId>,
+    accepted: usize,
+}
+
+impl Cursor {
+    /// Active at the root of the first descriptor.
+    pub fn new(trie: Arc<Trie>) -> Self {
+        let root = trie.first_root();
+        Self {
+            trie,
+            root,
+            node: Some(root),
+            completed: None,
+            accepted: 0,
+        }
+    }
+
+    /// Begins the span of the descriptor with this path; says whether there is one.
+    pub fn activate(&mut self, path: &str) -> bool {
+        let Some(root) = self.trie.root(path) else {
+            return false;
+        };
+        self.root = root;
+        self.restart();
+        true
+    }
+
+    /// Begins the span anew.
+    pub fn restart(&mut self) {
+        self.node = Some(self.root);
+        self.completed = None;
+        self.accepted = 0;
+    }
+
+    /// The trie.
+    pub fn trie(&self) -> &Trie {
+        &self.trie
+    }
+
+    /// The node, while the span is active.
+    pub fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    /// Whether the span is active.
+    pub fn is_active(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Name of the value that the span completed.
+    pub fn leaf(&self) -> Option<&str> {
+        self.trie.name(self.completed?)
+    }
+
+    /// Ends the span with the value that ends here.
+    pub fn complete(&mut self) {
+        self.completed = self.node.take();
+    }
+
+    /// Goes on with an accepted token.
+    pub fn accept(&mut self, token: Token) -> Option<Notice> {
+        let node = self.node?;
+        self.accepted += 1;
+        let Some(child) = self.trie.child(node, token) else {
+            if self.trie.is_terminal(node) {
+                self.complete();
+                return None;
+            }
+            self.node = None;
+            return Some(Notice::LeftTrie(token));
+        };
+        self.node = Some(child);
+        if self.trie.children(child).is_empty() {
+            self.complete();
+            return None;
+        }
+        if self.accepted >= MAX_SPAN {
+            self.node = None;
+            return Some(Notice::TooLong);
+        }
+        None
+    }
+
+    /// The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value.
+    pub fn forced(&self) -> Forced<'_> {
+        Forced {
+            trie: &self.trie,
+            node: self.node,
+        }
+    }
+}
+
+/// See [`Cursor::forced`].
+#[derive(Clone, Debug)]
+pub struct Forced<'a> {
+    trie: &'a Trie,
+    node: Option<NodeId>,
+}
+
+impl Iterator for Forced<'_> {
+    type Item = Token;
+
+    fn next(&mut self) -> Option<Token> {
+        let node = self.node.take()?;
+        // Where a value ends, ending is a choice.
+        if self.trie.is_terminal(node) {
+            return None;
+        }
+        let &[token] = self.trie.children(node) else {
+            return None;
+        };
+        self.node = self.trie.child(node, token);
+        Some(token)
+    }
+}

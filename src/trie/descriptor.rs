@@ -1,0 +1,122 @@
+//! The payload that describes a constraint: JSON, as hosts send it (`docs/token-tree-payload.schema.json`).
+//!
+//! ```json
+//! {"modelId": "m", "descriptors": [{"path": "action", "leaves": [{"name": "THINK", "tokens": [100, 101]}]}]}
+//! ```
+//!
+//! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path of the element, as in
+//! `descriptors[0].leaves[2].tokens[1]`.
+
+use serde::Deserialize;
+
+use crate::token::Token;
+
+/// A parsed payload.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Payload {
+    /// Which model's tokens these are. Not looked at.
+    #[serde(rename = "modelId", default)]
+    pub model_id: String,
+    /// The spans that can be constrained.
+    pub descriptors: Vec<Descriptor>,
+}
+
+/// The allowed values of one span.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Descriptor {
+    /// The name by which the span is activated.
+    pub path: String,
+    /// The values.
+    pub leaves: Vec<Leaf>,
+}
+
+/// One allowed value.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Leaf {
+    /// What it stands for.
+    pub name: String,
+    /// Its tokens, in order. A value without tokens is skipped.
+    pub tokens: Vec<Token>,
+}
+
+impl Payload {
+    /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it; some value must have tokens.
+    pub fn parse(json: &[u8], n_vocab: Option<usize>) -> Result<Self, String> {
+        let payload: Self = serde_json::from_slice(json)
+            .map_err(|error| format!("the payload is not valid: {error}"))?;
+        payload.check(n_vocab)?;
+        Ok(payload)
+    }
+
+    fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
+        let mut empty = true;
+        for (i, descriptor) in self.descriptors.iter().enumerate() {
+            for (j, leaf) in descriptor.leaves.iter().enumerate() {
+                for (k, &token) in leaf.tokens.iter().enumerate() {
+                    check_token(token, n_vocab).map_err(|text| {
+                        format!("descriptors[{i}].leaves[{j}].tokens[{k}]: {text}")
+                    })?;
+                    empty = false;
+                }
+            }
+        }
+        if empty {
+            return Err("the payload has no leaf with tokens: nothing would be allowed".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn check_token(token: Token, n_vocab: Option<usize>) -> Result<(), String> {
+    let Ok(index) = usize::try_from(token) else {
+        return Err(format!("token {token} is negative"));
+    };
+    match n_vocab {
+        Some(n_vocab) if index >= n_vocab => Err(format!(
+            "token {token} is outside the vocabulary of {n_vocab}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(json: &str) -> String {
+        Payload::parse(json.as_bytes(), Some(50)).expect_err("the payload is bad")
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let cases = [
+            ("", "line 1 column 0"),
+            ("{\"descriptors\": 3}", "line 1 column 17"),
+            (
+                r#"{"descriptors":[{"path":"a","leaves":[{"name":"x","tokens":[1,2.5]}]}]}"#,
+                "floating point `2.5`",
+            ),
+            (
+                r#"{"descriptors":[{"path":"a","leaves":[{"name":"x","tokens":[1,50]}]}]}"#,
+                "descriptors[0].leaves[0].tokens[1]: token 50 is outside the vocabulary of 50",
+            ),
+            (
+                r#"{"descriptors":[{"path":"a","leaves":[{"name":"x","tokens":[-7]}]}]}"#,
+                "descriptors[0].leaves[0].tokens[0]: token -7 is negative",
+            ),
+            (r#"{"modelId":"t","descriptors":[]}"#, "no leaf with tokens"),
+            (r#"{"descriptors":[{"leaves":[]}]}"#, "missing field `path`"),
+        ];
+        for (json, part) in cases {
+            let text = error(json);
+            assert!(text.contains(part), "{json}: {text}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored() {
+        let json = br#"{"x":[{}],"descriptors":[{"path":"a","y":1,"leaves":[{"name":"n","tokens":[1],"z":null}]}]}"#;
+        let payload = Payload::parse(json, None).expect("the payload is good");
+        assert_eq!(payload.descriptors[0].leaves[0].tokens, [1]);
+    }
+}

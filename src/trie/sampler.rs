@@ -1,0 +1,415 @@
+//! The constraint as a sampler, and the slot that it lives in.
+//!
+//! The state is in a [`Slot`], shared by the sampler and by those that set it, perhaps from other threads: a new trie takes effect between two tokens. The slot's
+//! lock is held for one `apply` at most; whoever sets parses before taking it. Warnings are logged after it is released, so that a log callback may call back.
+//!
+//! What `apply` guarantees while a span is active: afterwards only tokens that may follow have a logit above minus infinity, and there is at least one, whatever
+//! earlier samplers did. Two things that would undo that further down the chain are dealt with here: an array that is said to be sorted is not any more, and an
+//! infinite logit, of which a softmax makes NaN, stays alone.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::candidates::Candidates;
+use crate::log;
+use crate::sampler::{Kind, Sampler};
+use crate::token::{Token, TokenData, comparable};
+use crate::trie::arena::Trie;
+use crate::trie::cursor::{Cursor, Notice};
+
+/// How a constraint acts on the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Whether the most probable valid token is selected; else later samplers draw among the valid ones.
+    pub greedy: bool,
+    /// Whether the array shrinks to the valid tokens; else all others are masked.
+    pub compact: bool,
+}
+
+/// Number of the mode that selects.
+pub const GREEDY: i32 = 0;
+/// Number of the mode that leaves the draw to later samplers.
+pub const SAMPLED: i32 = 1;
+/// To be or-ed in.
+pub const COMPACT: i32 = 0x100;
+
+impl Mode {
+    /// The mode of a number of the C interface.
+    pub fn from_number(number: i32) -> Result<Self, String> {
+        let compact = number & COMPACT != 0;
+        let greedy = match number & !COMPACT {
+            GREEDY => true,
+            SAMPLED => false,
+            _ => {
+                return Err(format!(
+                    "mode {number} is unknown: 0 is greedy, 1 sampled, and 256 may be added to either for compact"
+                ));
+            }
+        };
+        Ok(Self { greedy, compact })
+    }
+}
+
+/// What is set, and where in it the text is.
+#[derive(Clone, Debug)]
+struct Constraint {
+    cursor: Cursor,
+    mode: Mode,
+    /// Warnings come once per constraint.
+    warned_of_leaving: bool,
+    warned_of_cut: bool,
+}
+
+/// Where a constraint is set; nothing is constrained while it is empty.
+#[derive(Debug, Default)]
+pub struct Slot {
+    constraint: Mutex<Option<Constraint>>,
+    n_vocab: Option<usize>,
+}
+
+impl Slot {
+    /// An empty slot for a vocabulary of this size, if it is known.
+    pub fn new(n_vocab: Option<usize>) -> Self {
+        Self {
+            constraint: Mutex::new(None),
+            n_vocab,
+        }
+    }
+
+    /// Size of the vocabulary.
+    pub fn n_vocab(&self) -> Option<usize> {
+        self.n_vocab
+    }
+
+    /// Constrains by `trie` from the next token on, active at the root of its first descriptor.
+    pub fn set(&self, trie: Arc<Trie>, mode: Mode) {
+        let constraint = Constraint {
+            cursor: Cursor::new(trie),
+            mode,
+            warned_of_leaving: false,
+            warned_of_cut: false,
+        };
+        let replaced = self.constraint.lock().replace(constraint);
+        // Its trie may be large; it is freed without the lock.
+        drop(replaced);
+    }
+
+    /// Constrains nothing from the next token on.
+    pub fn clear(&self) {
+        let cleared = self.constraint.lock().take();
+        drop(cleared);
+    }
+
+    /// Begins the span of the descriptor with this path, or says which there are.
+    pub fn activate(&self, path: &str) -> Result<(), String> {
+        let mut state = self.constraint.lock();
+        let Some(constraint) = state.as_mut() else {
+            return Err("no constraint is set".to_owned());
+        };
+        if constraint.cursor.activate(path) {
+            return Ok(());
+        }
+        let known: Vec<&str> = constraint.cursor.trie().paths().collect();
+        Err(format!(
+            "no descriptor has the path {path:?}; there are {known:?}"
+        ))
+    }
+
+    /// Whether a span is active.
+    pub fn is_active(&self) -> bool {
+        self.with_cursor(Cursor::is_active).unwrap_or(false)
+    }
+
+    /// Name of the value that the span completed.
+    pub fn leaf(&self) -> Option<String> {
+        self.with_cursor(|cursor| cursor.leaf().map(str::to_owned))?
+    }
+
+    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room; gives its whole length.
+    pub fn forced(&self, out: &mut [Token]) -> usize {
+        let length = self.with_cursor(|cursor| {
+            out.iter_mut()
+                .zip(cursor.forced())
+                .for_each(|(out, token)| *out = token);
+            cursor.forced().count()
+        });
+        length.unwrap_or(0)
+    }
+
+    fn with_cursor<T>(&self, read: impl FnOnce(&Cursor) -> T) -> Option<T> {
+        self.constraint
+            .lock()
+            .as_ref()
+            .map(|constraint| read(&constraint.cursor))
+    }
+}
+
+/// A sampler that lets only the tokens through that may follow.
+#[derive(Debug)]
+pub struct TrieSampler {
+    slot: Arc<Slot>,
+    scratch: Scratch,
+}
+
+impl TrieSampler {
+    /// A sampler for what is set in `slot`.
+    pub fn new(slot: Arc<Slot>) -> Self {
+        Self {
+            slot,
+            scratch: Scratch::default(),
+        }
+    }
+}
+
+impl Clone for TrieSampler {
+    /// The same trie at the same position, in a slot of its own.
+    fn clone(&self) -> Self {
+        Self::new(Arc::new(Slot {
+            constraint: Mutex::new(self.slot.constraint.lock().clone()),
+            n_vocab: self.slot.n_vocab,
+        }))
+    }
+
+    /// Into the slot that is there, so that those who set it still reach the sampler.
+    fn clone_from(&mut self, source: &Self) {
+        let copy = source.slot.constraint.lock().clone();
+        let replaced = std::mem::replace(&mut *self.slot.constraint.lock(), copy);
+        drop(replaced);
+    }
+}
+
+impl Sampler for TrieSampler {
+    const KIND: Kind = Kind::Constraint;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"token-trie"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let mut state = self.slot.constraint.lock();
+        let Some(constraint) = state.as_mut() else {
+            return;
+        };
+        let cut = constraint.apply(candidates, &mut self.scratch);
+        let first = cut && !std::mem::replace(&mut constraint.warned_of_cut, true);
+        MutexGuard::unlock_fair(state);
+        if first {
+            log::warn(
+                "token-trie: an earlier sampler has cut every token that may follow; they are put back with logit 0. \
+                 Put the trie before the samplers that truncate",
+            );
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        let mut state = self.slot.constraint.lock();
+        let Some(constraint) = state.as_mut() else {
+            return;
+        };
+        let notice = constraint.cursor.accept(token);
+        let warned = &mut constraint.warned_of_leaving;
+        let notice = notice.filter(|_| !std::mem::replace(warned, true));
+        MutexGuard::unlock_fair(state);
+        match notice {
+            Some(Notice::LeftTrie(token)) => log::warn(&format!(
+                "token-trie: token {token} was accepted, which may not follow here; nothing is constrained until the next span"
+            )),
+            Some(Notice::TooLong) => {
+                log::warn("token-trie: the span was closed, since 500 tokens did not complete it")
+            }
+            None => {}
+        }
+    }
+
+    fn reset(&mut self) {
+        if let Some(constraint) = self.slot.constraint.lock().as_mut() {
+            constraint.cursor.restart();
+        }
+    }
+
+    fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+        let state = self.slot.constraint.lock();
+        let Some(constraint) = state.as_ref() else {
+            return;
+        };
+        if let Some(node) = constraint.cursor.node() {
+            put_back(candidates, constraint.cursor.trie().children(node));
+        }
+    }
+
+    fn shared(&self) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+        Some(Arc::<Slot>::clone(&self.slot))
+    }
+}
+
+impl Constraint {
+    /// Lets only the children of the node through. Says whether none was left.
+    fn apply(&mut self, candidates: &mut Candidates<'_>, scratch: &mut Scratch) -> bool {
+        let Some(node) = self.cursor.node() else {
+            return false;
+        };
+        if self.cursor.trie().is_terminal(node) && !self.goes_on(candidates) {
+            return false;
+        }
+        let children = self.cursor.trie().children(node);
+        let found = scratch.find(candidates, children);
+        let Some(best) = found.best else {
+            put_back(candidates, children);
+            if self.mode.greedy && !candidates.is_empty() {
+                candidates.select(Some(0));
+            }
+            return true;
+        };
+        let alone = found.possible == 1 || candidates.as_slice()[best].logit == f32::INFINITY;
+        if alone || (self.mode.greedy && self.mode.compact) {
+            let only = candidates.as_slice()[best];
+            candidates.replace(&[only]);
+            if self.mode.greedy {
+                candidates.select(Some(0));
+            }
+            return false;
+        }
+        if self.mode.compact {
+            scratch.compact(candidates);
+            return false;
+        }
+        scratch.mask(candidates);
+        if self.mode.greedy {
+            candidates.select(Some(best));
+        }
+        false
+    }
+
+    /// At a node where a value ends and others go on: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
+    fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
+        if !self.mode.greedy {
+            return false;
+        }
+        let (Some(node), Some(best)) = (self.cursor.node(), candidates.argmax()) else {
+            return false;
+        };
+        let favourite = candidates.as_slice()[best].id;
+        if self.cursor.trie().child(node, favourite).is_some() {
+            return true;
+        }
+        self.cursor.complete();
+        false
+    }
+}
+
+/// Rewrites the array to as many children as it has room for.
+fn put_back(candidates: &mut Candidates<'_>, children: &[Token]) {
+    let kept = children.len().min(candidates.len());
+    let data = &mut candidates.as_mut_slice()[..kept];
+    for (candidate, &id) in data.iter_mut().zip(children) {
+        *candidate = TokenData {
+            id,
+            logit: 0.0,
+            p: 0.0,
+        };
+    }
+    candidates.truncate(kept);
+    candidates.set_sorted(false);
+}
+
+/// What was found of the children among the candidates.
+struct Found {
+    /// Index of the child with the largest logit, if any is above minus infinity.
+    best: Option<usize>,
+    /// How many are above minus infinity.
+    possible: usize,
+}
+
+/// Buffers, reused.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Indices of the children among the candidates, ascending.
+    indices: Vec<usize>,
+    logits: Vec<f32>,
+    /// One bit per token, all 0 between calls.
+    bits: Vec<u64>,
+}
+
+impl Scratch {
+    /// Looks for the children: one step each while nobody has reordered the array, else one pass over it.
+    fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
+        self.indices.clear();
+        let in_place = children
+            .iter()
+            .map_while(|&token| candidates.index_in_place(token));
+        self.indices.extend(in_place);
+        if self.indices.len() < children.len() {
+            self.search(candidates.as_slice(), children);
+        }
+        let data = candidates.as_slice();
+        let mut found = Found {
+            best: None,
+            possible: 0,
+        };
+        let mut max = f32::NEG_INFINITY;
+        for &index in &self.indices {
+            let logit = comparable(data[index].logit);
+            found.possible += usize::from(logit > f32::NEG_INFINITY);
+            if logit > max {
+                max = logit;
+                found.best = Some(index);
+            }
+        }
+        found
+    }
+
+    fn search(&mut self, data: &[TokenData], children: &[Token]) {
+        let last = children.last().map_or(0, |&token| token as usize);
+        let words = last / 64 + 1;
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
+        }
+        for &token in children {
+            self.bits[token as usize / 64] |= 1 << (token % 64);
+        }
+        let bits = &self.bits[..words];
+        let is_child = |token: Token| {
+            let index = usize::try_from(token).unwrap_or(usize::MAX);
+            bits.get(index / 64)
+                .is_some_and(|word| word >> (index % 64) & 1 == 1)
+        };
+        self.indices.clear();
+        let found = data.iter().enumerate().filter(|(_, c)| is_child(c.id));
+        self.indices.extend(found.map(|(index, _)| index));
+        for &token in children {
+            self.bits[token as usize / 64] = 0;
+        }
+    }
+
+    /// Keeps the children that were found, in their order; a sorted array stays sorted.
+    fn compact(&mut self, candidates: &mut Candidates<'_>) {
+        let data = candidates.as_mut_slice();
+        // Indices ascend, so nothing is overwritten that is still to be read.
+        for (to, &from) in self.indices.iter().enumerate() {
+            data[to] = data[from];
+        }
+        candidates.truncate(self.indices.len());
+    }
+
+    /// Masks all but the children that were found.
+    fn mask(&mut self, candidates: &mut Candidates<'_>) {
+        let data = candidates.as_mut_slice();
+        self.logits.clear();
+        let kept = self
+            .indices
+            .iter()
+            .map(|&index| comparable(data[index].logit));
+        self.logits.extend(kept);
+        for candidate in &mut *data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+        for (&index, &logit) in self.indices.iter().zip(&self.logits) {
+            data[index].logit = logit;
+        }
+        candidates.set_sorted(false);
+    }
+}
