@@ -1,0 +1,197 @@
+//! What the token trie costs, beside the built-in grammar sampler on the same choices: `cargo bench --bench trie`.
+//!
+//! On a vocabulary of 128,256 tokens, one thread. Checks that both sides allow the same tokens before it times them; medians of alternating rounds. The floor is
+//! one pass over the candidate array for its largest logit.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::ffi::CString;
+use std::hint::black_box;
+use std::time::Instant;
+
+use llama_sieve::ffi::trie::*;
+use llama_sieve::kernels;
+use llama_sieve::token::TokenData;
+use llama_sieve::trie::{Payload, Trie, cache};
+use support::arrays::{Rng, peaked};
+use support::{Array, HostSampler};
+use vendor_llama_cpp::{Model, sys, test_model};
+
+const N_VOCAB: usize = 128_256;
+const ROUNDS: usize = 41;
+
+/// Names as a program might have them.
+fn names(n: usize) -> Vec<String> {
+    let verbs = [
+        "get", "set", "create", "delete", "list", "update", "send", "open", "close", "find",
+    ];
+    let nouns = [
+        "user", "message", "file", "room", "task", "event", "token", "account", "order", "page",
+    ];
+    let name = |i: usize| format!("{}_{}_{}", verbs[i % 10], nouns[i / 10 % 10], i / 100);
+    (0..n).map(name).collect()
+}
+
+fn payload(model: &Model, names: &[String]) -> String {
+    let leaf =
+        |name: &String| serde_json::json!({"name": name, "tokens": model.tokenize(name, false)});
+    let leaves: Vec<_> = names.iter().map(leaf).collect();
+    serde_json::json!({"modelId": "bench", "descriptors": [{"path": "p", "leaves": leaves}]})
+        .to_string()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Microseconds of `run` on what `prepare` makes, which is not timed; the median.
+fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
+    let times = (0..ROUNDS).map(|_| {
+        let mut input = prepare();
+        let start = Instant::now();
+        run(&mut input);
+        let elapsed = start.elapsed();
+        black_box(&input);
+        elapsed.as_secs_f64() * 1e6
+    });
+    median(times.collect())
+}
+
+fn trie_of(model: &Model, json: &str, mode: i32) -> HostSampler {
+    let json = CString::new(json).expect("no NUL");
+    // SAFETY: the vocabulary lives, the payload is a C string.
+    HostSampler::new(unsafe {
+        llama_sampler_init_token_trie(model.vocab().cast(), json.as_ptr(), mode)
+    })
+}
+
+fn grammar_of(model: &Model, names: &[String]) -> HostSampler {
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let text = CString::new(format!("root ::= {}", quoted.join(" | "))).expect("no NUL");
+    // SAFETY: the vocabulary lives, both texts are C strings.
+    HostSampler::new(unsafe {
+        sys::llama_sampler_init_grammar(model.vocab(), text.as_ptr(), c"root".as_ptr())
+    })
+}
+
+fn allowed(array: &Array) -> Vec<i32> {
+    let allowed = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+    let mut ids: Vec<i32> = allowed.map(|c| c.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn main() {
+    let model = Model::load(test_model::cached(N_VOCAB, 1)).expect("the model loads");
+    let thirty = names(30);
+    let json = payload(&model, &thirty);
+    let input = peaked(N_VOCAB, &mut Rng(71));
+    let grammar = grammar_of(&model, &thirty);
+    check(&model, &json, &grammar, &input);
+
+    println!("| what | microseconds |\n| --- | --- |");
+    let row = |what: &str, us: f64| println!("| {what} | {us:.3} |");
+    let floor = time(
+        || input.clone(),
+        |array| {
+            // SAFETY: the mirrors have one layout.
+            let data = unsafe {
+                std::slice::from_raw_parts(
+                    array.data.as_ptr().cast::<TokenData>(),
+                    array.data.len(),
+                )
+            };
+            black_box(kernels::max_logit(data, false));
+        },
+    );
+    row("floor: largest logit of the array", floor);
+    for (what, mode) in [
+        ("apply, masking, 30 choices", LLAMA_SIEVE_TRIE_SAMPLED),
+        (
+            "apply, compact, 30 choices",
+            LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT,
+        ),
+    ] {
+        let trie = trie_of(&model, &json, mode);
+        row(what, time(|| input.clone(), |array| trie.apply(array)));
+    }
+    row(
+        "built-in grammar, the same choices",
+        time(|| input.clone(), |array| grammar.apply(array)),
+    );
+    accept(&row);
+    set(&model, &row);
+}
+
+/// The trie and the grammar allow the same tokens at the beginning, but for tokens that the tokenizer does not use: a grammar also allows
+/// other ways to spell a value.
+fn check(model: &Model, json: &str, grammar: &HostSampler, input: &Array) {
+    let (mut ours, mut theirs) = (input.clone(), input.clone());
+    trie_of(model, json, LLAMA_SIEVE_TRIE_SAMPLED).apply(&mut ours);
+    grammar.apply(&mut theirs);
+    let theirs = allowed(&theirs);
+    for id in allowed(&ours) {
+        assert!(
+            theirs.binary_search(&id).is_ok(),
+            "the grammar forbids token {id}"
+        );
+    }
+}
+
+/// `accept` with 200 children.
+fn accept(row: &impl Fn(&str, f64)) {
+    let leaves: Vec<_> = (0..200)
+        .map(|i| serde_json::json!({"name": i.to_string(), "tokens": [i * 600, 1, 2]}))
+        .collect();
+    let json = serde_json::json!({"descriptors": [{"path": "p", "leaves": leaves}]}).to_string();
+    let json = CString::new(json).expect("no NUL");
+    // SAFETY: without a vocabulary nothing is followed; the payload is a C string.
+    let trie = HostSampler::new(unsafe {
+        llama_sampler_init_token_trie(std::ptr::null(), json.as_ptr(), 1)
+    });
+    let mut rng = Rng(72);
+    const BATCH: usize = 1000;
+    let both = time(
+        || rng.below(200) as i32 * 600,
+        |token| {
+            for _ in 0..BATCH {
+                trie.accept(black_box(*token));
+                trie.reset();
+            }
+        },
+    );
+    let reset = time(|| (), |()| (0..BATCH).for_each(|_| trie.reset()));
+    row("accept, 200 children", (both - reset) / BATCH as f64);
+}
+
+/// `set` of 200 names, cached and not.
+fn set(model: &Model, row: &impl Fn(&str, f64)) {
+    let json = payload(model, &names(200));
+    // SAFETY: the vocabulary lives.
+    let slot = HostSampler::new(unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) });
+    let set = |json: &str| {
+        // SAFETY: the sampler lives, the length is the text's.
+        let answer = unsafe {
+            llama_sieve_trie_set(slot.as_ptr().cast(), json.as_ptr().cast(), json.len(), 0)
+        };
+        assert_eq!(answer, 0);
+    };
+    set(&json);
+    row("set, 200 names, cached", time(|| (), |()| set(&json)));
+    let mut n = 0;
+    let fresh = || {
+        n += 1;
+        json.replace("bench", &format!("bench{n:04}"))
+    };
+    row("set, 200 names, not cached", time(fresh, |json| set(json)));
+    let trie = Trie::new(&Payload::parse(json.as_bytes(), None).expect("the payload is good"));
+    println!(
+        "\n{} bytes of JSON, {} nodes, {} bytes; cache: {:?}",
+        json.len(),
+        trie.n_nodes(),
+        trie.bytes(),
+        cache::stats()
+    );
+}

@@ -1,0 +1,56 @@
+//! The JSON Schema of the payload, and the parser: what one takes the other takes, but for what a schema cannot say.
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use llama_sieve::trie::Payload;
+use serde_json::Value;
+
+fn schema() -> (Schemas, SchemaIndex) {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/token-tree-payload.schema.json"
+    );
+    let mut schemas = Schemas::new();
+    let index = Compiler::new()
+        .compile(path, &mut schemas)
+        .expect("the schema is valid");
+    (schemas, index)
+}
+
+#[test]
+fn the_schema_and_the_parser_agree() {
+    let (schemas, index) = schema();
+    let cases = [
+        r#"{"modelId":"m","descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[1,2]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[0]}]}]}"#,
+        r#"{"x":1,"descriptors":[{"path":"a","y":[],"leaves":[{"name":"n","tokens":[1],"z":{}}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[]},{"path":"b","leaves":[{"name":"n","tokens":[2147483647]}]}]}"#,
+        r#"{"modelId":3,"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a"}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n"}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[-1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[1.5]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[2147483648]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":["1"]}]}]}"#,
+        r#"{"descriptors":{}}"#,
+        r#"{"modelId":"m"}"#,
+        r#"[1]"#,
+        "null",
+    ];
+    for case in cases {
+        let value: Value = serde_json::from_str(case).expect("the case is JSON");
+        let by_schema = schemas.validate(&value, index).is_ok();
+        let by_parser = Payload::parse(case.as_bytes(), None).is_ok();
+        assert_eq!(by_schema, by_parser, "{case}");
+    }
+}
+
+#[test]
+fn only_the_parser_knows_that_something_must_be_allowed() {
+    let (schemas, index) = schema();
+    let case = r#"{"descriptors":[{"path":"a","leaves":[{"name":"n","tokens":[]}]}]}"#;
+    let value: Value = serde_json::from_str(case).expect("the case is JSON");
+    assert!(schemas.validate(&value, index).is_ok());
+    assert!(Payload::parse(case.as_bytes(), None).is_err());
+}
