@@ -13,8 +13,9 @@
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ptr::NonNull;
+
+use parking_lot::RwLock;
 
 use crate::ffi::llama_h::SamplerInit;
 
@@ -37,22 +38,22 @@ unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
 
-/// The host of the process, null while none is known. Never freed: a process has one, rarely two.
-static BOUND: AtomicPtr<Host> = AtomicPtr::new(null_mut());
+/// The host of the process, once it is known.
+static BOUND: RwLock<Option<Host>> = RwLock::new(None);
 
 impl Host {
     /// The host of this process, or why there is none.
-    pub fn get() -> Result<&'static Self, String> {
-        // SAFETY: null, or from `keep`, which leaks.
-        if let Some(host) = unsafe { BOUND.load(Ordering::Acquire).as_ref() } {
+    pub fn get() -> Result<Self, String> {
+        if let Some(host) = *BOUND.read() {
             return Ok(host);
         }
+        // Without the lock: the dynamic linker may run foreign code. Two threads that come here at once find the same.
         let host = find().ok_or_else(|| {
             "no llama.cpp in this process: load libllama (build b4662 or later, which exports llama_sampler_init) first, \
              or pass its dlopen handle to llama_sieve_bind_host"
                 .to_owned()
         })?;
-        Ok(keep(host))
+        Ok(*BOUND.write().get_or_insert(host))
     }
 
     /// Takes the host from a library handle of `dlopen`.
@@ -65,7 +66,7 @@ impl Host {
         let symbol = symbol.ok_or(
             "llama_sieve_bind_host: the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
-        keep(Self::new(symbol, Some(handle)));
+        *BOUND.write() = Some(Self::new(symbol, Some(handle)));
         Ok(())
     }
 
@@ -106,12 +107,6 @@ macro_rules! host_function {
     }};
 }
 pub(super) use host_function;
-
-fn keep(host: Host) -> &'static Host {
-    let host = Box::leak(Box::new(host));
-    BOUND.store(host, Ordering::Release);
-    host
-}
 
 fn find() -> Option<Host> {
     if let Some(sampler_init) = linked(SAMPLER_INIT).or_else(|| global(SAMPLER_INIT)) {

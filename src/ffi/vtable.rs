@@ -96,33 +96,19 @@ pub const fn vtable<S: Sampler>() -> Vtable {
 
 /// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
-    shell(
-        vtable.as_iface(),
-        Object::new(sampler.name(), Some(sampler)),
-    )
-}
-
-fn shell<S: Sampler>(iface: *mut llama_sampler_i, object: Object<S>) -> *mut llama_sampler {
-    let host = match Host::get() {
-        Ok(host) => host,
+    match Host::get() {
+        Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),
         Err(text) => {
             log::error(&text);
-            return null_mut();
+            null_mut()
         }
-    };
-    let ctx = Box::into_raw(Box::new(object));
-    // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps both as they are.
-    let smpl = unsafe { (host.sampler_init)(iface, ctx.cast()) };
-    if smpl.is_null() {
-        // SAFETY: the host did not take it.
-        drop(unsafe { Box::from_raw(ctx) });
-        log::error("the host's llama_sampler_init returned NULL");
     }
-    smpl
 }
 
 /// What `ctx` points to.
 struct Object<S> {
+    /// The host that made the shell. Clones are made by the same, which will free them.
+    host: Host,
     name: &'static CStr,
     shared: Option<Arc<dyn Any + Send + Sync>>,
     /// None after a call that panicked: what the sampler held may be inconsistent, so it is not asked again.
@@ -146,12 +132,26 @@ impl fmt::Display for Call<'_> {
 const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
 
 impl<S: Sampler> Object<S> {
-    fn new(name: &'static CStr, sampler: Option<S>) -> Self {
+    fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
         Self {
+            host,
             name,
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Mutex::new(sampler),
         }
+    }
+
+    fn into_shell(self, iface: *mut llama_sampler_i) -> *mut llama_sampler {
+        let sampler_init = self.host.sampler_init;
+        let ctx = Box::into_raw(Box::new(self));
+        // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps both as they are.
+        let smpl = unsafe { sampler_init(iface, ctx.cast()) };
+        if smpl.is_null() {
+            // SAFETY: the host did not take it.
+            drop(unsafe { Box::from_raw(ctx) });
+            log::error("the host's llama_sampler_init returned NULL");
+        }
+        smpl
     }
 
     fn call<'a>(&self, function: &'a str) -> Call<'a> {
@@ -316,10 +316,10 @@ unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama
             return null_mut();
         };
         // A sampler out of use gives a clone out of use, never NULL: a chain would call through that.
-        let copy = Object::new(object.name, object.run("clone", |sampler| sampler.clone()));
+        let copy = object.run("clone", |sampler| sampler.clone());
         // SAFETY: `object` came from `smpl`, which is therefore not NULL.
         let iface = unsafe { (*smpl).iface };
-        shell(iface, copy)
+        Object::new(object.host, object.name, copy).into_shell(iface)
     })
 }
 
