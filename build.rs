@@ -5,7 +5,8 @@ fn main() {
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os == "linux" {
         // The number changes when a C name goes away or changes its meaning.
-        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libllama_sieve.so.0");
+        // Not rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this one. Executables have no use for it, and ignore it.
+        println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
     }
     #[cfg(feature = "header")]
     header::write();

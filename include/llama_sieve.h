@@ -403,7 +403,7 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
  */
 size_t llama_sieve_trie_forced(const struct llama_sampler *smpl,
-                               Token *out,
+                               int32_t *out,
                                size_t cap);
 
 /*

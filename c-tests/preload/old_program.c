@@ -1,0 +1,73 @@
+// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints which of its samplers are the library's own, and what the others do.
+#include "old_llama.h"
+
+#include <stdio.h>
+
+enum { N = 6 };
+
+static void show(const char * what, struct llama_sampler * smpl, const llama_token * history, size_t n_history) {
+    if (smpl == NULL) {
+        printf("%s: NULL\n", what);
+        return;
+    }
+    if (smpl->iface == NULL) {
+        printf("%s: the host's\n", what);
+        return;
+    }
+    llama_token_data data[N];
+    for (int i = 0; i < N; i++) {
+        data[i] = (llama_token_data) { .id = i, .logit = i % 2 == 0 ? 4.0f - (float) i : -1.0f, .p = 0.0f };
+    }
+    llama_token_data_array array = { .data = data, .size = N, .selected = -1, .sorted = false };
+    for (size_t i = 0; i < n_history; i++) {
+        smpl->iface->accept(smpl, history[i]);
+    }
+    smpl->iface->apply(smpl, &array);
+    printf("%s: %s", what, smpl->iface->name(smpl));
+    for (size_t i = 0; i < array.size; i++) {
+        printf(" %d:%g", array.data[i].id, array.data[i].logit);
+    }
+    printf("\n");
+    smpl->iface->free(smpl);
+}
+
+#ifdef AS_ADDON
+int addon_run(void);
+int addon_run(void) {
+#else
+int main(void) {
+#endif
+    setvbuf(stdout, NULL, _IONBF, 0);
+    const llama_token history[] = { 1, 2, 3, 1, 2 };
+    const char *      breakers[] = { "." };
+    // Only passed on: no sampler of ours looks at a vocabulary without breakers.
+    const struct llama_vocab * vocab = (const struct llama_vocab *) breakers;
+
+#if defined(PENALTIES_WITH_NEWLINES)
+    show("penalties", llama_sampler_init_penalties(1000, 2, 13, 64, 2.0f, 0.5f, 0.25f, true, false), history, 5);
+#elif defined(PENALTIES_WITH_N_VOCAB)
+    show("penalties", llama_sampler_init_penalties(1000, 4, 2.0f, 0.5f, 0.25f), history, 5);
+#else
+    show("penalties", llama_sampler_init_penalties(4, 2.0f, 0.5f, 0.25f), history, 5);
+#endif
+
+#ifdef OWN_DRY
+    const size_t n_breakers = 0;
+#else
+    const size_t n_breakers = 1;
+#endif
+#if defined(DRY_WITHOUT_N_CTX_TRAIN)
+    show("dry", llama_sampler_init_dry(vocab, 2.0f, 3.0f, 2, 64, breakers, n_breakers), history, 5);
+#else
+    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 2, 64, breakers, n_breakers), history, 5);
+    // All of the context.
+    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
+    show("dry", llama_sampler_init_dry(vocab, 3, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
+#endif
+    show("top-k", llama_sampler_init_top_k(2), NULL, 0);
+    show("top-p", llama_sampler_init_top_p(0.5f, 1), NULL, 0);
+    struct llama_sampler * dist = llama_sampler_init_dist(42);
+    printf("seed: %u\n", llama_sampler_get_seed(dist));
+    show("dist", dist, NULL, 0);
+    return 0;
+}

@@ -1,0 +1,128 @@
+//! The programs of this folder, compiled and run as a user would, for the tests of the preload library and of the drop-in header.
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::toolchain::{Build, root};
+
+/// Every sampler that the two put in the place of the built-in one, as `llama_sampler_name` reports it.
+pub const SAMPLERS: [&str; 17] = [
+    "greedy",
+    "dist",
+    "top-k",
+    "top-p",
+    "min-p",
+    "typical",
+    "temp",
+    "temp-ext",
+    "xtc",
+    "top-n-sigma",
+    "mirostat",
+    "mirostat-v2",
+    "penalties",
+    "dry",
+    "adaptive-p",
+    "logit-bias",
+    "infill",
+];
+
+/// `llama_sampler_init_top_k` of `top-k`.
+pub fn constructor(sampler: &str) -> String {
+    format!("llama_sampler_init_{}", sampler.replace('-', "_"))
+}
+
+/// Compiles it, and gives its path.
+pub fn build(build: Build) -> PathBuf {
+    let path = build.folder().join("program");
+    build.build();
+    path
+}
+
+/// The source of that name in this folder.
+pub fn source(name: &str) -> String {
+    format!("c-tests/preload/{name}")
+}
+
+/// The trained model of the repository.
+pub fn model() -> String {
+    root().join("models/kjv-tiny.gguf").display().to_string()
+}
+
+/// One way to run a program.
+pub struct Run<'a> {
+    program: &'a Path,
+    args: Vec<String>,
+    environment: Vec<(&'a str, String)>,
+}
+
+/// What it said.
+#[derive(Debug, PartialEq)]
+pub struct Said {
+    pub out: String,
+    pub err: String,
+}
+
+impl<'a> Run<'a> {
+    pub fn of(program: &'a Path) -> Self {
+        Self {
+            program,
+            args: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    pub fn arg(mut self, arg: impl ToString) -> Self {
+        self.args.push(arg.to_string());
+        self
+    }
+
+    pub fn env(mut self, name: &'a str, value: impl ToString) -> Self {
+        self.environment.push((name, value.to_string()));
+        self
+    }
+
+    /// # Panics
+    /// If it fails.
+    pub fn said(self) -> Said {
+        let mut command = Command::new(self.program);
+        command.args(&self.args).current_dir(root());
+        for name in [
+            // Cargo adds its own folders, and a user has none of them.
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+            "LLAMA_SIEVE_PRELOAD",
+            "LLAMA_SIEVE_HOST",
+            "LLAMA_SIEVE_VERBOSE",
+        ] {
+            command.env_remove(name);
+        }
+        command.envs(self.environment);
+        let output = command.output();
+        let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}\n{out}{err}",
+            output.status
+        );
+        Said { out, err }
+    }
+}
+
+/// Names of symbols that `nm` gives with these options, sorted.
+pub fn symbols(file: &Path, options: &[&str]) -> Vec<String> {
+    let mut command = Command::new("nm");
+    command.args(options).arg("--format=posix").arg(file);
+    let output = command.output().expect("nm runs (package binutils)");
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    let text = String::from_utf8(output.stdout).expect("names are ASCII");
+    // `name@VERSION` where a library has versions.
+    let names = text
+        .lines()
+        .filter_map(|line| line.split([' ', '@']).next());
+    let mut names: Vec<String> = names.map(String::from).collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,195 @@
+//! What the environment asks for, read once.
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them (`top-k,dist`): only these are ours; unset, empty, `on` or `all`: all |
+//! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`), where it cannot be told from its exports |
+//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr for each sampler made |
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use llama_sieve::log;
+
+use crate::era::{ALL, Constructor};
+
+/// Which samplers are ours.
+#[derive(Debug, PartialEq, Eq)]
+enum Selection {
+    All,
+    Only(Vec<&'static str>),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Settings {
+    selection: Selection,
+    /// The build number that the user names.
+    pub host_build: Option<u32>,
+    /// Whether to report every sampler.
+    pub verbose: bool,
+}
+
+impl Settings {
+    /// Whether the user wants this sampler to be ours.
+    pub fn selects(&self, constructor: &Constructor) -> bool {
+        match &self.selection {
+            Selection::All => true,
+            Selection::Only(names) => names.contains(&constructor.name),
+        }
+    }
+
+    /// Whether no sampler is to be ours.
+    pub fn is_off(&self) -> bool {
+        matches!(&self.selection, Selection::Only(names) if names.is_empty())
+    }
+
+    /// The settings that `variable` gives by name, and what is wrong with them.
+    fn parse(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
+        let text = |name| variable(name).unwrap_or_default().trim().to_owned();
+        let settings = Self {
+            selection: selection(&text("LLAMA_SIEVE_PRELOAD"), &mut warnings),
+            host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
+            verbose: !matches!(text("LLAMA_SIEVE_VERBOSE").as_str(), "" | "0"),
+        };
+        (settings, warnings)
+    }
+}
+
+fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
+    match text {
+        "" | "on" | "all" => return Selection::All,
+        "off" => return Selection::Only(Vec::new()),
+        _ => {}
+    }
+    let mut known = Vec::new();
+    let mut unknown = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+        match ALL.iter().find(|constructor| constructor.name == name) {
+            Some(constructor) => known.push(constructor.name),
+            None => unknown.push(name),
+        }
+    }
+    if !unknown.is_empty() {
+        let allowed: Vec<&str> = ALL.iter().map(|constructor| constructor.name).collect();
+        warnings.push(format!(
+            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}",
+            unknown.join(", "),
+            allowed.join(", ")
+        ));
+    }
+    Selection::Only(known)
+}
+
+fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
+    if text.is_empty() {
+        return None;
+    }
+    let build = text.strip_prefix('b').unwrap_or(text).parse().ok();
+    if build.is_none() {
+        warnings.push(format!(
+            "LLAMA_SIEVE_HOST: {text} is no build number of llama.cpp, as 10300 or b10300 is; it is ignored"
+        ));
+    }
+    build
+}
+
+/// The settings of this process.
+pub fn settings() -> &'static Settings {
+    static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let (settings, warnings) = PARSED.get_or_init(|| {
+        Settings::parse(|name| {
+            let value = std::env::var_os(name)?;
+            Some(value.to_string_lossy().into_owned())
+        })
+    });
+    // Not while parsing: who receives the warning may call us.
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        for warning in warnings {
+            log::warn(warning);
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::era::{DIST, TOP_K};
+
+    fn parse(variables: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        Settings::parse(|name| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_any_setting_all_samplers_are_ours() {
+        for variables in [
+            &[][..],
+            &[("LLAMA_SIEVE_PRELOAD", "")],
+            &[("LLAMA_SIEVE_PRELOAD", "on")],
+            &[("LLAMA_SIEVE_PRELOAD", " all ")],
+        ] {
+            let (settings, warnings) = parse(variables);
+            assert_eq!(warnings, Vec::<String>::new());
+            assert!(ALL.iter().all(|constructor| settings.selects(constructor)));
+            assert!(!settings.is_off() && !settings.verbose);
+            assert_eq!(settings.host_build, None);
+        }
+    }
+
+    #[test]
+    fn off_leaves_all_samplers_to_the_host() {
+        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "off")]);
+        assert!(settings.is_off() && warnings.is_empty());
+        assert!(!ALL.iter().any(|constructor| settings.selects(constructor)));
+    }
+
+    #[test]
+    fn a_list_selects_what_it_names() {
+        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "top-k, dist,,")]);
+        assert!(warnings.is_empty());
+        let chosen = ALL
+            .iter()
+            .filter(|constructor| settings.selects(constructor));
+        let mut chosen: Vec<&str> = chosen.map(|constructor| constructor.name).collect();
+        chosen.sort_unstable();
+        assert_eq!(chosen, [DIST.name, TOP_K.name]);
+    }
+
+    #[test]
+    fn unknown_names_are_reported_once_with_the_allowed_ones() {
+        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "topk,dist,grammar")]);
+        assert!(settings.selects(&DIST) && !settings.selects(&TOP_K));
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("named topk, grammar;"));
+        assert!(warnings[0].contains("top-k") && warnings[0].contains("penalties"));
+        // A list that names nothing of ours is not the same as no list.
+        assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());
+    }
+
+    #[test]
+    fn a_build_number_may_have_its_letter() {
+        for text in ["10300", "b10300", " 10300 "] {
+            let (settings, warnings) = parse(&[("LLAMA_SIEVE_HOST", text)]);
+            assert_eq!(settings.host_build, Some(10_300));
+            assert!(warnings.is_empty());
+        }
+        for text in ["new", "-1", "10300x", "99999999999"] {
+            let (settings, warnings) = parse(&[("LLAMA_SIEVE_HOST", text)]);
+            assert_eq!(settings.host_build, None);
+            assert_eq!(warnings.len(), 1);
+            assert!(warnings[0].contains(text));
+        }
+    }
+
+    #[test]
+    fn verbose_is_a_switch() {
+        for (text, expected) in [("1", true), ("yes", true), ("0", false), ("", false)] {
+            assert_eq!(parse(&[("LLAMA_SIEVE_VERBOSE", text)]).0.verbose, expected);
+        }
+    }
+}
