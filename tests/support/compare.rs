@@ -3,6 +3,7 @@
 //! Everything is compared bit for bit, `p` within 2 ulp. Among equal logits (or, for locally typical sampling, equal distances from the
 //! entropy) the built-in leaves the order that its unstable sort happens to give; there, and only there, ids may stand in another order.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 
 use vendor_llama_cpp::sys::llama_token_data;
@@ -36,7 +37,18 @@ pub fn same(input: &Array, ours: &Array, theirs: &Array, order: Order) -> Result
         return same_by_distance(&distance, ours, theirs);
     }
     same_length(ours, theirs, 0)?;
-    same_candidates(ours, theirs, |a, b| same_bits(a.logit, b.logit))
+    let logits = LazyCell::new(|| tied_logits(input));
+    same_candidates(ours, theirs, |a, b| {
+        let tied = logits.contains_key(&a.id) && logits.get(&a.id) == logits.get(&b.id);
+        if tied && same_bits(a.logit, b.logit) && same_p(a.p, b.p) {
+            return Tie::Exchanged;
+        }
+        if same_bits(a.logit, b.logit) {
+            Tie::Moved
+        } else {
+            Tie::None
+        }
+    })
 }
 
 /// Candidates at equal distance have different probabilities, so their order also moves the rounding of the sum, and with it the cut,
@@ -44,8 +56,33 @@ pub fn same(input: &Array, ours: &Array, theirs: &Array, order: Order) -> Result
 fn same_by_distance(distance: &Distance, ours: &Array, theirs: &Array) -> Result<(), String> {
     same_length(ours, theirs, usize::from(distance.has_ties))?;
     same_candidates(ours, theirs, |a, b| {
-        distance.from(a.p) == distance.from(b.p)
+        if distance.from(a.p) == distance.from(b.p) {
+            Tie::Moved
+        } else {
+            Tie::None
+        }
     })
+}
+
+/// How two candidates at one place may differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Tie {
+    None,
+    /// They came in with equal logits, and what was made of them depends on the place alone.
+    Exchanged,
+    /// They are equal here, and each is elsewhere what it is here.
+    Moved,
+}
+
+/// The bits of the logits that more than one candidate came in with.
+fn tied_logits(input: &Array) -> HashMap<i32, u32> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    for candidate in &input.data {
+        *counts.entry(candidate.logit.to_bits()).or_default() += 1;
+    }
+    let tied = input.data.iter();
+    let tied = tied.filter(|c| counts[&c.logit.to_bits()] > 1);
+    tied.map(|c| (c.id, c.logit.to_bits())).collect()
 }
 
 fn same_length(ours: &Array, theirs: &Array, allowed: usize) -> Result<(), String> {
@@ -59,7 +96,7 @@ fn same_length(ours: &Array, theirs: &Array, allowed: usize) -> Result<(), Strin
 fn same_candidates(
     ours: &Array,
     theirs: &Array,
-    tie: impl Fn(&llama_token_data, &llama_token_data) -> bool,
+    tie: impl Fn(&llama_token_data, &llama_token_data) -> Tie,
 ) -> Result<(), String> {
     let same = |a: &llama_token_data, b: &llama_token_data| {
         a.id == b.id && same_bits(a.logit, b.logit) && same_p(a.p, b.p)
@@ -69,10 +106,12 @@ fn same_candidates(
         if same(a, b) {
             continue;
         }
-        if a.id == b.id || !tie(a, b) {
-            return Err(format!("candidate {i}: {a:?} != {b:?}"));
+        match tie(a, b) {
+            _ if a.id == b.id => return Err(format!("candidate {i}: {a:?} != {b:?}")),
+            Tie::None => return Err(format!("candidate {i}: {a:?} != {b:?}")),
+            Tie::Exchanged => {}
+            Tie::Moved => drop(others.insert(b.id, b)),
         }
-        others.insert(b.id, b);
     }
     if others.is_empty() {
         return Ok(());
