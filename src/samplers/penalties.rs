@@ -10,6 +10,7 @@ use std::ffi::CStr;
 
 use crate::candidates::Candidates;
 use crate::history::History;
+use crate::last_error;
 use crate::log;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
@@ -41,6 +42,18 @@ impl Penalties {
             history: History::new(last_n),
             warned: false,
         })
+    }
+
+    /// Each time as last error, the first time also as a warning.
+    fn complain(&mut self, token: Token) {
+        let text = format!(
+            "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises nothing",
+            self.n_vocab
+        );
+        if std::mem::replace(&mut self.warned, true) {
+            return last_error::set(&text);
+        }
+        log::warn(&text);
     }
 
     #[inline]
@@ -93,12 +106,8 @@ impl Sampler for Penalties {
 
     /// A token outside the vocabulary takes its place in the window, as in the built-in, and matches no candidate.
     fn accept(&mut self, token: Token) {
-        if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) && !self.warned {
-            self.warned = true;
-            log::warn(&format!(
-                "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises nothing",
-                self.n_vocab
-            ));
+        if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) {
+            self.complain(token);
         }
         self.history.accept(token);
     }
