@@ -13,7 +13,7 @@
 //! * [`sys`]: the C functions as they are.
 //! * [`model`]: small safe wrappers to load a model and get logits from it.
 //! * [`test_model`]: writes tiny models of any vocabulary size.
-//! * [`reference`]: results of the C++ standard library to compare with.
+//! * [`mod@reference`]: results of the C++ standard library to compare with.
 
 pub mod model;
 pub mod paths;
