@@ -1,7 +1,7 @@
 //! From a [`Sampler`] to a `llama_sampler` that a host can hold.
 //!
 //! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's identity (`llama_sampler_copy`
-//! compares it). The host owns the shell (`struct llama_sampler`); we own what its `ctx` points to, a boxed [`Object`], and nothing else.
+//! compares it). The host owns the shell (`struct llama_sampler`); we own what its `ctx` points to, a boxed `Object`, and nothing else.
 //!
 //! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by two threads at once, which would be
 //! a data race, gets an error and the answer for failure instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost
