@@ -1,0 +1,483 @@
+/* Token tries by opaque handle: what a host does that holds only a stream handle where it sets a constraint.
+ *
+ * Argument: the trained model. */
+#define _POSIX_C_SOURCE 200809L /* pthread barriers, beside -std=c11 */
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "llama_sieve.h"
+
+#include "../check.h"
+
+/* Two constraints without a common token, and one that is a sequence of three. */
+static const char LOW[]  = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"ten\", \"tokens\": [10]}, {\"name\": \"eleven\", \"tokens\": [11, 13]}, "
+                           "{\"name\": \"twelve\", \"tokens\": [12]}]}]}";
+static const char HIGH[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"fifty\", \"tokens\": [50]}, {\"name\": \"sixty\", \"tokens\": [60, 61, 62]}]}]}";
+static const char LONG[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"long\", \"tokens\": [20, 21, 22]}]}]}";
+
+/* Handles are only compared: these are no addresses of anything. */
+static void * handle(uintptr_t number) {
+    return (void *) number;
+}
+
+static atomic_int n_errors_logged;
+
+static void count_errors(int level, const char * text, void * user) {
+    (void) text;
+    (void) user;
+    if (level == LLAMA_SIEVE_LOG_ERROR) {
+        atomic_fetch_add(&n_errors_logged, 1);
+    }
+}
+
+static void say_nothing(enum ggml_log_level level, const char * text, void * user) {
+    (void) level;
+    (void) text;
+    (void) user;
+}
+
+static bool says(const char * words) {
+    const char * error = llama_sieve_last_error();
+    if (strstr(error, words) != NULL) {
+        return true;
+    }
+    fprintf(stderr, "\"%s\" is not in: %s\n", words, error);
+    return false;
+}
+
+static void set(void * to, const char * json, int mode) {
+    eliza_inference_set_token_trie(to, json, strlen(json), mode);
+}
+
+/* What is left of tokens 0 to 99 after the sampler, as a chain of the host applies it. */
+static size_t left_by(struct llama_sampler * smpl, llama_token * tokens) {
+    guarded g = guarded_new(100);
+    for (size_t i = 0; i < g.n; i++) {
+        g.array.data[i].logit = 1.0f + (float) i;
+    }
+    llama_sampler_apply(smpl, &g.array);
+    CHECK(guards_are_intact(&g));
+    size_t n = 0;
+    for (size_t i = 0; i < g.array.size; i++) {
+        if (g.array.data[i].logit > -1e30f) {
+            tokens[n++] = g.array.data[i].id;
+        }
+    }
+    guarded_free(&g);
+    return n;
+}
+
+static bool is_low(const llama_token * tokens, size_t n) {
+    return n == 3 && tokens[0] == 10 && tokens[1] == 11 && tokens[2] == 12;
+}
+
+static bool is_high(const llama_token * tokens, size_t n) {
+    return n == 2 && tokens[0] == 50 && tokens[1] == 60;
+}
+
+static struct llama_sampler * new_slot(void) {
+    struct llama_sampler * slot = llama_sieve_init_trie_slot(NULL);
+    CHECK(slot != NULL);
+    return slot;
+}
+
+static void wrong_handles_are_answered(void) {
+    check_subject = "wrong handles";
+    struct llama_sampler * slot = new_slot();
+    const int before = atomic_load(&n_errors_logged);
+
+    CHECK(eliza_inference_bind_token_trie(NULL, slot) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(says("eliza_inference_bind_token_trie: the handle is NULL"));
+    set(NULL, LOW, LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(says("eliza_inference_set_token_trie: the handle is NULL"));
+    eliza_inference_clear_token_trie(NULL);
+    CHECK(says("eliza_inference_clear_token_trie: the handle is NULL"));
+
+    CHECK(eliza_inference_bind_token_trie(handle(1), NULL) == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    CHECK(says("eliza_inference_bind_token_trie"));
+    set(handle(1), LOW, LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(says("eliza_inference_set_token_trie"));
+    eliza_inference_clear_token_trie(handle(1));
+    CHECK(says("eliza_inference_clear_token_trie"));
+    /* Functions without a result say aloud what went wrong. */
+    CHECK(atomic_load(&n_errors_logged) == before + 4);
+
+    llama_token tokens[100];
+    CHECK(!llama_sieve_trie_is_active(slot) && left_by(slot, tokens) == 100);
+    llama_sampler_free(slot);
+}
+
+static void only_token_tries_are_bound(void) {
+    check_subject = "other samplers";
+    struct llama_sampler * ours     = llama_sieve_init_greedy();
+    struct llama_sampler * built_in = llama_sampler_init_greedy();
+    struct llama_sampler * chain    = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    struct llama_sampler * wrong[]  = { ours, built_in, chain };
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(wrong[i] != NULL);
+        CHECK(eliza_inference_bind_token_trie(handle(2), wrong[i]) == LLAMA_SIEVE_ERROR_INVALID);
+        CHECK(says("no token trie"));
+        llama_sampler_free(wrong[i]);
+    }
+    set(handle(2), LOW, LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(says("eliza_inference_set_token_trie"));
+}
+
+static void a_bound_slot_is_set_and_cleared(void) {
+    check_subject = "set and clear";
+    struct llama_sampler * slot = new_slot();
+    llama_token tokens[100];
+    CHECK(eliza_inference_bind_token_trie(handle(3), slot) == LLAMA_SIEVE_OK);
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+
+    set(handle(3), LOW, LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    CHECK(llama_sieve_trie_is_active(slot));
+    CHECK(is_low(tokens, left_by(slot, tokens)));
+
+    /* On an error the constraint stays, and where it is. */
+    llama_sampler_accept(slot, 11);
+    const struct {
+        const char * json;
+        int          mode;
+        const char * words;
+    } wrong[] = {
+        { NULL, LLAMA_SIEVE_TRIE_SAMPLED, "NULL" },
+        { "", LLAMA_SIEVE_TRIE_SAMPLED, "line 1" },
+        { "{\"descriptors\": [", LLAMA_SIEVE_TRIE_SAMPLED, "line 1 column" },
+        { "{\"descriptors\": []}", LLAMA_SIEVE_TRIE_SAMPLED, "no leaf" },
+        { HIGH, 2, "mode 2" },
+        { HIGH, -1, "mode -1" },
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        eliza_inference_set_token_trie(handle(3), wrong[i].json, wrong[i].json == NULL ? 5 : strlen(wrong[i].json), wrong[i].mode);
+        CHECK(says(wrong[i].words));
+        CHECK(left_by(slot, tokens) == 1 && tokens[0] == 13);
+    }
+    /* The length counts, not a NUL. */
+    eliza_inference_set_token_trie(handle(3), HIGH, sizeof(HIGH), LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(says("line 1"));
+    eliza_inference_set_token_trie(handle(3), HIGH, strlen(HIGH) - 1, LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(says("line 1"));
+    CHECK(left_by(slot, tokens) == 1 && tokens[0] == 13);
+
+    llama_sampler_accept(slot, 13);
+    CHECK(!llama_sieve_trie_is_active(slot));
+    CHECK(strcmp(llama_sieve_trie_leaf(slot), "eleven") == 0);
+    CHECK(left_by(slot, tokens) == 100);
+
+    set(handle(3), HIGH, LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT);
+    CHECK(llama_sieve_trie_leaf(slot) == NULL);
+    CHECK(is_high(tokens, left_by(slot, tokens)));
+    eliza_inference_clear_token_trie(handle(3));
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    CHECK(!llama_sieve_trie_is_active(slot) && left_by(slot, tokens) == 100);
+    eliza_inference_clear_token_trie(handle(3));
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    llama_sampler_free(slot);
+}
+
+static void a_handle_is_bound_anew_and_taken_out(void) {
+    check_subject = "binding anew";
+    struct llama_sampler * first  = new_slot();
+    struct llama_sampler * second = new_slot();
+    CHECK(eliza_inference_bind_token_trie(handle(4), first) == LLAMA_SIEVE_OK);
+    CHECK(eliza_inference_bind_token_trie(handle(4), second) == LLAMA_SIEVE_OK);
+    set(handle(4), LOW, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(!llama_sieve_trie_is_active(first) && llama_sieve_trie_is_active(second));
+    /* One sampler under two handles. */
+    CHECK(eliza_inference_bind_token_trie(handle(5), second) == LLAMA_SIEVE_OK);
+    eliza_inference_clear_token_trie(handle(5));
+    CHECK(!llama_sieve_trie_is_active(second));
+    CHECK(eliza_inference_bind_token_trie(handle(4), NULL) == LLAMA_SIEVE_OK);
+    CHECK(eliza_inference_bind_token_trie(handle(4), NULL) == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    set(handle(4), LOW, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(says("eliza_inference_set_token_trie"));
+    CHECK(!llama_sieve_trie_is_active(second));
+    set(handle(5), LOW, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(llama_sieve_trie_is_active(second));
+    llama_sampler_free(first);
+    llama_sampler_free(second);
+}
+
+static void a_freed_slot_leaves_an_error(void) {
+    check_subject = "a freed slot";
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    struct llama_sampler * slot  = new_slot();
+    llama_sampler_chain_add(chain, slot);
+    llama_sampler_chain_add(chain, llama_sieve_init_greedy());
+    CHECK(eliza_inference_bind_token_trie(handle(6), slot) == LLAMA_SIEVE_OK);
+    set(handle(6), LOW, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(llama_sieve_trie_is_active(slot));
+    /* A clone is another sampler: the handle stays with the first. */
+    struct llama_sampler * clone = llama_sampler_clone(chain);
+    CHECK(clone != NULL);
+    llama_sampler_free(chain);
+    set(handle(6), HIGH, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(says("eliza_inference_set_token_trie"));
+    eliza_inference_clear_token_trie(handle(6));
+    CHECK(says("eliza_inference_clear_token_trie"));
+    llama_token tokens[100];
+    CHECK(is_low(tokens, left_by(llama_sampler_chain_get(clone, 0), tokens)));
+    llama_sampler_free(clone);
+    /* The handle can be used again. */
+    slot = new_slot();
+    CHECK(eliza_inference_bind_token_trie(handle(6), slot) == LLAMA_SIEVE_OK);
+    set(handle(6), LOW, LLAMA_SIEVE_TRIE_GREEDY);
+    CHECK(llama_sieve_trie_is_active(slot));
+    llama_sampler_free(slot);
+}
+
+/* Another thread samples while this one sets. */
+
+typedef struct {
+    pthread_barrier_t      begin;
+    struct llama_sampler * slot;
+    atomic_bool            end;
+    atomic_int             n_low, n_high, n_free; /* what the tokens were chosen among */
+} shared;
+
+static void * sample_while_set(void * argument) {
+    shared * s = argument;
+    llama_token tokens[100];
+    pthread_barrier_wait(&s->begin);
+    while (!atomic_load(&s->end)) {
+        const size_t n = left_by(s->slot, tokens);
+        /* One constraint or the other or none, never a mixture or nothing. */
+        if (is_low(tokens, n)) {
+            atomic_fetch_add(&s->n_low, 1);
+        } else if (is_high(tokens, n)) {
+            atomic_fetch_add(&s->n_high, 1);
+        } else if (n == 100) {
+            atomic_fetch_add(&s->n_free, 1);
+        } else {
+            /* In the middle of a longer value. */
+            CHECK(n == 1 && (tokens[0] == 13 || tokens[0] == 61 || tokens[0] == 62));
+        }
+        llama_sampler_accept(s->slot, tokens[n / 2]);
+        (void) llama_sieve_trie_leaf(s->slot);
+        llama_token run[4];
+        CHECK(llama_sieve_trie_forced(s->slot, run, 4) <= 3);
+    }
+    return NULL;
+}
+
+static void set_while_another_thread_samples(void) {
+    check_subject = "set while sampling";
+    shared s = { .slot = new_slot() };
+    CHECK(eliza_inference_bind_token_trie(handle(7), s.slot) == LLAMA_SIEVE_OK);
+    CHECK(pthread_barrier_init(&s.begin, NULL, 2) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, sample_while_set, &s) == 0);
+    pthread_barrier_wait(&s.begin);
+    /* Until the other thread has met each of them; a machine with one core may take its time. */
+    for (long i = 0; i < 50000000; i++) {
+        const bool met = atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 && atomic_load(&s.n_free) > 50;
+        if (i >= 5000 && met) {
+            break;
+        }
+        set(handle(7), i % 2 == 0 ? LOW : HIGH, i % 4 < 2 ? LLAMA_SIEVE_TRIE_SAMPLED : LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT);
+        CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+        if (i % 7 == 0) {
+            eliza_inference_clear_token_trie(handle(7));
+            CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+        }
+    }
+    atomic_store(&s.end, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 && atomic_load(&s.n_free) > 50);
+    pthread_barrier_destroy(&s.begin);
+    llama_sampler_free(s.slot);
+}
+
+/* Another thread's streams begin and end, while this one sets them by their handle. */
+
+static void * streams_come_and_go(void * argument) {
+    shared * s = argument;
+    llama_token tokens[100];
+    pthread_barrier_wait(&s->begin);
+    for (int i = 0; i < 2000; i++) {
+        struct llama_sampler * slot = new_slot();
+        CHECK(eliza_inference_bind_token_trie(handle(8), slot) == LLAMA_SIEVE_OK);
+        const size_t n = left_by(slot, tokens);
+        CHECK(n == 100 || (n == 1 && tokens[0] == 20));
+        if (i % 3 == 0) {
+            CHECK(eliza_inference_bind_token_trie(handle(8), NULL) == LLAMA_SIEVE_OK);
+        }
+        llama_sampler_free(slot);
+    }
+    atomic_store(&s->end, true);
+    return NULL;
+}
+
+static void set_while_another_thread_frees(void) {
+    check_subject = "set while freeing";
+    shared s = { .slot = NULL };
+    CHECK(pthread_barrier_init(&s.begin, NULL, 2) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, streams_come_and_go, &s) == 0);
+    pthread_barrier_wait(&s.begin);
+    while (!atomic_load(&s.end)) {
+        set(handle(8), LONG, LLAMA_SIEVE_TRIE_GREEDY);
+        const char * error = llama_sieve_last_error();
+        CHECK(*error == '\0' || strstr(error, "eliza_inference_set_token_trie") != NULL);
+        eliza_inference_clear_token_trie(handle(8));
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    pthread_barrier_destroy(&s.begin);
+}
+
+/* set -> generate -> clear, with a model. */
+
+typedef struct {
+    struct llama_model *       model;
+    const struct llama_vocab * vocab;
+    struct llama_context *     context;
+} language_model;
+
+static language_model load(const char * path) {
+    llama_backend_init();
+    struct llama_model_params model_params = llama_model_default_params();
+    model_params.n_gpu_layers = 0;
+    language_model m = { .model = llama_model_load_from_file(path, model_params) };
+    CHECK(m.model != NULL);
+    m.vocab = llama_model_get_vocab(m.model);
+    struct llama_context_params context_params = llama_context_default_params();
+    context_params.n_ctx           = 64;
+    context_params.n_threads       = 1;
+    context_params.n_threads_batch = 1;
+    m.context = llama_init_from_model(m.model, context_params);
+    CHECK(m.context != NULL);
+    return m;
+}
+
+static void unload(language_model * m) {
+    llama_free(m->context);
+    llama_model_free(m->model);
+    llama_backend_free();
+}
+
+static int32_t tokenize(const language_model * m, const char * text, llama_token * tokens, int32_t room, bool add_special) {
+    const int32_t n = llama_tokenize(m->vocab, text, (int32_t) strlen(text), tokens, room, add_special, false);
+    CHECK(n > 0);
+    return n;
+}
+
+/* The payload of values that follow a space. */
+static void make_payload(const language_model * m, const char * const * values, size_t n, char * json, size_t room) {
+    size_t used = (size_t) snprintf(json, room, "{\"modelId\": \"test\", \"descriptors\": [{\"path\": \"who\", \"leaves\": [");
+    for (size_t i = 0; i < n; i++) {
+        char text[64];
+        snprintf(text, sizeof(text), " %s", values[i]);
+        llama_token tokens[32];
+        const int32_t n_tokens = tokenize(m, text, tokens, 32, false);
+        used += (size_t) snprintf(json + used, room - used, "%s{\"name\": \"%s\", \"tokens\": [", i == 0 ? "" : ", ", values[i]);
+        for (int32_t k = 0; k < n_tokens; k++) {
+            used += (size_t) snprintf(json + used, room - used, "%s%d", k == 0 ? "" : ", ", (int) tokens[k]);
+        }
+        used += (size_t) snprintf(json + used, room - used, "]}");
+        CHECK(used < room);
+    }
+    snprintf(json + used, room - used, "]}]}");
+}
+
+static void decode(const language_model * m, llama_token * tokens, int32_t n) {
+    CHECK(llama_decode(m->context, llama_batch_get_one(tokens, n)) == 0);
+}
+
+static void append_piece(const language_model * m, llama_token token, char * text, size_t room) {
+    const size_t length = strlen(text);
+    const int32_t n = llama_token_to_piece(m->vocab, token, text + length, (int32_t) (room - length - 1), 0, true);
+    CHECK(n >= 0);
+    text[length + (size_t) n] = '\0';
+}
+
+static void one_generation(const language_model * m, struct llama_sampler * slot, const char * json, uint32_t seed, bool greedy, char * text, size_t room) {
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(chain, slot);
+    if (greedy) {
+        llama_sampler_chain_add(chain, llama_sieve_init_greedy());
+    } else {
+        llama_sampler_chain_add(chain, llama_sieve_init_temp(2.0f));
+        llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
+    }
+    llama_memory_clear(llama_get_memory(m->context), true);
+    llama_token prompt[32];
+    decode(m, prompt, tokenize(m, "And the LORD said unto", prompt, 32, true));
+
+    set(handle(9), json, greedy ? LLAMA_SIEVE_TRIE_GREEDY : LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    text[0] = '\0';
+    for (int i = 0; llama_sieve_trie_is_active(slot); i++) {
+        CHECK(i < 16);
+        llama_token token = llama_sampler_sample(chain, m->context, -1);
+        append_piece(m, token, text, room);
+        decode(m, &token, 1);
+    }
+    const char * leaf = llama_sieve_trie_leaf(slot);
+    CHECK(leaf != NULL);
+    CHECK(text[0] == ' ' && strcmp(text + 1, leaf) == 0);
+
+    eliza_inference_clear_token_trie(handle(9));
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    CHECK(!llama_sieve_trie_is_active(slot) && llama_sieve_trie_leaf(slot) == NULL);
+    /* From now on anything may follow: the whole vocabulary comes through. */
+    const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
+    const float * logits  = llama_get_logits_ith(m->context, -1);
+    guarded g = guarded_new((size_t) n_vocab);
+    for (int32_t i = 0; i < n_vocab; i++) {
+        g.array.data[i].logit = logits[i];
+    }
+    llama_sampler_apply(slot, &g.array);
+    CHECK(guards_are_intact(&g) && g.array.size == (size_t) n_vocab && g.array.selected == -1);
+    for (int32_t i = 0; i < n_vocab; i++) {
+        CHECK(g.array.data[i].id == i && g.array.data[i].logit == logits[i]);
+    }
+    guarded_free(&g);
+    llama_sampler_free(chain);
+}
+
+static void set_generate_clear(const char * path) {
+    check_subject = "set, generate, clear";
+    language_model m = load(path);
+    const char * const values[] = { "Moses", "Aaron", "Joshua the son of Nun", "Jehoshaphat", "the priest" };
+    const size_t n = sizeof(values) / sizeof(values[0]);
+    char json[2048];
+    make_payload(&m, values, n, json, sizeof(json));
+    char text[128];
+    char other[128];
+    unsigned chosen = 0;
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        struct llama_sampler * slot = llama_sieve_init_trie_slot(m.vocab);
+        CHECK(slot != NULL);
+        CHECK(eliza_inference_bind_token_trie(handle(9), slot) == LLAMA_SIEVE_OK);
+        one_generation(&m, slot, json, seed, seed > 35, seed == 40 ? other : text, sizeof(text));
+        unsigned index = 0;
+        while (index < n && strcmp(text + 1, values[index]) != 0) {
+            index++;
+        }
+        CHECK(index < n);
+        chosen |= 1u << index;
+    }
+    /* At this temperature the draw is not always the same; the most probable value is. */
+    CHECK((chosen & (chosen - 1)) != 0);
+    CHECK(strcmp(text, other) == 0);
+    unload(&m);
+}
+
+int main(int argc, char ** argv) {
+    CHECK(argc == 2);
+    llama_sieve_log_set(count_errors, NULL);
+    llama_log_set(say_nothing, NULL);
+    wrong_handles_are_answered();
+    only_token_tries_are_bound();
+    a_bound_slot_is_set_and_cleared();
+    a_handle_is_bound_anew_and_taken_out();
+    a_freed_slot_leaves_an_error();
+    set_while_another_thread_samples();
+    set_while_another_thread_frees();
+    set_generate_clear(argv[1]);
+    puts("every handle had an answer");
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,660 @@
+//! Lets the model choose one of some values: a token trie in a llama.cpp chain, with skip-ahead.
+//!
+//! ```text
+//! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --prompt "And the LORD said unto"
+//! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --json
+//! ```
+//!
+//! The payload that describes the choices is made with the model's own tokenizer, or read from a file. Where only one token can follow, it is not
+//! sampled: such a run is appended to the text as one batch, together with the token that was sampled before it.
+//!
+//! `--json` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt, temperature and seeds, in the same process. Neither side's
+//! time includes reading the prompt or making the constraint. Both leave the value in the context, ready for what follows. The grammar's side ends
+//! as soon as its text is a value that no other begins with, so it is not charged for a token that ends the text.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use lexopt::prelude::*;
+use llama_sieve::ffi::samplers::{
+    llama_sieve_init_dist, llama_sieve_init_greedy, llama_sieve_init_temp,
+};
+use llama_sieve::ffi::trie::*;
+use llama_sieve::last_error;
+use serde::{Deserialize, Serialize};
+use vendor_llama_cpp::{Context, Model, sys};
+
+const HELP: &str = "\
+Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain.
+
+  -c, --choices A,B,C        values to choose from (default \"Moses,Aaron,the LORD\")
+  -p, --prompt TEXT          what the value continues (default \"And the LORD said unto\")
+  -m, --model PATH           GGUF file (default: the trained model of the repository)
+      --temp T               temperature (default 0.8)
+  -s, --seed N               seed of the generator (default 4294967295: random); each further run has the next one
+      --greedy               take the most probable value, token by token, instead of drawing
+  -r, --runs N               values to generate (default 1; with --json 20)
+  -t, --threads N            threads for the model (default 1)
+      --payload FILE         read the values from a TokenTreePayload in JSON, made with this model's tokenizer
+      --write-payload FILE   write the payload of --choices
+      --json                 print only one JSON record of what the runs took, beside llama.cpp's grammar sampler:
+                               skip_ratio_mean, _std         share of a value's tokens that were forced, over the runs
+                               tokens_per_second             of values, with the trie
+                               tokens_per_second_vs_grammar  the same, divided by the grammar sampler's
+                               token_accuracy                share of the runs whose result is one of the values
+                               forward_passes_total          that the values would take one token at a time
+                               forward_passes_saved          of these, by appending forced runs in one batch
+  -h, --help                 this text
+";
+
+struct Options {
+    model: PathBuf,
+    prompt: String,
+    choices: Option<Vec<String>>,
+    payload: Option<PathBuf>,
+    write_payload: Option<PathBuf>,
+    temp: f32,
+    seed: u32,
+    greedy: bool,
+    runs: Option<u32>,
+    threads: i32,
+    json: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/kjv-tiny.gguf");
+        Self {
+            model: model.into(),
+            prompt: "And the LORD said unto".to_owned(),
+            choices: None,
+            payload: None,
+            write_payload: None,
+            temp: 0.8,
+            seed: sys::LLAMA_DEFAULT_SEED,
+            greedy: false,
+            runs: None,
+            threads: 1,
+            json: false,
+        }
+    }
+}
+
+impl Options {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(if self.json { 20 } else { 1 })
+    }
+
+    fn choices(&self) -> Vec<String> {
+        let default = || ["Moses", "Aaron", "the LORD"].map(str::to_owned).to_vec();
+        self.choices.clone().unwrap_or_else(default)
+    }
+}
+
+/// The value of an option, or an error that names the option.
+fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, lexopt::Error>
+where
+    T::Err: Display,
+{
+    let text = parser.value()?.string()?;
+    text.parse()
+        .map_err(|error| format!("{option} {text}: {error}").into())
+}
+
+/// The same for a number that must be at least 1.
+fn count<T: FromStr + PartialOrd + From<u8>>(
+    parser: &mut lexopt::Parser,
+    option: &str,
+) -> Result<T, lexopt::Error>
+where
+    T::Err: Display,
+{
+    let number: T = value(parser, option)?;
+    match number >= T::from(1) {
+        true => Ok(number),
+        false => Err(format!("{option} must be at least 1").into()),
+    }
+}
+
+fn split_choices(text: &str) -> Result<Vec<String>, lexopt::Error> {
+    let choices: Vec<String> = text
+        .split(',')
+        .map(|choice| choice.trim().to_owned())
+        .collect();
+    if choices.iter().any(String::is_empty) {
+        return Err(format!("--choices {text:?}: an empty value is among them").into());
+    }
+    Ok(choices)
+}
+
+/// `None` if only the help was asked for.
+fn parse_options() -> Result<Option<Options>, lexopt::Error> {
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(option) = parser.next()? {
+        match option {
+            Short('c') | Long("choices") => {
+                options.choices = Some(split_choices(&parser.value()?.string()?)?)
+            }
+            Short('p') | Long("prompt") => options.prompt = parser.value()?.string()?,
+            Short('m') | Long("model") => options.model = parser.value()?.into(),
+            Long("temp") => options.temp = value(&mut parser, "--temp")?,
+            Short('s') | Long("seed") => options.seed = value(&mut parser, "--seed")?,
+            Long("greedy") => options.greedy = true,
+            Short('r') | Long("runs") => options.runs = Some(count(&mut parser, "--runs")?),
+            Short('t') | Long("threads") => options.threads = count(&mut parser, "--threads")?,
+            Long("payload") => options.payload = Some(parser.value()?.into()),
+            Long("write-payload") => options.write_payload = Some(parser.value()?.into()),
+            Long("json") => options.json = true,
+            Short('h') | Long("help") => return Ok(None),
+            _ => return Err(option.unexpected()),
+        }
+    }
+    if !options.temp.is_finite() {
+        return Err(format!("--temp {}: not a finite number", options.temp).into());
+    }
+    if options.payload.is_some() && (options.choices.is_some() || options.write_payload.is_some()) {
+        return Err(
+            "--payload has the values: --choices and --write-payload do not go with it".into(),
+        );
+    }
+    Ok(Some(options))
+}
+
+// The payload, as the library reads it.
+
+#[derive(Deserialize, Serialize)]
+struct Payload {
+    #[serde(rename = "modelId", default)]
+    model_id: String,
+    descriptors: Vec<Descriptor>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Descriptor {
+    path: String,
+    leaves: Vec<Leaf>,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+struct Leaf {
+    name: String,
+    tokens: Vec<i32>,
+}
+
+impl Payload {
+    fn of_choices(options: &Options, model: &Model) -> Self {
+        let leaf = |name: String| {
+            let tokens = tokens_behind(model, &options.prompt, &name);
+            Leaf { name, tokens }
+        };
+        let file = options.model.file_stem().unwrap_or_default();
+        Self {
+            model_id: file.to_string_lossy().into_owned(),
+            descriptors: vec![Descriptor {
+                path: "choice".to_owned(),
+                leaves: options.choices().into_iter().map(leaf).collect(),
+            }],
+        }
+    }
+}
+
+/// The tokens of `value` where it continues `prompt`, a space between them.
+///
+/// Tokenized together with the prompt, since some tokenizers treat the beginning of a text in a way of their own; alone only where a token would span the border.
+fn tokens_behind(model: &Model, prompt: &str, value: &str) -> Vec<i32> {
+    let space = match prompt.is_empty() || prompt.ends_with(char::is_whitespace) {
+        true => "",
+        false => " ",
+    };
+    let together = model.tokenize(&format!("{prompt}{space}{value}"), true);
+    match together.strip_prefix(&model.tokenize(prompt, true)[..]) {
+        Some(tokens) => tokens.to_vec(),
+        None => model.tokenize(&format!("{space}{value}"), false),
+    }
+}
+
+/// What is allowed, in the words of either sampler.
+struct Choices {
+    json: String,
+    leaves: Vec<Leaf>,
+    /// The values as they stand in the text.
+    texts: Vec<Vec<u8>>,
+}
+
+impl Choices {
+    fn new(options: &Options, model: &Model) -> Result<Self, String> {
+        let (json, payload) = match &options.payload {
+            Some(path) => {
+                let json = std::fs::read_to_string(path);
+                let json = json.map_err(|e| format!("--payload {}: {e}", path.display()))?;
+                let payload: Payload = serde_json::from_str(&json)
+                    .map_err(|e| format!("--payload {}: {e}", path.display()))?;
+                (json, payload)
+            }
+            None => {
+                let payload = Payload::of_choices(options, model);
+                let json = serde_json::to_string(&payload).map_err(|e| e.to_string())?;
+                (json, payload)
+            }
+        };
+        if let Some(path) = &options.write_payload {
+            std::fs::write(path, &json)
+                .map_err(|e| format!("--write-payload {}: {e}", path.display()))?;
+        }
+        // The constraint begins at the first descriptor that has values.
+        let has_values = |d: &Descriptor| d.leaves.iter().any(|leaf| !leaf.tokens.is_empty());
+        let first = payload.descriptors.into_iter().find(has_values);
+        let first = first.ok_or("the payload has no values")?;
+        let leaves: Vec<Leaf> = first
+            .leaves
+            .into_iter()
+            .filter(|leaf| !leaf.tokens.is_empty())
+            .collect();
+        let in_vocabulary =
+            |token: i32| usize::try_from(token).is_ok_and(|id| id < model.n_vocab());
+        for leaf in &leaves {
+            if let Some(token) = leaf.tokens.iter().find(|&&token| !in_vocabulary(token)) {
+                return Err(format!(
+                    "the payload's {:?} has token {token}, which is outside the vocabulary of {}",
+                    leaf.name,
+                    model.n_vocab()
+                ));
+            }
+        }
+        let text = |leaf: &Leaf| leaf.tokens.iter().flat_map(|&t| model.piece(t)).collect();
+        let texts = leaves.iter().map(text).collect();
+        Ok(Self {
+            json,
+            leaves,
+            texts,
+        })
+    }
+
+    /// Whether these tokens are a value, or may become one.
+    fn begins_with(&self, tokens: &[i32]) -> bool {
+        self.leaves
+            .iter()
+            .any(|leaf| leaf.tokens.starts_with(tokens))
+    }
+
+    fn is_value(&self, text: &[u8]) -> bool {
+        self.texts.iter().any(|value| value == text)
+    }
+
+    /// Whether this is a value, and no other begins with it.
+    fn is_whole_value(&self, text: &[u8]) -> bool {
+        let longer = |value: &Vec<u8>| value.len() > text.len() && value.starts_with(text);
+        self.is_value(text) && !self.texts.iter().any(longer)
+    }
+
+    /// Length of the longest value in bytes: it has no more tokens than that.
+    fn longest(&self) -> usize {
+        self.texts.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The values as a grammar: `root ::= " a" | " b"`.
+    fn grammar(&self) -> Result<String, String> {
+        let quoted = |text: &Vec<u8>| {
+            let text = std::str::from_utf8(text)
+                .map_err(|_| "a value is not UTF-8, which a grammar cannot express".to_owned())?;
+            let escaped = text.chars().map(|c| match c {
+                '"' | '\\' => format!("\\{c}"),
+                c if c.is_ascii_control() => format!("\\x{:02X}", u32::from(c)),
+                c => c.to_string(),
+            });
+            Ok(format!("\"{}\"", escaped.collect::<String>()))
+        };
+        let values: Result<Vec<String>, String> = self.texts.iter().map(quoted).collect();
+        Ok(format!("root ::= {}\n", values?.join(" | ")))
+    }
+}
+
+/// A llama.cpp chain.
+struct Chain(*mut sys::llama_sampler);
+
+impl Chain {
+    /// `constraint` first, so that what follows chooses among what is allowed. The chain takes it over.
+    fn new(
+        constraint: *mut sys::llama_sampler,
+        options: &Options,
+        seed: u32,
+    ) -> Result<Self, String> {
+        // SAFETY: constructors without preconditions; the chain frees its members.
+        unsafe {
+            let params = sys::llama_sampler_chain_default_params();
+            let chain = Self(sys::llama_sampler_chain_init(params));
+            sys::llama_sampler_chain_add(chain.0, constraint);
+            let members = match options.greedy {
+                true => vec![llama_sieve_init_greedy()],
+                false => vec![
+                    llama_sieve_init_temp(options.temp),
+                    llama_sieve_init_dist(seed),
+                ],
+            };
+            for member in members {
+                if member.is_null() {
+                    return Err(last_error::get());
+                }
+                sys::llama_sampler_chain_add(chain.0, member.cast());
+            }
+            Ok(chain)
+        }
+    }
+
+    /// Draws a token, and tells the chain of it.
+    fn sample(&self, context: &Context<'_>) -> i32 {
+        // SAFETY: chain and context live, and the context has logits.
+        unsafe { sys::llama_sampler_sample(self.0, context.as_ptr(), -1) }
+    }
+
+    fn accept(&self, token: i32) {
+        // SAFETY: the chain lives.
+        unsafe { sys::llama_sampler_accept(self.0, token) };
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // SAFETY: the chain is owned by this handle alone.
+        unsafe { sys::llama_sampler_free(self.0) };
+    }
+}
+
+/// A chain that begins with a token trie.
+struct TrieChain {
+    chain: Chain,
+    /// The chain's first member.
+    trie: *mut llama_sieve::ffi::llama_h::llama_sampler,
+}
+
+impl TrieChain {
+    fn new(model: &Model, choices: &Choices, options: &Options, seed: u32) -> Result<Self, String> {
+        // Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that is mostly masked.
+        let mode = LLAMA_SIEVE_TRIE_COMPACT
+            | match options.greedy {
+                true => LLAMA_SIEVE_TRIE_GREEDY,
+                false => LLAMA_SIEVE_TRIE_SAMPLED,
+            };
+        // A slot lives in its chain for many spans; here it serves one.
+        // SAFETY: the vocabulary is the model's.
+        let trie = unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) };
+        if trie.is_null() {
+            return Err(last_error::get());
+        }
+        let chain = Chain::new(trie.cast(), options, seed)?;
+        let json = &choices.json;
+        // SAFETY: the sampler lives in the chain, and the length is the text's.
+        let code = unsafe { llama_sieve_trie_set(trie, json.as_ptr().cast(), json.len(), mode) };
+        if code != llama_sieve::ffi::library::LLAMA_SIEVE_OK {
+            return Err(last_error::get());
+        }
+        Ok(Self { chain, trie })
+    }
+
+    fn is_active(&self) -> bool {
+        // SAFETY: the sampler lives in the chain.
+        unsafe { llama_sieve_trie_is_active(self.trie) }
+    }
+
+    /// The tokens that must follow.
+    fn forced(&self) -> Vec<i32> {
+        let mut tokens = vec![0; 16];
+        loop {
+            // SAFETY: the sampler lives in the chain, and the length is the buffer's.
+            let n =
+                unsafe { llama_sieve_trie_forced(self.trie, tokens.as_mut_ptr(), tokens.len()) };
+            let complete = n <= tokens.len();
+            tokens.resize(n, 0);
+            if complete {
+                return tokens;
+            }
+        }
+    }
+
+    /// The value that was completed.
+    fn name(&self) -> Option<String> {
+        // SAFETY: the sampler lives in the chain; the name is copied before another call.
+        unsafe {
+            let name = llama_sieve_trie_leaf(self.trie);
+            (!name.is_null()).then(|| {
+                std::ffi::CStr::from_ptr(name)
+                    .to_string_lossy()
+                    .into_owned()
+            })
+        }
+    }
+}
+
+/// One generated value.
+struct Generated {
+    tokens: Vec<i32>,
+    /// As the trie names it.
+    name: Option<String>,
+    /// Tokens that were not sampled.
+    forced: usize,
+    forward_passes: usize,
+    time: Duration,
+}
+
+struct Generator<'a> {
+    options: &'a Options,
+    model: &'a Model,
+    context: Context<'a>,
+    prompt: Vec<i32>,
+    choices: Choices,
+}
+
+impl Generator<'_> {
+    fn begin(&mut self) -> Result<Instant, String> {
+        self.context.clear();
+        self.context.decode(&self.prompt)?;
+        Ok(Instant::now())
+    }
+
+    fn with_trie(&mut self, seed: u32) -> Result<Generated, String> {
+        let trie = TrieChain::new(self.model, &self.choices, self.options, seed)?;
+        let start = self.begin()?;
+        let (mut tokens, mut forced, mut forward_passes) = (Vec::new(), 0, 0);
+        // What the model has not read yet.
+        let mut batch = Vec::new();
+        loop {
+            for token in trie.forced() {
+                trie.chain.accept(token);
+                tokens.push(token);
+                batch.push(token);
+                forced += 1;
+            }
+            if !batch.is_empty() {
+                self.context.decode(&batch)?;
+                batch.clear();
+                forward_passes += 1;
+            }
+            if !trie.is_active() {
+                break;
+            }
+            let token = trie.chain.sample(&self.context);
+            tokens.push(token);
+            // Where one value begins another, any token may follow: this one then belongs to the text behind the value.
+            if !self.choices.begins_with(&tokens) {
+                tokens.pop();
+                break;
+            }
+            batch.push(token);
+        }
+        Ok(Generated {
+            tokens,
+            name: trie.name(),
+            forced,
+            forward_passes,
+            time: start.elapsed(),
+        })
+    }
+
+    /// The same with llama.cpp's grammar sampler in the trie's place.
+    fn with_grammar(&mut self, grammar: &str, seed: u32) -> Result<Generated, String> {
+        let c_grammar = std::ffi::CString::new(grammar).map_err(|e| e.to_string())?;
+        // SAFETY: the vocabulary is the model's, and the texts are C strings.
+        let sampler = unsafe {
+            sys::llama_sampler_init_grammar(
+                self.model.vocab(),
+                c_grammar.as_ptr(),
+                c"root".as_ptr(),
+            )
+        };
+        if sampler.is_null() {
+            return Err(format!("llama.cpp does not take the grammar {grammar:?}"));
+        }
+        let chain = Chain::new(sampler, self.options, seed)?;
+        let start = self.begin()?;
+        let (mut tokens, mut text) = (Vec::new(), Vec::new());
+        while !self.choices.is_whole_value(&text) {
+            let token = chain.sample(&self.context);
+            if self.model.is_eog(token) {
+                break;
+            }
+            tokens.push(token);
+            text.extend(self.model.piece(token));
+            self.context.decode(&[token])?;
+        }
+        Ok(Generated {
+            forward_passes: tokens.len(),
+            tokens,
+            name: None,
+            forced: 0,
+            time: start.elapsed(),
+        })
+    }
+
+    fn text(&self, value: &Generated) -> Vec<u8> {
+        let pieces = value.tokens.iter().map(|&token| self.model.piece(token));
+        pieces.flatten().collect()
+    }
+}
+
+#[derive(Serialize)]
+struct Record {
+    model: String,
+    runs: u32,
+    skip_ratio_mean: f64,
+    skip_ratio_std: f64,
+    tokens_per_second: f64,
+    tokens_per_second_vs_grammar: f64,
+    token_accuracy: f64,
+    forward_passes_saved: usize,
+    forward_passes_total: usize,
+}
+
+fn tokens_per_second(values: &[Generated]) -> f64 {
+    let tokens: usize = values.iter().map(|value| value.tokens.len()).sum();
+    let time: Duration = values.iter().map(|value| value.time).sum();
+    tokens as f64 / time.as_secs_f64()
+}
+
+fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = numbers.len().max(1) as f64;
+    numbers.sum::<f64>() / n
+}
+
+fn measure(generator: &mut Generator<'_>) -> Result<Record, String> {
+    let (seed, runs) = (generator.options.seed, generator.options.runs());
+    let grammar = generator.choices.grammar()?;
+    // Neither side pays for what happens once in a process.
+    generator.with_trie(seed)?;
+    generator.with_grammar(&grammar, seed)?;
+    let (mut with_trie, mut with_grammar) = (Vec::new(), Vec::new());
+    for run in 0..runs {
+        // By turns: a machine that becomes slower does so for both.
+        with_trie.push(generator.with_trie(seed.wrapping_add(run))?);
+        with_grammar.push(generator.with_grammar(&grammar, seed.wrapping_add(run))?);
+    }
+    let skipped = |value: &Generated| value.forced as f64 / value.tokens.len().max(1) as f64;
+    let skip_ratio_mean = mean(with_trie.iter().map(skipped));
+    let square = |value: &Generated| (skipped(value) - skip_ratio_mean).powi(2);
+    let right = |value: &&Generated| {
+        value.name.is_some() && generator.choices.is_value(&generator.text(value))
+    };
+    let total: usize = with_trie.iter().map(|value| value.tokens.len()).sum();
+    let taken: usize = with_trie.iter().map(|value| value.forward_passes).sum();
+    let file = generator.options.model.file_stem().unwrap_or_default();
+    Ok(Record {
+        model: file.to_string_lossy().into_owned(),
+        runs,
+        skip_ratio_mean,
+        skip_ratio_std: mean(with_trie.iter().map(square)).sqrt(),
+        tokens_per_second: tokens_per_second(&with_trie),
+        tokens_per_second_vs_grammar: tokens_per_second(&with_trie)
+            / tokens_per_second(&with_grammar),
+        token_accuracy: with_trie.iter().filter(right).count() as f64 / f64::from(runs),
+        forward_passes_saved: total - taken,
+        forward_passes_total: total,
+    })
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let model = Model::load(&options.model)?;
+    let prompt = model.tokenize(&options.prompt, true);
+    // A prompt without tokens (no text, and no token that begins one) leaves nothing to continue.
+    if prompt.is_empty() {
+        return Err("--prompt is empty, and this model has no token that begins a text".to_owned());
+    }
+    let choices = Choices::new(options, &model)?;
+    let n_ctx = u32::try_from(prompt.len() + choices.longest()).map_err(|e| e.to_string())?;
+    let mut generator = Generator {
+        context: Context::new(&model, n_ctx, options.threads)?,
+        options,
+        model: &model,
+        prompt,
+        choices,
+    };
+    let mut out = std::io::stdout();
+    let mut show = |bytes: &[u8]| {
+        let shown = out.write_all(bytes).and_then(|()| out.flush());
+        shown.map_err(|e| format!("cannot write to stdout: {e}"))
+    };
+    if options.json {
+        let record = serde_json::to_string(&measure(&mut generator)?).map_err(|e| e.to_string())?;
+        return show(format!("{record}\n").as_bytes());
+    }
+    for run in 0..options.runs() {
+        let value = generator.with_trie(options.seed.wrapping_add(run))?;
+        show(options.prompt.as_bytes())?;
+        show(&generator.text(&value))?;
+        show(b"\n")?;
+        eprintln!(
+            "{:?}: {} tokens, {} of them forced, {} forward passes",
+            value.name.as_deref().unwrap_or("no value"),
+            value.tokens.len(),
+            value.forced,
+            value.forward_passes
+        );
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut options = match parse_options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("constrained: {error}\nTry --help.");
+            return ExitCode::from(2);
+        }
+    };
+    // Both sides need the same seed, and every run its own, so the random one is drawn here.
+    options.seed = llama_sieve::rng::resolve_seed(options.seed);
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("constrained: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

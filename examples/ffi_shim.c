@@ -1,0 +1,51 @@
+/* The functions of llama.h that take or return structs by value, behind functions that do not: for languages that call C at run time.
+ *
+ * A declaration of llama_model_params in Python or JavaScript would have to be kept in step with llama.h by hand, and a field that is missing there is
+ * no error but a wrong call. Here the compiler reads llama.h. A host with a binding of its own (llama-cpp-python, node-llama-cpp) has these functions
+ * already, and needs no shim.
+ *
+ * With a llama.cpp that was built in LLAMA:
+ *
+ *     cc -std=c11 -O2 -shared -fPIC -I $LLAMA/include -I $LLAMA/ggml/include examples/ffi_shim.c -o libffi_shim.so \
+ *         -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin */
+#include <stdint.h>
+#include <stdio.h>
+
+#include "llama.h"
+
+static void log_errors_only(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    if (level == GGML_LOG_LEVEL_ERROR) {
+        fputs(text, stderr);
+    }
+}
+
+/* To be called first. Free the model with llama_model_free. */
+struct llama_model * shim_load_model(const char * path) {
+    llama_log_set(log_errors_only, NULL);
+    llama_backend_init();
+    struct llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = 0;
+    return llama_model_load_from_file(path, params);
+}
+
+/* For n_ctx tokens. Free it with llama_free. */
+struct llama_context * shim_new_context(struct llama_model * model, int32_t n_ctx) {
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx           = (uint32_t) n_ctx;
+    params.n_batch         = (uint32_t) n_ctx;
+    params.n_threads       = 1;
+    params.n_threads_batch = 1;
+    return llama_init_from_model(model, params);
+}
+
+/* Appends n tokens to the context; 0 if it worked. */
+int32_t shim_decode(struct llama_context * context, const int32_t * tokens, int32_t n) {
+    /* llama_decode only reads them. */
+    return llama_decode(context, llama_batch_get_one((llama_token *) tokens, n));
+}
+
+/* An empty chain. Free it with llama_sampler_free. */
+struct llama_sampler * shim_new_chain(void) {
+    return llama_sampler_chain_init(llama_sampler_chain_default_params());
+}
