@@ -25,6 +25,7 @@
 struct llama_sampler;
 struct llama_vocab;
 struct llama_logit_bias;
+struct llama_token_data;
 
 /*
  Success.
@@ -47,6 +48,36 @@ struct llama_logit_bias;
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 
 /*
+ A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
+ */
+#define LLAMA_SIEVE_ERROR_SIZE -4
+
+/*
+ A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is none that this library knows.
+ */
+#define LLAMA_SIEVE_ERROR_PARAMS -5
+
+/*
+ There is no token to choose: every logit is minus infinity or NaN.
+ */
+#define LLAMA_SIEVE_ERROR_NO_CANDIDATE -6
+
+/*
+ Saved bytes are none of this library's, damaged, or of another kind of generator.
+ */
+#define LLAMA_SIEVE_ERROR_STATE -7
+
+/*
+ The object is in use by another thread, or twice in one call, or out of use after an internal error.
+ */
+#define LLAMA_SIEVE_ERROR_BUSY -8
+
+/*
+ The context has no logits where they were asked for.
+ */
+#define LLAMA_SIEVE_ERROR_NO_LOGITS -9
+
+/*
  Level of a log message that is no fault; the same number as in enum ggml_log_level.
  */
 #define LLAMA_SIEVE_LOG_INFO 2
@@ -60,6 +91,13 @@ struct llama_logit_bias;
  Level of an error.
  */
 #define LLAMA_SIEVE_LOG_ERROR 4
+
+/*
+ The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
+
+ Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+ */
+typedef struct llama_sieve_ppl llama_sieve_ppl;
 
 /*
  Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
@@ -268,6 +306,107 @@ struct llama_sampler *llama_sieve_init_softmax(void);
  smpl is NULL or a live sampler of any kind.
  */
 uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
+
+/*
+ Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From 0 to the logarithm of n.
+
+ base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and minus infinity are tokens without probability; plus infinity
+ takes all of it (of several, the first). NaN, and an error text, if logits is NULL, n <= 0, base is another number, or no token has probability.
+ Cost: one pass over the logits. Any thread.
+
+ The caller guarantees:
+ logits is NULL or n floats.
+ */
+float llama_sieve_entropy(const float *logits,
+                          int32_t n,
+                          int base);
+
+/*
+ Surprisal of token in the model's distribution, from its n raw logits: minus the logarithm of its probability.
+
+ base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus infinity for a masked token.
+
+ The caller guarantees:
+ logits is NULL or n floats.
+ */
+float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
+
+/*
+ Entropy of the distribution over n candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
+ filters. base and errors as for llama_sieve_entropy.
+
+ The caller guarantees:
+ candidates is NULL or n elements.
+ */
+float llama_sieve_candidates_entropy(const struct llama_token_data *candidates,
+                                     size_t n,
+                                     int base);
+
+/*
+ Surprisal of token in the distribution over n candidates, from their logits. Plus infinity for a token that is not among them.
+ base and errors as for llama_sieve_entropy.
+
+ The caller guarantees:
+ candidates is NULL or n elements.
+ */
+float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates,
+                                       size_t n,
+                                       int32_t token,
+                                       int base);
+
+/*
+ A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
+ */
+llama_sieve_ppl *llama_sieve_ppl_new(void);
+
+/*
+ Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity makes the perplexity infinite.
+
+ The caller guarantees:
+ ppl is NULL (then nothing happens) or alive, and used by no other thread during the call.
+ */
+void llama_sieve_ppl_add(llama_sieve_ppl *ppl,
+                         float surprisal_nats);
+
+/*
+ The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+float llama_sieve_ppl_value(const llama_sieve_ppl *ppl);
+
+/*
+ How many tokens were added; 0 for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+size_t llama_sieve_ppl_count(const llama_sieve_ppl *ppl);
+
+/*
+ Back to no tokens. NULL is allowed, and an error.
+
+ The caller guarantees:
+ ppl is NULL or alive, and used by no other thread during the call.
+ */
+void llama_sieve_ppl_reset(llama_sieve_ppl *ppl);
+
+/*
+ A second object with the same tokens, to be freed by itself. NULL for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+llama_sieve_ppl *llama_sieve_ppl_clone(const llama_sieve_ppl *ppl);
+
+/*
+ Frees the object. NULL is allowed.
+
+ The caller guarantees:
+ ppl is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any more.
+ */
+void llama_sieve_ppl_free(llama_sieve_ppl *ppl);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -19,6 +19,18 @@ pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
 /// An internal error, which was caught.
 pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
+/// A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
+pub const LLAMA_SIEVE_ERROR_SIZE: c_int = -4;
+/// A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is none that this library knows.
+pub const LLAMA_SIEVE_ERROR_PARAMS: c_int = -5;
+/// There is no token to choose: every logit is minus infinity or NaN.
+pub const LLAMA_SIEVE_ERROR_NO_CANDIDATE: c_int = -6;
+/// Saved bytes are none of this library's, damaged, or of another kind of generator.
+pub const LLAMA_SIEVE_ERROR_STATE: c_int = -7;
+/// The object is in use by another thread, or twice in one call, or out of use after an internal error.
+pub const LLAMA_SIEVE_ERROR_BUSY: c_int = -8;
+/// The context has no logits where they were asked for.
+pub const LLAMA_SIEVE_ERROR_NO_LOGITS: c_int = -9;
 
 /// Level of a log message that is no fault; the same number as in enum ggml_log_level.
 pub const LLAMA_SIEVE_LOG_INFO: c_int = 2;

@@ -7,6 +7,7 @@
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
 //! - [`seed`][]: `llama_sieve_get_seed`.
 //! - [`library`][]: version, last error, log, host binding.
+//! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`guard`][]: the boundary that no panic crosses.
 //!
 //! Conventions for callers (the header and the README repeat them): samplers are freed by the host (`llama_sampler_free`, or the chain
@@ -18,6 +19,7 @@ pub mod host;
 pub mod host_vocabulary;
 pub mod library;
 pub mod llama_h;
+pub mod metrics;
 pub mod samplers;
 pub mod seed;
 pub mod vtable;
