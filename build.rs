@@ -24,7 +24,13 @@ mod header {
             .expect("cbindgen.toml cannot be read");
         // Single files, not the crate: only what stands in them is for C.
         let mut builder = cbindgen::Builder::new().with_config(config);
-        for file in ["library.rs", "samplers.rs", "seed.rs", "metrics.rs"] {
+        for file in [
+            "library.rs",
+            "samplers.rs",
+            "seed.rs",
+            "sieve.rs",
+            "metrics.rs",
+        ] {
             builder = builder.with_src(root.join("src/ffi").join(file));
         }
         let bindings = builder

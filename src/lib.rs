@@ -46,10 +46,12 @@ pub mod metrics;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
+pub mod sieve;
 pub mod token;
 pub mod vocabulary;
 
 pub use candidates::Candidates;
 pub use sampler::{Kind, Sampler};
+pub use sieve::Sieve;
 pub use token::{Token, TokenData};
 pub use vocabulary::Vocabulary;

@@ -7,6 +7,7 @@
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
 //! - [`seed`][]: `llama_sieve_get_seed`.
 //! - [`library`][]: version, last error, log, host binding.
+//! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`guard`][]: the boundary that no panic crosses.
 //!
@@ -22,4 +23,5 @@ pub mod llama_h;
 pub mod metrics;
 pub mod samplers;
 pub mod seed;
+pub mod sieve;
 pub mod vtable;
