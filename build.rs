@@ -31,6 +31,8 @@ mod header {
             "seed.rs",
             "trie.rs",
             "trie_handles.rs",
+            "sieve.rs",
+            "metrics.rs",
         ] {
             builder = builder.with_src(root.join("src/ffi").join(file));
         }

@@ -4,7 +4,7 @@
  * Usable with and without llama.h, from C11 and C++17.
  *
  * Ownership: a sampler (struct llama_sampler *) is the host's. Add it to a chain, which then frees it, or free it with
- *   llama_sampler_free. Strings that are returned belong to the library.
+ *   llama_sampler_free. A llama_sieve or llama_sieve_ppl is the caller's, freed with its own _free. Strings that are returned belong to the library.
  * Errors: a constructor that fails returns NULL, a function that returns int a negative LLAMA_SIEVE_ERROR_*;
  *   llama_sieve_last_error says why. Nothing is changed by a call that fails.
  * NULL: where it is not documented as allowed it is an error, never a crash.
@@ -25,6 +25,8 @@
 struct llama_sampler;
 struct llama_vocab;
 struct llama_logit_bias;
+struct llama_token_data;
+struct llama_context;
 
 /*
  Success.
@@ -57,6 +59,36 @@ struct llama_logit_bias;
 #define LLAMA_SIEVE_ERROR_NOT_FOUND -5
 
 /*
+ A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
+ */
+#define LLAMA_SIEVE_ERROR_SIZE -6
+
+/*
+ A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is none that this library knows.
+ */
+#define LLAMA_SIEVE_ERROR_PARAMS -7
+
+/*
+ There is no token to choose: every logit is minus infinity or NaN.
+ */
+#define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
+
+/*
+ Saved bytes are none of this library's, damaged, or of another kind of generator.
+ */
+#define LLAMA_SIEVE_ERROR_STATE -9
+
+/*
+ The object is in use by another thread, or twice in one call, or out of use after an internal error.
+ */
+#define LLAMA_SIEVE_ERROR_BUSY -10
+
+/*
+ The context has no logits where they were asked for.
+ */
+#define LLAMA_SIEVE_ERROR_NO_LOGITS -11
+
+/*
  Level of a log message that is no fault; the same number as in enum ggml_log_level.
  */
 #define LLAMA_SIEVE_LOG_INFO 2
@@ -87,6 +119,64 @@ struct llama_logit_bias;
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
+ Mode: the quickest arithmetic.
+ */
+#define LLAMA_SIEVE_MODE_FAST 0
+
+/*
+ Mode: what llama.cpp's chain of built-in samplers gives.
+ */
+#define LLAMA_SIEVE_MODE_PARITY 1
+
+/*
+ Generator: xoroshiro128+, seeded through SplitMix64.
+ */
+#define LLAMA_SIEVE_RNG_XOROSHIRO128PLUS 0
+
+/*
+ Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
+ */
+#define LLAMA_SIEVE_RNG_MT19937 1
+
+/*
+ Generator: none, but a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+ */
+#define LLAMA_SIEVE_RNG_POSITION 2
+
+/*
+ Draw: the inverse of the cumulative distribution.
+ */
+#define LLAMA_SIEVE_METHOD_CDF 0
+
+/*
+ Draw: the largest of logit / temperature + Gumbel noise.
+ */
+#define LLAMA_SIEVE_METHOD_GUMBEL 1
+
+/*
+ Temperature after all filters (tsampler, llama.cpp's default chain).
+ */
+#define LLAMA_SIEVE_ORDER_TEMP_LAST 0
+
+/*
+ Temperature right after the penalties (Akunu, transformers, vLLM).
+ */
+#define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
+
+/*
+ A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by one thread at a time: a second one gets
+ LLAMA_SIEVE_ERROR_BUSY.
+ */
+typedef struct llama_sieve llama_sieve;
+
+/*
+ The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
+
+ Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+ */
+typedef struct llama_sieve_ppl llama_sieve_ppl;
+
+/*
  Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
  registered with it. May be called from any thread that uses the library.
  */
@@ -95,7 +185,7 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
 /*
  Counters of the cache of token tries since the start of the process, and what it holds now.
  */
-typedef struct {
+typedef struct llama_sieve_cache_stats {
   /*
    Lookups that found a trie.
    */
@@ -117,6 +207,137 @@ typedef struct {
    */
   uint64_t bytes;
 } llama_sieve_cache_stats;
+
+/*
+ The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+ */
+typedef struct llama_sieve_params {
+  /*
+   sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
+   */
+  size_t struct_size;
+  /*
+   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token, without a draw, bias and penalties still applied.
+   */
+  float temperature;
+  /*
+   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable token.
+   */
+  int32_t top_k;
+  /*
+   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled by >= 1; <= 0 keeps the most probable.
+   */
+  float top_p;
+  /*
+   Keeps the tokens at least that probable, relative to the most probable. Default 0.05; disabled by <= 0.
+   */
+  float min_p;
+  /*
+   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this probability. Default 1; disabled by >= 1.
+   */
+  float typical_p;
+  /*
+   Keeps the logits within that many standard deviations of the largest. Default -1; disabled by <= 0.
+   */
+  float top_n_sigma;
+  /*
+   Typical, top-p and min-p leave at least that many. Default 1.
+   */
+  size_t min_keep;
+  /*
+   How many of the last accepted tokens are penalised. Default 64; disabled by <= 0.
+   */
+  int32_t penalty_last_n;
+  /*
+   Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
+   */
+  float penalty_repeat;
+  /*
+   Subtracted once per occurrence. Default 0, which disables.
+   */
+  float penalty_freq;
+  /*
+   Subtracted once. Default 0, which disables.
+   */
+  float penalty_present;
+  /*
+   Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
+   */
+  uint64_t seed;
+  /*
+   LLAMA_SIEVE_MODE_*. Default FAST.
+   */
+  int32_t mode;
+  /*
+   LLAMA_SIEVE_RNG_*. Default XOROSHIRO128PLUS.
+   */
+  int32_t rng;
+  /*
+   LLAMA_SIEVE_METHOD_*. Default CDF.
+   */
+  int32_t method;
+  /*
+   LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
+   */
+  int32_t order;
+  /*
+   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus infinity bans a token. Default NULL.
+   */
+  const struct llama_logit_bias *bias;
+  /*
+   Default 0.
+   */
+  size_t n_bias;
+} llama_sieve_params;
+
+/*
+ What the stages made of the last token's distribution. The caller sets struct_size.
+
+ The counts are of candidates with a probability left after each stage; they never rise. Entropies and surprisal are in nats, and NaN unless
+ llama_sieve_measure asked for them.
+ */
+typedef struct llama_sieve_stats {
+  /*
+   sizeof(llama_sieve_stats) of the caller.
+   */
+  size_t struct_size;
+  /*
+   Entropy of the raw logits.
+   */
+  float model_entropy;
+  /*
+   Surprisal of the chosen token in the raw logits' distribution.
+   */
+  float surprisal;
+  /*
+   Entropy of the distribution that was drawn from.
+   */
+  float sampling_entropy;
+  /*
+   Size of the vocabulary.
+   */
+  int32_t n_vocab;
+  /*
+   Candidates after top-k.
+   */
+  int32_t after_top_k;
+  /*
+   Candidates after typical.
+   */
+  int32_t after_typical;
+  /*
+   Candidates after top-p.
+   */
+  int32_t after_top_p;
+  /*
+   Candidates after min-p.
+   */
+  int32_t after_min_p;
+  /*
+   Candidates after top-n-sigma, which are drawn from.
+   */
+  int32_t after_top_n_sigma;
+} llama_sieve_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -412,7 +633,7 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl,
  The caller guarantees:
  out is NULL or writable.
  */
-void llama_sieve_trie_cache_stats(llama_sieve_cache_stats *out);
+void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
  Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. slot NULL takes the handle out again. A handle that
@@ -443,6 +664,323 @@ void eliza_inference_set_token_trie(void *handle,
  Takes the constraint out of the token trie sampler that is bound to handle. What goes wrong is logged and kept for llama_sieve_last_error.
  */
 void eliza_inference_clear_token_trie(void *handle);
+
+/*
+ The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+,
+ CDF, temperature last.
+ */
+struct llama_sieve_params llama_sieve_default_params(void);
+
+/*
+ A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if params is NULL, of an unknown struct_size, or has a parameter that is not
+ finite, of an unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+
+ The caller guarantees:
+ params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which are copied.
+ */
+struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
+
+/*
+ A second sieve that goes on as this one would: the same parameters, history and generator. To be freed by itself. NULL for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
+
+/*
+ Frees the sieve. NULL is allowed.
+
+ The caller guarantees:
+ sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
+ */
+void llama_sieve_free(struct llama_sieve *sieve);
+
+/*
+ Back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+
+ The caller guarantees:
+ sieve is NULL (an error) or alive.
+ */
+void llama_sieve_reset(struct llama_sieve *sieve);
+
+/*
+ Other parameters from the next token on; history and generator stay. Another rng begins its stream at seed; a new seed of the same rng takes effect at
+ llama_sieve_reset; a smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+
+ LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+
+ The caller guarantees:
+ sieve is NULL or alive; params as for llama_sieve_new.
+ */
+int llama_sieve_set_params(struct llama_sieve *sieve,
+                           const struct llama_sieve_params *params);
+
+/*
+ Takes note of a token that has become part of the text, chosen by the sieve or not.
+
+ The caller guarantees:
+ sieve is NULL (an error) or alive.
+ */
+void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
+
+/*
+ Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
+
+ NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first). Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL,
+ LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays), LLAMA_SIEVE_ERROR_BUSY,
+ LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_sample(struct llama_sieve *sieve,
+                           const float *logits,
+                           int32_t n_vocab);
+
+/*
+ The same on logits in IEEE half precision.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab elements.
+ */
+int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
+
+/*
+ The same on logits in bfloat16.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab elements.
+ */
+int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
+
+/*
+ Chooses a token of the logits that a llama_context has for output idx (-1: the last), as llama_get_logits_ith gives them, and accepts it.
+
+ Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for
+ debugging aborts on an idx without logits.)
+
+ The caller guarantees:
+ sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread during the call.
+ */
+int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve,
+                               struct llama_context *ctx,
+                               int32_t idx);
+
+/*
+ The distribution that the last token was drawn from: writes at most cap candidates with logits after all stages and probabilities, which add up to 1 over all
+ of them; returns how many there are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+
+ out may be NULL if cap is 0.
+
+ The caller guarantees:
+ sieve is NULL or alive; out has room for cap elements.
+ */
+int llama_sieve_candidates(const struct llama_sieve *sieve,
+                           struct llama_token_data *out,
+                           size_t cap);
+
+/*
+ Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost one exponential per logit, in the pass that is made anyway.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+int llama_sieve_measure(struct llama_sieve *sieve,
+                        bool measured);
+
+/*
+ What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then out is as it was.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or as long as its struct_size says.
+ */
+int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
+
+/*
+ Chooses a token for each of n independent sequences, with at most n_threads threads (<= 1: the calling one alone) of a pool that is made at first need. The
+ tokens do not depend on the number of threads. They are not accepted.
+
+ out[i] is the token of sieves[i] and logits[i], or its negative error. Returns LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an
+ error of the call: an array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch.
+
+ The caller guarantees:
+ sieves, logits and out are NULL or n elements; each sieve is alive; each element of logits is NULL or n_vocab floats.
+ */
+int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
+                             const float *const *logits,
+                             int32_t n_vocab,
+                             size_t n,
+                             int32_t *out,
+                             int n_threads);
+
+/*
+ The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it selects. Afterwards the array holds what was drawn from, with
+ probabilities. NULL for the errors of llama_sieve_new, and without a host.
+
+ The caller guarantees:
+ params as for llama_sieve_new.
+ */
+struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
+
+/*
+ The n most probable tokens in descending order, with their probabilities over the whole vocabulary: what servers need for log-probabilities. One pass over the
+ logits, and a sort of n.
+
+ Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative error: out or logits NULL, n < 0, n_vocab <= 0, no logit
+ above minus infinity.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats; out is NULL or has room for n elements.
+ */
+int llama_sieve_top_candidates(const float *logits,
+                               int32_t n_vocab,
+                               int32_t n,
+                               struct llama_token_data *out);
+
+/*
+ The token with the largest logit, the first of equals: no bias, no penalties, no object needed. Errors as for llama_sieve_sample.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_greedy(const float *logits,
+                           int32_t n_vocab);
+
+/*
+ How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in use. Grows with the accepted tokens up to
+ 64 + 4 * penalty_last_n.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+size_t llama_sieve_state_size(const struct llama_sieve *sieve);
+
+/*
+ Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of bytes, in a format that is the same on every machine.
+
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small. Then nothing is written.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or has room for size bytes.
+ */
+int llama_sieve_state_save(const struct llama_sieve *sieve,
+                           uint8_t *bytes,
+                           size_t size);
+
+/*
+ Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens. A smaller penalty_last_n keeps the newest tokens.
+
+ LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
+ another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or size bytes.
+ */
+int llama_sieve_state_load(struct llama_sieve *sieve,
+                           const uint8_t *bytes,
+                           size_t size);
+
+/*
+ Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From 0 to the logarithm of n.
+
+ base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and minus infinity are tokens without probability; plus infinity
+ takes all of it (of several, the first). NaN, and an error text, if logits is NULL, n <= 0, base is another number, or no token has probability.
+ Cost: one pass over the logits. Any thread.
+
+ The caller guarantees:
+ logits is NULL or n floats.
+ */
+float llama_sieve_entropy(const float *logits,
+                          int32_t n,
+                          int base);
+
+/*
+ Surprisal of token in the model's distribution, from its n raw logits: minus the logarithm of its probability.
+
+ base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus infinity for a masked token.
+
+ The caller guarantees:
+ logits is NULL or n floats.
+ */
+float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
+
+/*
+ Entropy of the distribution over n candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
+ filters. base and errors as for llama_sieve_entropy.
+
+ The caller guarantees:
+ candidates is NULL or n elements.
+ */
+float llama_sieve_candidates_entropy(const struct llama_token_data *candidates,
+                                     size_t n,
+                                     int base);
+
+/*
+ Surprisal of token in the distribution over n candidates, from their logits. Plus infinity for a token that is not among them.
+ base and errors as for llama_sieve_entropy.
+
+ The caller guarantees:
+ candidates is NULL or n elements.
+ */
+float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates,
+                                       size_t n,
+                                       int32_t token,
+                                       int base);
+
+/*
+ A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
+ */
+struct llama_sieve_ppl *llama_sieve_ppl_new(void);
+
+/*
+ Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity makes the perplexity infinite.
+
+ The caller guarantees:
+ ppl is NULL (then nothing happens) or alive, and used by no other thread during the call.
+ */
+void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl,
+                         float surprisal_nats);
+
+/*
+ The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
+
+/*
+ How many tokens were added; 0 for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
+
+/*
+ Back to no tokens. NULL is allowed, and an error.
+
+ The caller guarantees:
+ ppl is NULL or alive, and used by no other thread during the call.
+ */
+void llama_sieve_ppl_reset(struct llama_sieve_ppl *ppl);
+
+/*
+ A second object with the same tokens, to be freed by itself. NULL for NULL.
+
+ The caller guarantees:
+ ppl is NULL or alive, and changed by no other thread during the call.
+ */
+struct llama_sieve_ppl *llama_sieve_ppl_clone(const struct llama_sieve_ppl *ppl);
+
+/*
+ Frees the object. NULL is allowed.
+
+ The caller guarantees:
+ ppl is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any more.
+ */
+void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -86,6 +86,38 @@ impl History {
         self.index.clear();
     }
 
+    /// Changes how many tokens the window holds at most. A smaller one keeps the newest; what had left a smaller one does not come back.
+    pub fn resize(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.window.len() > capacity {
+            if let Some(oldest) = self.window.pop_front() {
+                self.decrement(oldest);
+            }
+        }
+        let reserved = capacity.min(RESERVED);
+        self.window
+            .reserve(reserved - reserved.min(self.window.len()));
+        self.counts
+            .reserve(reserved - reserved.min(self.counts.len()));
+        self.index
+            .reserve(2 * reserved - (2 * reserved).min(self.index.len()));
+    }
+
+    /// How many tokens the window holds at most.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The tokens of the window, oldest first.
+    pub fn tokens(&self) -> impl ExactSizeIterator<Item = Token> {
+        self.window.iter().copied()
+    }
+
+    /// Whether `token` occurs in the window.
+    pub fn contains(&self, token: Token) -> bool {
+        self.index.contains_key(&token)
+    }
+
     /// How many tokens the window holds.
     pub fn len(&self) -> usize {
         self.window.len()

@@ -12,6 +12,7 @@
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give? | [`rng`] |
+//! | How uncertain is a distribution? | [`metrics`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
 //! | How is the llama.cpp of the process found? | [`ffi::host`] |
@@ -42,14 +43,17 @@ pub mod history;
 pub mod kernels;
 pub mod last_error;
 pub mod log;
+pub mod metrics;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
+pub mod sieve;
 pub mod token;
 pub mod trie;
 pub mod vocabulary;
 
 pub use candidates::Candidates;
 pub use sampler::{Kind, Sampler};
+pub use sieve::Sieve;
 pub use token::{Token, TokenData};
 pub use vocabulary::Vocabulary;

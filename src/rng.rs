@@ -2,6 +2,9 @@
 //!
 //! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto and Nishimura 1998) with
 //! libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs two 32-bit outputs.
+//!
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which can be taken out and put back.
+//! [`at_position`] has no state: a hash of a seed and a position, so that any position can be replayed alone.
 
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
@@ -16,6 +19,14 @@ pub fn resolve_seed(seed: u32) -> u32 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |since| since.as_nanos() as u32)
     })
+}
+
+/// The same for seeds of 64 bits: [`DEFAULT_SEED`] stands for a new random one.
+pub fn resolve_seed_64(seed: u64) -> u64 {
+    if seed != u64::from(DEFAULT_SEED) {
+        return seed;
+    }
+    getrandom::u64().unwrap_or_else(|_| u64::from(resolve_seed(DEFAULT_SEED)))
 }
 
 /// std::mt19937 as compiled against libstdc++.
@@ -33,6 +44,13 @@ impl Mt19937 {
     /// Starts the stream of `seed` anew.
     pub fn reseed(&mut self, seed: u32) {
         self.0.reseed(seed);
+    }
+
+    /// Two outputs as one number, the first in the lower half.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        let low = u64::from(self.0.next_u32());
+        low | u64::from(self.0.next_u32()) << 32
     }
 
     /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs, always below 1.
@@ -120,9 +138,153 @@ impl SeededMt19937 {
     }
 }
 
+/// The increment of SplitMix64: 2^64 / golden ratio, odd.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant 13): every bit of `z` moves every bit of the result.
+#[inline]
+pub fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are weak; [`unit`] does not use them.
+///
+/// Written here and not taken from a crate because its state must be saved, which the crates do not let out. The tests compare it with
+/// `rand_xoshiro`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xoroshiro128Plus([u64; 2]);
+
+impl Xoroshiro128Plus {
+    /// The stream of `seed`: the state is two outputs of SplitMix64, as `rand_xoshiro::seed_from_u64` has it.
+    pub fn new(seed: u64) -> Self {
+        let first = seed.wrapping_add(GOLDEN);
+        Self([mix(first), mix(first.wrapping_add(GOLDEN))])
+    }
+
+    /// Where the stream is.
+    pub fn state(&self) -> [u64; 2] {
+        self.0
+    }
+
+    /// A stream from where [`state`](Self::state) said it was. `None` for two zeros, which no stream reaches.
+    pub fn from_state(state: [u64; 2]) -> Option<Self> {
+        (state != [0, 0]).then_some(Self(state))
+    }
+
+    /// The next output.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        let [s0, s1] = self.0;
+        let t = s0 ^ s1;
+        self.0 = [s0.rotate_left(24) ^ t ^ (t << 16), t.rotate_left(37)];
+        s0.wrapping_add(s1)
+    }
+}
+
+/// The random number at `position` of the stream of `seed`, without a state.
+#[inline]
+pub fn at_position(seed: u64, position: u64) -> u64 {
+    // Hashing the seed first keeps the streams of neighbouring seeds from being one stream shifted.
+    mix(mix(seed ^ GOLDEN).wrapping_add(position.wrapping_add(1).wrapping_mul(GOLDEN)))
+}
+
+/// 64 random bits as a number in [0, 1): the upper 53 over 2^53.
+#[inline]
+pub fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// 64 random bits as libstdc++ makes a `double` of two outputs of mt19937 ([`Mt19937::uniform`]): over 2^64, below 1.
+#[inline]
+pub fn unit_of_libstdcxx(bits: u64) -> f64 {
+    let draw = bits as f64 / (TWO_32 * TWO_32);
+    if draw < 1.0 {
+        return draw;
+    }
+    // The number can round up to 2^64.
+    1.0f64.next_down()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first outputs of the authors' C code (xoroshiro128plus.c of 2018) from this state.
+    #[test]
+    fn xoroshiro128_plus_known_answers() {
+        let mut rng = Xoroshiro128Plus::from_state([1, 2]).expect("not zero");
+        let expected = [
+            3u64,
+            412_333_834_243,
+            2_360_170_716_294_286_339,
+            9_295_852_285_959_843_169,
+            2_797_080_929_874_688_578,
+        ];
+        for value in expected {
+            assert_eq!(rng.next_u64(), value);
+        }
+        assert_eq!(Xoroshiro128Plus::from_state([0, 0]), None);
+    }
+
+    #[test]
+    fn xoroshiro128_plus_is_that_of_rand_xoshiro() {
+        use rand_xoshiro::rand_core::{Rng, SeedableRng};
+        for seed in [0, 1, 42, 0xFFFF_FFFF, u64::MAX] {
+            let mut theirs = rand_xoshiro::Xoroshiro128Plus::seed_from_u64(seed);
+            let mut ours = Xoroshiro128Plus::new(seed);
+            for i in 0..1000 {
+                assert_eq!(
+                    ours.next_u64(),
+                    theirs.next_u64(),
+                    "seed {seed}, output {i}"
+                );
+            }
+            let mut resumed = Xoroshiro128Plus::from_state(ours.state()).expect("not zero");
+            assert_eq!(resumed.next_u64(), ours.next_u64());
+        }
+    }
+
+    /// Outputs of SplitMix64 from seed 1234567, as published with it.
+    #[test]
+    fn splitmix64_known_answers() {
+        let expected = [
+            6_457_827_717_110_365_317u64,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        for (i, value) in (1u64..).zip(expected) {
+            assert_eq!(
+                mix(1_234_567u64.wrapping_add(i.wrapping_mul(GOLDEN))),
+                value
+            );
+        }
+    }
+
+    #[test]
+    fn two_outputs_as_one_number_give_the_same_double() {
+        let (mut a, mut b) = (Mt19937::new(5), Mt19937::new(5));
+        for _ in 0..10_000 {
+            assert_eq!(
+                unit_of_libstdcxx(a.next_u64()).to_bits(),
+                b.uniform().to_bits()
+            );
+        }
+        assert!(unit_of_libstdcxx(u64::MAX) < 1.0);
+        assert!(unit(u64::MAX) < 1.0);
+    }
+
+    #[test]
+    fn positions_and_seeds_give_different_numbers() {
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..100 {
+            for position in 0..100 {
+                assert!(seen.insert(at_position(seed, position)));
+            }
+        }
+        assert_eq!(at_position(3, 4), at_position(3, 4));
+    }
 
     #[test]
     fn the_stream_is_that_of_libstdcxx() {

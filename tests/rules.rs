@@ -42,7 +42,13 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
 }
 
 /// What the body of an export may begin with: the guard, or a function that does nothing but call it.
-const GUARDED: [&str; 3] = ["guard(", "construct(", "construct_selector("];
+const GUARDED: [&str; 5] = [
+    "guard(",
+    "construct(",
+    "construct_selector(",
+    "answer(",
+    "made(",
+];
 
 #[test]
 fn every_extern_c_function_runs_inside_the_guard() {
@@ -71,6 +77,12 @@ fn every_extern_c_function_runs_inside_the_guard() {
     assert!(count > 15, "only {count} functions were found");
     let source = read(&root().join("src/ffi/samplers.rs"));
     for helper in ["fn construct<", "fn construct_selector<"] {
+        let body = source.split(helper).nth(1).expect("the helper exists");
+        let body = body.split(" {\n").nth(1).expect("it has a body");
+        assert!(body.trim_start().starts_with("guard("), "{helper}");
+    }
+    let source = read(&root().join("src/ffi/sieve.rs"));
+    for helper in ["fn answer(", "fn made<"] {
         let body = source.split(helper).nth(1).expect("the helper exists");
         let body = body.split(" {\n").nth(1).expect("it has a body");
         assert!(body.trim_start().starts_with("guard("), "{helper}");
@@ -104,9 +116,11 @@ fn exports_are_only_made_in_ffi() {
 }
 
 #[test]
-fn samplers_forbid_unsafe_code() {
-    let source = read(&root().join("src/samplers/mod.rs"));
-    assert!(source.contains("#![forbid(unsafe_code)]"));
+fn samplers_sieve_and_metrics_forbid_unsafe_code() {
+    for file in ["src/samplers/mod.rs", "src/sieve/mod.rs", "src/metrics.rs"] {
+        let source = read(&root().join(file));
+        assert!(source.contains("#![forbid(unsafe_code)]"), "{file}");
+    }
 }
 
 /// The C names that the sources export.

@@ -147,7 +147,7 @@ macro_rules! weak_references {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 weak_references! {
-    14:
+    15:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -162,6 +162,7 @@ weak_references! {
     "llama_tokenize"
     "llama_get_logits_ith"
     "llama_model_get_vocab"
+    "llama_get_model"
 }
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

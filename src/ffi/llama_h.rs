@@ -75,6 +75,22 @@ pub struct llama_sampler_i {
     pub copy_state: Option<unsafe extern "C" fn(*const llama_sampler, *mut llama_sampler)>,
 }
 
+/// The host's `struct llama_context`.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Debug)]
+pub struct llama_context {
+    _opaque: [u8; 0],
+}
+
+/// The host's `struct llama_model`.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Debug)]
+pub struct llama_model {
+    _opaque: [u8; 0],
+}
+
 /// The host's `llama_sampler_init`.
 pub type SamplerInit =
     unsafe extern "C" fn(*mut llama_sampler_i, *mut c_void) -> *mut llama_sampler;

@@ -8,6 +8,8 @@
 //! - [`trie`][], [`trie_handles`]: the token trie, by sampler and by opaque handle.
 //! - [`seed`][]: `llama_sieve_get_seed`.
 //! - [`library`][]: version, last error, log, host binding.
+//! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
+//! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`guard`][]: the boundary that no panic crosses.
 //!
 //! Conventions for callers (the header and the README repeat them): samplers are freed by the host (`llama_sampler_free`, or the chain
@@ -19,8 +21,10 @@ pub mod host;
 pub mod host_vocabulary;
 pub mod library;
 pub mod llama_h;
+pub mod metrics;
 pub mod samplers;
 pub mod seed;
+pub mod sieve;
 pub mod trie;
 pub mod trie_handles;
 pub mod vtable;

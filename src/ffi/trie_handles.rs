@@ -2,9 +2,9 @@
 //!
 //! The registry knows slots weakly: one that was freed with its chain is gone, and its handle answers with an error.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -19,7 +19,7 @@ use crate::log;
 use crate::trie::Slot;
 
 /// Slots by the address of their handle, which is never followed.
-static SLOTS: LazyLock<Mutex<HashMap<usize, Weak<Slot>>>> = LazyLock::new(Mutex::default);
+static SLOTS: Mutex<BTreeMap<usize, Weak<Slot>>> = Mutex::new(BTreeMap::new());
 
 /// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. `slot` NULL takes the handle out again. A handle that
 /// is bound already is bound anew. May be called from any thread.

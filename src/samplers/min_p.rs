@@ -31,6 +31,12 @@ impl MinP {
         })
     }
 
+    /// Other parameters with the same buffers; `p` is not one that disables.
+    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
+        self.p = p;
+        self.min_keep = min_keep;
+    }
+
     /// Whether enough passed for the array to stay in its own order.
     fn retain_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         // An array of nothing but minus infinity has the lowest finite value as its maximum, so that nothing passes.

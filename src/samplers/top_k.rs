@@ -24,6 +24,11 @@ impl TopK {
             order: Order::default(),
         })
     }
+
+    /// Another `k`, which is not 0, with the same buffers.
+    pub(crate) fn set(&mut self, k: usize) {
+        self.k = k;
+    }
 }
 
 impl Sampler for TopK {

@@ -36,6 +36,12 @@ impl TopP {
         })
     }
 
+    /// Other parameters with the same buffers; `p` is not one that disables.
+    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
+        self.p = p;
+        self.min_keep = min_keep;
+    }
+
     /// How many of `ranked` belong to the nucleus, if their sum reaches `p`.
     fn cut(&self, ranked: &[TokenData]) -> Option<usize> {
         let mut sum = 0.0f32;

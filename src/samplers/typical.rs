@@ -44,6 +44,12 @@ impl Typical {
         })
     }
 
+    /// Other parameters with the same buffers; `p` is not one that disables.
+    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
+        self.p = p;
+        self.min_keep = min_keep;
+    }
+
     /// Leaves the indices of `data` in `scores`, most typical first.
     fn rank(&mut self, data: &[TokenData]) {
         let mut entropy = 0.0f32;

@@ -4,7 +4,7 @@
 //! one in use survives its eviction. Safe from any thread; nothing is parsed under the lock.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -38,25 +38,29 @@ struct Cache {
     stats: CacheStats,
 }
 
-static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| {
+/// Made at the first use, under its own lock.
+static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+
+fn with_cache<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     let capacity = const { NonZeroUsize::new(CAPACITY).unwrap() };
-    Mutex::new(Cache {
+    let mut cache = CACHE.lock();
+    look(cache.get_or_insert_with(|| Cache {
         tries: LruCache::new(capacity),
         stats: CacheStats::default(),
-    })
-});
+    }))
+}
 
 /// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     let key: Key = Sha256::digest(json).into();
-    if let Some(trie) = CACHE.lock().get(&key)
+    if let Some(trie) = with_cache(|cache| cache.get(&key))
         && fits(&trie, n_vocab)
     {
         return Ok(trie);
     }
     // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
     let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
-    CACHE.lock().put(key, Arc::clone(&trie));
+    with_cache(|cache| cache.put(key, Arc::clone(&trie)));
     Ok(trie)
 }
 
@@ -66,7 +70,7 @@ fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
 
 /// The counters.
 pub fn stats() -> CacheStats {
-    CACHE.lock().stats
+    with_cache(|cache| cache.stats)
 }
 
 impl Cache {

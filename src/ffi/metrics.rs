@@ -1,0 +1,301 @@
+//! Entropy, surprisal and perplexity for C: ABI names `llama_sieve_entropy` to `llama_sieve_ppl_free`.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use crate::ffi::guard::guard;
+use crate::last_error;
+use crate::metrics::{self, Base, RollingPerplexity};
+use crate::token::{Token, TokenData};
+
+/// What a metric answers; NaN, with the text as last error, where it is not defined.
+fn answer(what: &str, body: impl FnOnce() -> Result<f32, String>) -> f32 {
+    body().unwrap_or_else(|text| {
+        last_error::set(&format!("{what}: {text}"));
+        f32::NAN
+    })
+}
+
+fn base_of(base: c_int) -> Result<Base, String> {
+    match base {
+        0 => Ok(Base::Nats),
+        2 => Ok(Base::Bits),
+        _ => Err(format!("base is {base}; 0 gives nats, 2 gives bits")),
+    }
+}
+
+/// # Safety
+/// `elements` is NULL or valid for `n` elements during `'a`.
+pub(super) unsafe fn slice<'a, T>(
+    name: &str,
+    elements: *const T,
+    n: usize,
+) -> Result<&'a [T], String> {
+    if n == 0 {
+        return Err(format!("the number of {name} is 0"));
+    }
+    if elements.is_null() || !elements.is_aligned() {
+        return Err(format!("the {name} are at NULL or not aligned"));
+    }
+    if n > Token::MAX as usize {
+        return Err(format!("{n} {name}; token numbers end at {}", Token::MAX));
+    }
+    // SAFETY: the caller guarantees the elements; the size fits, NULL and alignment were checked.
+    Ok(unsafe { std::slice::from_raw_parts(elements, n) })
+}
+
+/// # Safety
+/// `logits` is NULL or `n` floats, if `n` is above 0.
+unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], String> {
+    let count = usize::try_from(n).map_err(|_| format!("the number of logits is {n}"))?;
+    // SAFETY: the caller guarantees the logits.
+    unsafe { slice("logits", logits, count) }
+}
+
+const MASKED: &str = "every logit is minus infinity or NaN, so there is no distribution";
+
+/// Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain it is. From 0 to the logarithm of `n`.
+///
+/// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and minus infinity are tokens without probability; plus infinity
+/// takes all of it (of several, the first). NaN, and an error text, if `logits` is NULL, `n` <= 0, `base` is another number, or no token has probability.
+/// Cost: one pass over the logits. Any thread.
+///
+/// # Safety
+/// `logits` is NULL or `n` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c_int) -> f32 {
+    guard(
+        "llama_sieve_entropy",
+        || f32::NAN,
+        || {
+            answer("llama_sieve_entropy", || {
+                let base = base_of(base)?;
+                // SAFETY: the caller guarantees the logits.
+                let logits = unsafe { logits_of(logits, n) }?;
+                metrics::entropy(logits, base).ok_or_else(|| MASKED.to_owned())
+            })
+        },
+    )
+}
+
+/// Surprisal of `token` in the model's distribution, from its `n` raw logits: minus the logarithm of its probability.
+///
+/// `base` and errors as for llama_sieve_entropy; NaN, too, for a `token` outside [0, n). Plus infinity for a masked token.
+///
+/// # Safety
+/// `logits` is NULL or `n` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_surprisal(
+    logits: *const f32,
+    n: i32,
+    token: Token,
+    base: c_int,
+) -> f32 {
+    guard(
+        "llama_sieve_surprisal",
+        || f32::NAN,
+        || {
+            answer("llama_sieve_surprisal", || {
+                let base = base_of(base)?;
+                // SAFETY: the caller guarantees the logits.
+                let logits = unsafe { logits_of(logits, n) }?;
+                if !(0..n).contains(&token) {
+                    return Err(format!(
+                        "token {token} is outside the vocabulary of {n} tokens"
+                    ));
+                }
+                metrics::surprisal(logits, token, base).ok_or_else(|| MASKED.to_owned())
+            })
+        },
+    )
+}
+
+/// Entropy of the distribution over `n` candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
+/// filters. `base` and errors as for llama_sieve_entropy.
+///
+/// # Safety
+/// `candidates` is NULL or `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_candidates_entropy(
+    candidates: *const TokenData,
+    n: usize,
+    base: c_int,
+) -> f32 {
+    guard(
+        "llama_sieve_candidates_entropy",
+        || f32::NAN,
+        || {
+            answer("llama_sieve_candidates_entropy", || {
+                let base = base_of(base)?;
+                // SAFETY: the caller guarantees the candidates.
+                let candidates = unsafe { slice("candidates", candidates, n) }?;
+                metrics::candidates_entropy(candidates, base).ok_or_else(|| MASKED.to_owned())
+            })
+        },
+    )
+}
+
+/// Surprisal of `token` in the distribution over `n` candidates, from their logits. Plus infinity for a token that is not among them.
+/// `base` and errors as for llama_sieve_entropy.
+///
+/// # Safety
+/// `candidates` is NULL or `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
+    candidates: *const TokenData,
+    n: usize,
+    token: Token,
+    base: c_int,
+) -> f32 {
+    guard(
+        "llama_sieve_candidates_surprisal",
+        || f32::NAN,
+        || {
+            answer("llama_sieve_candidates_surprisal", || {
+                let base = base_of(base)?;
+                // SAFETY: the caller guarantees the candidates.
+                let candidates = unsafe { slice("candidates", candidates, n) }?;
+                let surprisal = metrics::candidates_surprisal(candidates, token, base);
+                surprisal.ok_or_else(|| MASKED.to_owned())
+            })
+        },
+    )
+}
+
+/// The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
+///
+/// Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+#[allow(non_camel_case_types)]
+#[derive(Debug)]
+pub struct llama_sieve_ppl(RollingPerplexity);
+
+fn no_ppl(function: &str) {
+    last_error::set(&format!("{function}: the object is NULL"));
+}
+
+/// A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
+    guard("llama_sieve_ppl_new", null_mut, || {
+        Box::into_raw(Box::new(llama_sieve_ppl(RollingPerplexity::default())))
+    })
+}
+
+/// Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity makes the perplexity infinite.
+///
+/// # Safety
+/// `ppl` is NULL (then nothing happens) or alive, and used by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisal_nats: f32) {
+    guard(
+        "llama_sieve_ppl_add",
+        || (),
+        || {
+            // SAFETY: the caller guarantees the object.
+            let Some(ppl) = (unsafe { ppl.as_mut() }) else {
+                return no_ppl("llama_sieve_ppl_add");
+            };
+            if surprisal_nats.is_nan() {
+                return last_error::set(
+                    "llama_sieve_ppl_add: the surprisal is NaN; it is left out",
+                );
+            }
+            ppl.0.add(surprisal_nats);
+        },
+    )
+}
+
+/// The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+///
+/// # Safety
+/// `ppl` is NULL or alive, and changed by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f32 {
+    guard(
+        "llama_sieve_ppl_value",
+        || f32::NAN,
+        || {
+            // SAFETY: the caller guarantees the object.
+            let Some(ppl) = (unsafe { ppl.as_ref() }) else {
+                no_ppl("llama_sieve_ppl_value");
+                return f32::NAN;
+            };
+            ppl.0.value()
+        },
+    )
+}
+
+/// How many tokens were added; 0 for NULL.
+///
+/// # Safety
+/// `ppl` is NULL or alive, and changed by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> usize {
+    guard(
+        "llama_sieve_ppl_count",
+        || 0,
+        || {
+            // SAFETY: the caller guarantees the object.
+            let Some(ppl) = (unsafe { ppl.as_ref() }) else {
+                no_ppl("llama_sieve_ppl_count");
+                return 0;
+            };
+            ppl.0.count()
+        },
+    )
+}
+
+/// Back to no tokens. NULL is allowed, and an error.
+///
+/// # Safety
+/// `ppl` is NULL or alive, and used by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
+    guard(
+        "llama_sieve_ppl_reset",
+        || (),
+        || {
+            // SAFETY: the caller guarantees the object.
+            match unsafe { ppl.as_mut() } {
+                Some(ppl) => ppl.0.reset(),
+                None => no_ppl("llama_sieve_ppl_reset"),
+            }
+        },
+    )
+}
+
+/// A second object with the same tokens, to be freed by itself. NULL for NULL.
+///
+/// # Safety
+/// `ppl` is NULL or alive, and changed by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_clone(
+    ppl: *const llama_sieve_ppl,
+) -> *mut llama_sieve_ppl {
+    guard("llama_sieve_ppl_clone", null_mut, || {
+        // SAFETY: the caller guarantees the object.
+        let Some(ppl) = (unsafe { ppl.as_ref() }) else {
+            no_ppl("llama_sieve_ppl_clone");
+            return null_mut();
+        };
+        Box::into_raw(Box::new(llama_sieve_ppl(ppl.0)))
+    })
+}
+
+/// Frees the object. NULL is allowed.
+///
+/// # Safety
+/// `ppl` is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ppl_free(ppl: *mut llama_sieve_ppl) {
+    guard(
+        "llama_sieve_ppl_free",
+        || (),
+        || {
+            if !ppl.is_null() {
+                // SAFETY: the caller guarantees that it is one of ours and not used any more.
+                drop(unsafe { Box::from_raw(ppl) });
+            }
+        },
+    )
+}

@@ -1,0 +1,956 @@
+//! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve as one sampler of a chain.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use half::slice::HalfBitsSliceExt;
+use half::{bf16, f16};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::{Host, host_function};
+use crate::ffi::host_vocabulary::llama_vocab;
+use crate::ffi::library::{
+    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+    LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS, LLAMA_SIEVE_ERROR_NULL,
+    LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK,
+};
+use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
+use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::last_error;
+use crate::sieve::{
+    self, Error, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
+};
+use crate::token::{Token, TokenData};
+
+static SIEVE: Vtable = vtable::<SieveSampler>();
+
+/// Mode: the quickest arithmetic.
+pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
+/// Mode: what llama.cpp's chain of built-in samplers gives.
+pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
+/// Generator: xoroshiro128+, seeded through SplitMix64.
+pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
+/// Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
+pub const LLAMA_SIEVE_RNG_MT19937: i32 = 1;
+/// Generator: none, but a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+pub const LLAMA_SIEVE_RNG_POSITION: i32 = 2;
+/// Draw: the inverse of the cumulative distribution.
+pub const LLAMA_SIEVE_METHOD_CDF: i32 = 0;
+/// Draw: the largest of logit / temperature + Gumbel noise.
+pub const LLAMA_SIEVE_METHOD_GUMBEL: i32 = 1;
+/// Temperature after all filters (tsampler, llama.cpp's default chain).
+pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
+/// Temperature right after the penalties (Akunu, transformers, vLLM).
+pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
+
+/// A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by one thread at a time: a second one gets
+/// LLAMA_SIEVE_ERROR_BUSY.
+#[derive(Debug)]
+pub struct Handle {
+    /// None after a call that panicked.
+    state: Mutex<Option<Sieve>>,
+}
+
+/// The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_params {
+    /// sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
+    pub struct_size: usize,
+    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token, without a draw, bias and penalties still applied.
+    pub temperature: f32,
+    /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable token.
+    pub top_k: i32,
+    /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled by >= 1; <= 0 keeps the most probable.
+    pub top_p: f32,
+    /// Keeps the tokens at least that probable, relative to the most probable. Default 0.05; disabled by <= 0.
+    pub min_p: f32,
+    /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this probability. Default 1; disabled by >= 1.
+    pub typical_p: f32,
+    /// Keeps the logits within that many standard deviations of the largest. Default -1; disabled by <= 0.
+    pub top_n_sigma: f32,
+    /// Typical, top-p and min-p leave at least that many. Default 1.
+    pub min_keep: usize,
+    /// How many of the last accepted tokens are penalised. Default 64; disabled by <= 0.
+    pub penalty_last_n: i32,
+    /// Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
+    pub penalty_repeat: f32,
+    /// Subtracted once per occurrence. Default 0, which disables.
+    pub penalty_freq: f32,
+    /// Subtracted once. Default 0, which disables.
+    pub penalty_present: f32,
+    /// Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
+    pub seed: u64,
+    /// LLAMA_SIEVE_MODE_*. Default FAST.
+    pub mode: i32,
+    /// LLAMA_SIEVE_RNG_*. Default XOROSHIRO128PLUS.
+    pub rng: i32,
+    /// LLAMA_SIEVE_METHOD_*. Default CDF.
+    pub method: i32,
+    /// LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
+    pub order: i32,
+    /// n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus infinity bans a token. Default NULL.
+    pub bias: *const llama_logit_bias,
+    /// Default 0.
+    pub n_bias: usize,
+}
+
+/// What the stages made of the last token's distribution. The caller sets struct_size.
+///
+/// The counts are of candidates with a probability left after each stage; they never rise. Entropies and surprisal are in nats, and NaN unless
+/// llama_sieve_measure asked for them.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_stats {
+    /// sizeof(llama_sieve_stats) of the caller.
+    pub struct_size: usize,
+    /// Entropy of the raw logits.
+    pub model_entropy: f32,
+    /// Surprisal of the chosen token in the raw logits' distribution.
+    pub surprisal: f32,
+    /// Entropy of the distribution that was drawn from.
+    pub sampling_entropy: f32,
+    /// Size of the vocabulary.
+    pub n_vocab: i32,
+    /// Candidates after top-k.
+    pub after_top_k: i32,
+    /// Candidates after typical.
+    pub after_typical: i32,
+    /// Candidates after top-p.
+    pub after_top_p: i32,
+    /// Candidates after min-p.
+    pub after_min_p: i32,
+    /// Candidates after top-n-sigma, which are drawn from.
+    pub after_top_n_sigma: i32,
+}
+
+/// Why a call gives no result.
+#[derive(Debug)]
+struct Failure {
+    code: c_int,
+    text: String,
+}
+
+impl Failure {
+    fn new(code: c_int, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
+
+    fn null(what: &str) -> Self {
+        Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,
+            Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
+            Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The answer of `body` inside the guard, or its negative error, with the text kept.
+fn answer(function: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+    guard(
+        function,
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            body().unwrap_or_else(|failure| {
+                // An internal error has its text already.
+                if failure.code != LLAMA_SIEVE_ERROR_INTERNAL {
+                    last_error::set(&format!("{function}: {}", failure.text));
+                }
+                failure.code
+            })
+        },
+    )
+}
+
+/// The same for what returns a pointer: NULL on failure.
+fn made<T>(function: &str, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
+    guard(function, null_mut, || match body() {
+        Ok(object) => object,
+        Err(failure) => {
+            if failure.code != LLAMA_SIEVE_ERROR_INTERNAL {
+                last_error::set(&format!("{function}: {}", failure.text));
+            }
+            null_mut()
+        }
+    })
+}
+
+impl Handle {
+    fn boxed(sieve: Sieve) -> *mut Self {
+        Box::into_raw(Box::new(Self {
+            state: Mutex::new(Some(sieve)),
+        }))
+    }
+
+    fn enter(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
+        let state = self.state.try_lock().ok_or_else(|| {
+            let text = "the sieve is in use by another thread, or twice in one call; give each its own (llama_sieve_clone)";
+            Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
+        })?;
+        if state.is_none() {
+            let text = "the sieve failed earlier and is out of use; make a new one";
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_BUSY, text));
+        }
+        Ok(state)
+    }
+}
+
+/// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be inconsistent.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+unsafe fn with<T>(
+    function: &str,
+    sieve: *const Handle,
+    body: impl FnOnce(&mut Sieve) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // SAFETY: the caller guarantees it; the state is behind a lock.
+    let sieve = unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null("the sieve"))?;
+    let mut state = sieve.enter()?;
+    let Some(inner) = state.as_mut() else {
+        return Err(Failure::new(
+            LLAMA_SIEVE_ERROR_BUSY,
+            "the sieve is out of use",
+        ));
+    };
+    match guard(function, || None, || Some(body(inner))) {
+        Some(result) => result,
+        None => {
+            guard(function, || (), || *state = None);
+            Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, ""))
+        }
+    }
+}
+
+fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T, Failure> {
+    let value = usize::try_from(number).ok().and_then(|i| values.get(i));
+    value.copied().ok_or_else(|| {
+        let last = values.len() - 1;
+        let text = format!("{name} is {number}; it goes from 0 to {last}");
+        Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
+    })
+}
+
+fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failure> {
+    if given == known {
+        return Ok(());
+    }
+    let text = format!(
+        "struct_size of {name} is {given}; this library knows {known} (set it to sizeof({name}))"
+    );
+    Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
+}
+
+/// # Safety
+/// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias` in it is NULL or `n_bias` elements.
+unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
+    if params.is_null() || !params.is_aligned() {
+        return Err(Failure::null("params"));
+    }
+    // SAFETY: not NULL, and the caller guarantees the first member.
+    let size = unsafe { (&raw const (*params).struct_size).read() };
+    check_struct_size("llama_sieve_params", size, size_of::<llama_sieve_params>())?;
+    // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
+    let c = unsafe { params.read() };
+    Ok(Params {
+        temperature: c.temperature,
+        top_k: c.top_k,
+        top_p: c.top_p,
+        min_p: c.min_p,
+        typical_p: c.typical_p,
+        top_n_sigma: c.top_n_sigma,
+        min_keep: c.min_keep,
+        penalty_last_n: c.penalty_last_n,
+        penalty_repeat: c.penalty_repeat,
+        penalty_freq: c.penalty_freq,
+        penalty_present: c.penalty_present,
+        seed: c.seed,
+        mode: one_of("mode", c.mode, &[Mode::Fast, Mode::Parity])?,
+        rng: one_of(
+            "rng",
+            c.rng,
+            &[
+                RngKind::Xoroshiro128Plus,
+                RngKind::Mt19937,
+                RngKind::Position,
+            ],
+        )?,
+        method: one_of("method", c.method, &[Method::Cdf, Method::Gumbel])?,
+        order: one_of("order", c.order, &[Order::TempLast, Order::TempFirst])?,
+        // SAFETY: the caller guarantees the biases.
+        bias: unsafe { biases(c.bias, c.n_bias) }?,
+    })
+}
+
+/// # Safety
+/// `bias` is NULL or `n` elements.
+unsafe fn biases(bias: *const llama_logit_bias, n: usize) -> Result<Vec<(Token, f32)>, Failure> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    if bias.is_null() || !bias.is_aligned() {
+        return Err(Failure::null("bias, with n_bias above 0,"));
+    }
+    if n > Token::MAX as usize {
+        let text = format!("n_bias is {n}, more than there are tokens");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
+    }
+    // SAFETY: the caller guarantees the elements.
+    let biases = unsafe { std::slice::from_raw_parts(bias, n) };
+    Ok(biases.iter().map(|b| (b.token, b.bias)).collect())
+}
+
+/// # Safety
+/// `logits` is NULL or `n_vocab` elements that nobody writes during `'a`.
+unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
+    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
+    let n = n.ok_or_else(|| {
+        Failure::new(
+            LLAMA_SIEVE_ERROR_SIZE,
+            format!("n_vocab is {n_vocab}; it must be above 0"),
+        )
+    })?;
+    if logits.is_null() || !logits.is_aligned() {
+        return Err(Failure::null("logits"));
+    }
+    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
+    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
+}
+
+/// The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+,
+/// CDF, temperature last.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
+    guard("llama_sieve_default_params", defaults, defaults)
+}
+
+fn defaults() -> llama_sieve_params {
+    let p = Params::default();
+    llama_sieve_params {
+        struct_size: size_of::<llama_sieve_params>(),
+        temperature: p.temperature,
+        top_k: p.top_k,
+        top_p: p.top_p,
+        min_p: p.min_p,
+        typical_p: p.typical_p,
+        top_n_sigma: p.top_n_sigma,
+        min_keep: p.min_keep,
+        penalty_last_n: p.penalty_last_n,
+        penalty_repeat: p.penalty_repeat,
+        penalty_freq: p.penalty_freq,
+        penalty_present: p.penalty_present,
+        seed: p.seed,
+        mode: LLAMA_SIEVE_MODE_FAST,
+        rng: LLAMA_SIEVE_RNG_XOROSHIRO128PLUS,
+        method: LLAMA_SIEVE_METHOD_CDF,
+        order: LLAMA_SIEVE_ORDER_TEMP_LAST,
+        bias: std::ptr::null(),
+        n_bias: 0,
+    }
+}
+
+/// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params` is NULL, of an unknown struct_size, or has a parameter that is not
+/// finite, of an unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+///
+/// # Safety
+/// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *mut Handle {
+    made("llama_sieve_new", || {
+        // SAFETY: the caller guarantees the parameters.
+        let params = unsafe { params_of(params) }?;
+        let sieve = Sieve::new(&params)?;
+        last_error::clear();
+        Ok(Handle::boxed(sieve))
+    })
+}
+
+/// A second sieve that goes on as this one would: the same parameters, history and generator. To be freed by itself. NULL for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle {
+    made("llama_sieve_clone", || {
+        // SAFETY: the caller guarantees the sieve.
+        let copy = unsafe { with("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
+        Ok(Handle::boxed(copy))
+    })
+}
+
+/// Frees the sieve. NULL is allowed.
+///
+/// # Safety
+/// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
+    guard(
+        "llama_sieve_free",
+        || (),
+        || {
+            if !sieve.is_null() {
+                // SAFETY: the caller guarantees that it is one of ours and not used any more.
+                drop(unsafe { Box::from_raw(sieve) });
+            }
+        },
+    )
+}
+
+/// Back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+///
+/// # Safety
+/// `sieve` is NULL (an error) or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
+    answer("llama_sieve_reset", || {
+        let reset = |sieve: &mut Sieve| {
+            sieve.reset();
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_reset", sieve, reset) }
+    });
+}
+
+/// Other parameters from the next token on; history and generator stay. Another rng begins its stream at seed; a new seed of the same rng takes effect at
+/// llama_sieve_reset; a smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+///
+/// LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `params` as for llama_sieve_new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_set_params(
+    sieve: *mut Handle,
+    params: *const llama_sieve_params,
+) -> c_int {
+    answer("llama_sieve_set_params", || {
+        // SAFETY: the caller guarantees sieve and parameters.
+        unsafe {
+            let params = params_of(params)?;
+            with("llama_sieve_set_params", sieve, |sieve| {
+                sieve.set_params(&params)?;
+                Ok(LLAMA_SIEVE_OK)
+            })
+        }
+    })
+}
+
+/// Takes note of a token that has become part of the text, chosen by the sieve or not.
+///
+/// # Safety
+/// `sieve` is NULL (an error) or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
+    answer("llama_sieve_accept", || {
+        let accept = |sieve: &mut Sieve| {
+            sieve.accept(token);
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_accept", sieve, accept) }
+    });
+}
+
+/// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
+///
+/// NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first). Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL,
+/// LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays), LLAMA_SIEVE_ERROR_BUSY,
+/// LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample(
+    sieve: *mut Handle,
+    logits: *const f32,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits = logits_of(logits, n_vocab)?;
+            with("llama_sieve_sample", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}
+
+/// The same on logits in IEEE half precision.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_f16(
+    sieve: *mut Handle,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample_f16", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits: &[f16] = logits_of(logits, n_vocab)?.reinterpret_cast();
+            with("llama_sieve_sample_f16", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}
+
+/// The same on logits in bfloat16.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_bf16(
+    sieve: *mut Handle,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample_bf16", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits: &[bf16] = logits_of(logits, n_vocab)?.reinterpret_cast();
+            with("llama_sieve_sample_bf16", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}
+
+/// Chooses a token of the logits that a llama_context has for output `idx` (-1: the last), as llama_get_logits_ith gives them, and accepts it.
+///
+/// Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for
+/// debugging aborts on an `idx` without logits.)
+///
+/// # Safety
+/// `sieve` is NULL or alive; `ctx` is NULL or a context of the bound host, used by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_ctx(
+    sieve: *mut Handle,
+    ctx: *mut llama_context,
+    idx: i32,
+) -> Token {
+    answer("llama_sieve_sample_ctx", || {
+        if ctx.is_null() {
+            return Err(Failure::null("the context"));
+        }
+        // SAFETY: the caller guarantees sieve and context; logits of a context stay until it decodes again.
+        unsafe {
+            let (logits, n_vocab) = context_logits(ctx, idx)?;
+            let logits = logits_of(logits, n_vocab)?;
+            with("llama_sieve_sample_ctx", sieve, |sieve| {
+                let token = sieve.sample(logits)?;
+                sieve.accept(token);
+                Ok(token)
+            })
+        }
+    })
+}
+
+type LogitsIth = unsafe extern "C" fn(*mut llama_context, i32) -> *mut f32;
+type GetModel = unsafe extern "C" fn(*const llama_context) -> *const llama_model;
+type GetVocab = unsafe extern "C" fn(*const llama_model) -> *const llama_vocab;
+type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
+
+/// The host's functions that lead to logits.
+struct ContextFunctions {
+    logits_ith: LogitsIth,
+    get_model: GetModel,
+    get_vocab: GetVocab,
+    n_tokens: NTokens,
+}
+
+impl ContextFunctions {
+    fn of_host() -> Result<Self, String> {
+        let host = Host::get()?;
+        Ok(Self {
+            logits_ith: host_function!(host, c"llama_get_logits_ith", LogitsIth),
+            get_model: host_function!(host, c"llama_get_model", GetModel),
+            get_vocab: host_function!(host, c"llama_model_get_vocab", GetVocab),
+            n_tokens: host_function!(host, c"llama_vocab_n_tokens", NTokens),
+        })
+    }
+}
+
+/// # Safety
+/// `ctx` is a live context of the bound host.
+unsafe fn context_logits(ctx: *mut llama_context, idx: i32) -> Result<(*const f32, i32), Failure> {
+    let functions = ContextFunctions::of_host();
+    let functions = functions.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+    // SAFETY: the caller guarantees the context; a context has a model, and a model a vocabulary.
+    let (logits, n_vocab) = unsafe {
+        let vocab = (functions.get_vocab)((functions.get_model)(ctx));
+        (
+            (functions.logits_ith)(ctx, idx),
+            (functions.n_tokens)(vocab),
+        )
+    };
+    if logits.is_null() {
+        let text = format!("the context has no logits for output {idx}");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_LOGITS, text));
+    }
+    Ok((logits.cast_const(), n_vocab))
+}
+
+/// The distribution that the last token was drawn from: writes at most `cap` candidates with logits after all stages and probabilities, which add up to 1 over all
+/// of them; returns how many there are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+///
+/// `out` may be NULL if `cap` is 0.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` has room for `cap` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_candidates(
+    sieve: *const Handle,
+    out: *mut TokenData,
+    cap: usize,
+) -> c_int {
+    answer("llama_sieve_candidates", || {
+        if out.is_null() && cap > 0 {
+            return Err(Failure::null("out"));
+        }
+        let copy = |sieve: &mut Sieve| {
+            let candidates = sieve.candidates();
+            let n = candidates.len().min(cap);
+            if n > 0 {
+                // SAFETY: the caller guarantees room for `cap`, of which `n` are used; ours is no memory of the caller's.
+                unsafe { std::ptr::copy_nonoverlapping(candidates.as_ptr(), out, n) };
+            }
+            Ok(candidates.len() as c_int)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_candidates", sieve, copy) }
+    })
+}
+
+/// Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost one exponential per logit, in the pass that is made anyway.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool) -> c_int {
+    answer("llama_sieve_measure", || {
+        let measure = |sieve: &mut Sieve| {
+            sieve.measure(measured);
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_measure", sieve, measure) }
+    })
+}
+
+/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then `out` is as it was.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_last_stats(
+    sieve: *const Handle,
+    out: *mut llama_sieve_stats,
+) -> c_int {
+    answer("llama_sieve_last_stats", || {
+        if out.is_null() || !out.is_aligned() {
+            return Err(Failure::null("out"));
+        }
+        // SAFETY: not NULL, and the caller guarantees the first member.
+        let size = unsafe { (&raw const (*out).struct_size).read() };
+        check_struct_size("llama_sieve_stats", size, size_of::<llama_sieve_stats>())?;
+        // SAFETY: the caller guarantees the sieve.
+        let stats = unsafe { with("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
+        // SAFETY: the size is that of the whole struct.
+        unsafe { out.write(stats_for_c(&stats)) };
+        Ok(LLAMA_SIEVE_OK)
+    })
+}
+
+fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
+    // Token numbers are 31 bits.
+    let count = |n: usize| n as i32;
+    llama_sieve_stats {
+        struct_size: size_of::<llama_sieve_stats>(),
+        model_entropy: stats.model_entropy,
+        surprisal: stats.surprisal,
+        sampling_entropy: stats.sampling_entropy,
+        n_vocab: count(stats.n_vocab),
+        after_top_k: count(stats.after_top_k),
+        after_typical: count(stats.after_typical),
+        after_top_p: count(stats.after_top_p),
+        after_min_p: count(stats.after_min_p),
+        after_top_n_sigma: count(stats.after_top_n_sigma),
+    }
+}
+
+/// Chooses a token for each of `n` independent sequences, with at most `n_threads` threads (<= 1: the calling one alone) of a pool that is made at first need. The
+/// tokens do not depend on the number of threads. They are not accepted.
+///
+/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error. Returns LLAMA_SIEVE_OK, or the first error in `out`; or, with `out` as it was, an
+/// error of the call: an array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch.
+///
+/// # Safety
+/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_batch(
+    sieves: *const *mut Handle,
+    logits: *const *const f32,
+    n_vocab: i32,
+    n: usize,
+    out: *mut Token,
+    n_threads: c_int,
+) -> c_int {
+    answer("llama_sieve_sample_batch", || {
+        if n == 0 {
+            return Ok(LLAMA_SIEVE_OK);
+        }
+        // SAFETY: the caller guarantees arrays of `n` elements.
+        let (sieves, logits) =
+            unsafe { (array("sieves", sieves, n)?, array("logits", logits, n)?) };
+        // SAFETY: as above; only written to.
+        let out = unsafe { array_mut(out, n) }?;
+        let threads = usize::try_from(n_threads).unwrap_or(0);
+        // SAFETY: the caller guarantees sieves and logits.
+        unsafe { sample_batch(sieves, logits, n_vocab, out, threads) }
+    })
+}
+
+/// # Safety
+/// `elements` is NULL or `n` elements.
+unsafe fn array<'a, T>(name: &str, elements: *const T, n: usize) -> Result<&'a [T], Failure> {
+    // SAFETY: the caller guarantees the elements.
+    unsafe { crate::ffi::metrics::slice(name, elements, n) }
+        .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NULL, text))
+}
+
+/// # Safety
+/// `out` is NULL or `n` elements that nobody else uses, and `n` is as `array` has checked.
+unsafe fn array_mut<'a>(out: *mut Token, n: usize) -> Result<&'a mut [Token], Failure> {
+    if out.is_null() || !out.is_aligned() {
+        return Err(Failure::null("out"));
+    }
+    // SAFETY: the caller guarantees the elements.
+    Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
+}
+
+/// # Safety
+/// Each sieve is NULL or alive; each element of `logits` is NULL or `n_vocab` floats.
+unsafe fn sample_batch(
+    sieves: &[*mut Handle],
+    logits: &[*const f32],
+    n_vocab: i32,
+    out: &mut [Token],
+    threads: usize,
+) -> Result<c_int, Failure> {
+    // All are locked before the first one runs, so that what is wrong with the call is found before anything changes.
+    let mut states = Vec::with_capacity(sieves.len());
+    for (i, sieve) in sieves.iter().enumerate() {
+        // SAFETY: the caller guarantees the sieves.
+        let sieve =
+            unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null(&format!("sieve {i}")))?;
+        states.push(sieve.enter().map_err(|failure| {
+            Failure::new(failure.code, format!("sieve {i}: {}", failure.text))
+        })?);
+    }
+    let mut jobs = Vec::with_capacity(sieves.len());
+    for (state, &logits) in states.iter_mut().zip(logits) {
+        // SAFETY: the caller guarantees the logits.
+        let logits: &[f32] = unsafe { logits_of(logits, n_vocab) }?;
+        if let Some(sieve) = state.as_mut() {
+            jobs.push(Job::new(sieve, Logits::from(logits)));
+        }
+    }
+    let run = || {
+        sieve::sample_batch(&mut jobs, threads);
+        true
+    };
+    if !guard("llama_sieve_sample_batch", || false, run) {
+        drop(jobs);
+        states.iter_mut().for_each(|state| **state = None);
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, ""));
+    }
+    let mut first = None;
+    for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
+        *out = match job.token {
+            Ok(token) => token,
+            Err(error) => {
+                let failure = Failure::from(error);
+                let code = failure.code;
+                let text = format!("sequence {i}: {}", failure.text);
+                first.get_or_insert(Failure::new(code, text));
+                code
+            }
+        };
+    }
+    match first {
+        Some(failure) => Err(failure),
+        None => Ok(LLAMA_SIEVE_OK),
+    }
+}
+
+/// The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it selects. Afterwards the array holds what was drawn from, with
+/// probabilities. NULL for the errors of llama_sieve_new, and without a host.
+///
+/// # Safety
+/// `params` as for llama_sieve_new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_sampler(
+    params: *const llama_sieve_params,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_sampler", || {
+        // SAFETY: the caller guarantees the parameters.
+        let params = unsafe { params_of(params) }?;
+        let sampler = SieveSampler::new(&params)?;
+        last_error::clear();
+        Ok(into_host(&SIEVE, sampler))
+    })
+}
+
+/// The `n` most probable tokens in descending order, with their probabilities over the whole vocabulary: what servers need for log-probabilities. One pass over the
+/// logits, and a sort of `n`.
+///
+/// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit
+/// above minus infinity.
+///
+/// # Safety
+/// `logits` is NULL or `n_vocab` floats; `out` is NULL or has room for `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_top_candidates(
+    logits: *const f32,
+    n_vocab: i32,
+    n: i32,
+    out: *mut TokenData,
+) -> c_int {
+    answer("llama_sieve_top_candidates", || {
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n_vocab) }?;
+        let n = usize::try_from(n).map_err(|_| {
+            Failure::new(
+                LLAMA_SIEVE_ERROR_SIZE,
+                format!("n is {n}; it must not be negative"),
+            )
+        })?;
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let mut top = Vec::new();
+        sieve::top_candidates(logits, n, &mut top)?;
+        // SAFETY: the caller guarantees room for `n`, and there are at most as many.
+        unsafe { std::ptr::copy_nonoverlapping(top.as_ptr(), out, top.len()) };
+        Ok(top.len() as c_int)
+    })
+}
+
+/// The token with the largest logit, the first of equals: no bias, no penalties, no object needed. Errors as for llama_sieve_sample.
+///
+/// # Safety
+/// `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_greedy(logits: *const f32, n_vocab: i32) -> Token {
+    answer("llama_sieve_greedy", || {
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n_vocab) }?;
+        Ok(sieve::greedy(logits)?)
+    })
+}
+
+/// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in use. Grows with the accepted tokens up to
+/// 64 + 4 * penalty_last_n.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
+    guard(
+        "llama_sieve_state_size",
+        || 0,
+        || {
+            let size = |sieve: &mut Sieve| Ok(sieve.state_size());
+            // SAFETY: the caller guarantees the sieve.
+            let size = unsafe { with("llama_sieve_state_size", sieve, size) };
+            size.unwrap_or_else(|failure| {
+                last_error::set(&format!("llama_sieve_state_size: {}", failure.text));
+                0
+            })
+        },
+    )
+}
+
+/// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of `bytes`, in a format that is the same on every machine.
+///
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then nothing is written.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_save(
+    sieve: *const Handle,
+    bytes: *mut u8,
+    size: usize,
+) -> c_int {
+    answer("llama_sieve_state_save", || {
+        if bytes.is_null() {
+            return Err(Failure::null("bytes"));
+        }
+        let save = |sieve: &mut Sieve| {
+            // Only as many as are needed, whatever the caller says of the rest.
+            let used = size.min(sieve.state_size());
+            // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are before they become a slice.
+            let bytes = unsafe {
+                if used == sieve.state_size() {
+                    bytes.write_bytes(0, used);
+                    std::slice::from_raw_parts_mut(bytes, used)
+                } else {
+                    &mut []
+                }
+            };
+            sieve.save(bytes)?;
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_state_save", sieve, save) }
+    })
+}
+
+/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens. A smaller penalty_last_n keeps the newest tokens.
+///
+/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
+/// another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_load(
+    sieve: *mut Handle,
+    bytes: *const u8,
+    size: usize,
+) -> c_int {
+    answer("llama_sieve_state_load", || {
+        if bytes.is_null() {
+            return Err(Failure::null("bytes"));
+        }
+        if size > isize::MAX as usize {
+            let text = format!("{size} bytes are more than there is memory");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
+        }
+        // SAFETY: the caller guarantees the bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
+        let load = |sieve: &mut Sieve| {
+            sieve.load(bytes)?;
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_state_load", sieve, load) }
+    })
+}

@@ -1,0 +1,52 @@
+//! The draw: one of the candidates, each with its probability.
+
+use crate::kernels;
+use crate::rng::at_position;
+use crate::token::{Token, TokenData};
+
+/// Writes the probabilities of `candidates`, and gives the index of the first at which their running sum reaches the share `uniform` of the whole.
+///
+/// The sums are `double`s in array order, as those of llama.cpp's dist, and so is the answer where the sum is not a number: the last.
+pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize {
+    let (_, sum) = kernels::exponentiate(candidates, max);
+    let target = sum * uniform;
+    let mut running = 0.0f64;
+    let mut chosen = None;
+    for (i, candidate) in candidates.iter_mut().enumerate() {
+        if chosen.is_none() {
+            running += f64::from(candidate.p);
+            if running >= target {
+                chosen = Some(i);
+            }
+        }
+        candidate.p = (f64::from(candidate.p) / sum) as f32;
+    }
+    if candidates.len() == 1 {
+        candidates[0].p = 1.0;
+    }
+    chosen.unwrap_or(candidates.len() - 1)
+}
+
+/// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel noise.
+pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
+    let (_, sum) = kernels::exponentiate(candidates, max);
+    let mut best = 0;
+    let mut largest = f64::NEG_INFINITY;
+    for (i, candidate) in candidates.iter_mut().enumerate() {
+        candidate.p = (f64::from(candidate.p) / sum) as f32;
+        let noisy = f64::from(candidate.logit) + gumbel_noise(bits, candidate.id);
+        if noisy > largest {
+            largest = noisy;
+            best = i;
+        }
+    }
+    best
+}
+
+/// -ln(-ln u) of a uniform u that hashes the random number and the token (Gumbel 1954).
+fn gumbel_noise(bits: u64, token: Token) -> f64 {
+    let hash = at_position(bits, u64::from(token as u32));
+    // The middle of one of 2^52 intervals, so that u is neither 0 nor 1.
+    let u = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    -(-u.ln()).ln()
+}

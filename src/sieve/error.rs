@@ -1,0 +1,35 @@
+//! Why a sieve cannot be made, changed, asked or restored.
+
+use std::fmt;
+
+/// What was wrong. Its text names the parameter or size, its value, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A parameter is not a number, or out of its range.
+    Parameter(String),
+    /// There are no logits.
+    EmptyVocabulary,
+    /// There are more logits than token numbers: more than 2^31 - 1.
+    TooManyTokens(usize),
+    /// Every logit is minus infinity or NaN.
+    NoCandidate,
+    /// Saved bytes that cannot be restored.
+    State(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Parameter(text) | Error::State(text) => f.write_str(text),
+            Error::EmptyVocabulary => f.write_str("there are no logits"),
+            Error::TooManyTokens(n) => {
+                write!(f, "{n} logits are more than there are token numbers")
+            }
+            Error::NoCandidate => {
+                f.write_str("every logit is minus infinity or NaN, so there is no token to choose")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

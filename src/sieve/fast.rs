@@ -1,0 +1,326 @@
+//! The filters by the quickest way: raw logits are reduced to few candidates first, and those go through the exact samplers.
+//!
+//! Which stage reduces depends on the parameters; nothing is cut off that a stage would have kept:
+//!
+//! | first active stage | how | passes over the logits |
+//! | --- | --- | --- |
+//! | top-k | threshold that rises with the k-th largest so far | 1 |
+//! | typical | all candidates; selection by distance from the entropy | 1 |
+//! | top-p | sum of exponentials; candidates within reach of the largest logit, until they have the mass | 2, more where flat |
+//! | min-p | largest logit; all above it + ln p | 2 |
+//! | none | all candidates | 1 |
+//!
+//! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a threshold the two can differ by what that rounds away.
+//! Masked tokens (minus infinity, NaN) drop out at once. With them the built-in typical computes with NaN; here they have no part in the entropy.
+
+use crate::kernels;
+use crate::kernels::math::ln;
+use crate::metrics::Summary;
+use crate::sieve::Error;
+use crate::sieve::params::{Order, Params};
+use crate::sieve::select::{Largest, TopK, collect, collect_all, keep_largest, keep_mass};
+use crate::sieve::source::Source;
+use crate::sieve::stages::{Stages, apply};
+use crate::sieve::stats::Stats;
+use crate::sieve::workspace::{Workspace, reserve};
+use crate::token::TokenData;
+
+/// The stage whose work is done already.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Done {
+    TopK,
+    TopP,
+    MinP,
+    /// Only one candidate is possible.
+    All,
+}
+
+/// The most probable token alone.
+pub(super) fn greedy(
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<(), Error> {
+    let mut largest = Largest::default();
+    source.for_each_block(raw, |start, block| largest.scan(start, block));
+    let best = largest.best().ok_or(Error::NoCandidate)?;
+    workspace.candidates.clear();
+    workspace.candidates.push(TokenData { p: 1.0, ..best });
+    stats.set_all(1);
+    Ok(())
+}
+
+/// Leaves in `workspace.candidates` what is drawn from; says whether it is sorted.
+pub(super) fn filter(
+    params: &Params,
+    stages: &mut Stages,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<bool, Error> {
+    let (done, mut sorted) = reduce(params, workspace, stats, source, raw)?;
+    let Workspace {
+        candidates,
+        keys,
+        spare,
+        ..
+    } = workspace;
+    let done = match keep_infinite(candidates) {
+        true => Done::All,
+        false => done,
+    };
+    if done == Done::All {
+        stats.set_all(candidates.len());
+        return Ok(true);
+    }
+    if done < Done::TopP {
+        stats.after_top_k = candidates.len();
+        if !sorted && params.top_p < 1.0 && candidates.len() <= FEW {
+            // A top-k that keeps all still sorts, and the order of the sum decides where top-p cuts.
+            apply(stages.top_k(), candidates, &mut sorted);
+        }
+        match stages.typical() {
+            Some(typical) if fits_exact(candidates) => {
+                apply(Some(typical), candidates, &mut sorted);
+            }
+            Some(_) => {
+                keep_typical(params.typical_p, params.min_keep, candidates, keys, spare);
+                sorted = false;
+            }
+            None => {}
+        }
+        stats.after_typical = candidates.len();
+        apply(stages.top_p(), candidates, &mut sorted);
+    }
+    if done < Done::MinP {
+        stats.after_top_p = candidates.len();
+        apply(stages.min_p(), candidates, &mut sorted);
+    }
+    stats.after_min_p = candidates.len();
+    apply(stages.top_n_sigma(), candidates, &mut sorted);
+    candidates.retain(|c| c.logit > f32::NEG_INFINITY);
+    stats.after_top_n_sigma = candidates.len();
+    if params.order == Order::TempLast {
+        apply(stages.temp(), candidates, &mut sorted);
+    }
+    Ok(sorted)
+}
+
+/// From all logits to candidates. Says what is done of the stages, and whether the candidates are sorted.
+fn reduce(
+    params: &Params,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<(Done, bool), Error> {
+    let divisor = params.early_divisor();
+    if let Some(k) = params.top_k_of(source.len()) {
+        let mut top = TopK::new(k, &mut workspace.keys);
+        source.for_each_block(raw, |start, block| top.scan(start, block));
+        top.finish(&mut workspace.candidates);
+        divide(&mut workspace.candidates, divisor);
+        return defined(&workspace.candidates).map(|()| (Done::TopK, true));
+    }
+    let source = Source { divisor, ..*source };
+    let (typical, top_p) = (params.typical_p < 1.0, params.top_p < 1.0);
+    if !typical && top_p && source.len() > FEW {
+        let sorted = nucleus(params, workspace, stats, &source, raw)?;
+        return Ok((Done::TopP, sorted));
+    }
+    if !typical && !top_p && params.min_p > 0.0 {
+        let sorted = above_min_p(params, workspace, stats, &source, raw)?;
+        return Ok((Done::MinP, sorted));
+    }
+    let candidates = &mut workspace.candidates;
+    candidates.clear();
+    source.for_each_block(raw, |start, block| {
+        collect(start, block, f32::MIN, candidates);
+    });
+    defined(candidates).map(|()| (Done::TopK, false))
+}
+
+fn divide(candidates: &mut [TokenData], divisor: f32) {
+    if divisor == 1.0 {
+        return;
+    }
+    for candidate in candidates {
+        candidate.logit /= divisor;
+    }
+}
+
+fn defined(candidates: &[TokenData]) -> Result<(), Error> {
+    match candidates.is_empty() {
+        true => Err(Error::NoCandidate),
+        false => Ok(()),
+    }
+}
+
+/// Of infinite logits the first wins. Says whether there was one.
+fn keep_infinite(candidates: &mut Vec<TokenData>) -> bool {
+    let infinite = |c: &&TokenData| c.logit == f32::INFINITY;
+    let Some(&first) = candidates.iter().find(infinite) else {
+        return false;
+    };
+    candidates.clear();
+    candidates.push(first);
+    true
+}
+
+fn count_unmasked(block: &[f32]) -> usize {
+    block.iter().filter(|&&x| x > f32::NEG_INFINITY).count()
+}
+
+/// How far below the largest logit a nucleus is looked for first; e^-8 is 1/3000.
+const NEAR: f32 = 8.0;
+/// Beyond this nothing adds to a `double` sum.
+const FAR: f32 = 100.0;
+
+/// Top-p on all of the vocabulary.
+fn nucleus(
+    params: &Params,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<bool, Error> {
+    let mut all = Summary::default();
+    let mut unmasked = 0;
+    source.for_each_block(raw, |_, block| {
+        all.add_block(block);
+        unmasked += count_unmasked(block);
+    });
+    if !all.is_defined() {
+        return Err(Error::NoCandidate);
+    }
+    stats.after_top_k = unmasked;
+    stats.after_typical = unmasked;
+    let Workspace {
+        candidates,
+        keys,
+        spare,
+        ..
+    } = workspace;
+    if all.max() == f32::INFINITY {
+        collect_all(source, f32::INFINITY, candidates);
+        return Ok(true);
+    }
+    let mass = f64::from(params.top_p) * all.mass();
+    let mut depth = NEAR;
+    loop {
+        let threshold = if depth > FAR {
+            f32::MIN
+        } else {
+            all.max() - depth
+        };
+        collect_all(source, threshold, candidates);
+        let (_, reached) = kernels::exponentiate(candidates, all.max());
+        let enough = reached >= mass && candidates.len() >= params.min_keep;
+        if enough || depth > FAR {
+            break;
+        }
+        depth *= 2.0;
+    }
+    let sorted = keep_mass(mass, params.min_keep, candidates, keys, spare);
+    stats.after_top_p = candidates.len();
+    Ok(sorted)
+}
+
+/// Min-p on all of the vocabulary.
+fn above_min_p(
+    params: &Params,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<bool, Error> {
+    let mut largest = Largest::default();
+    let mut unmasked = 0;
+    source.for_each_block(raw, |start, block| {
+        largest.scan(start, block);
+        unmasked += count_unmasked(block);
+    });
+    let max = largest.best().ok_or(Error::NoCandidate)?.logit;
+    stats.after_top_k = unmasked;
+    stats.after_typical = unmasked;
+    stats.after_top_p = unmasked;
+    let Workspace {
+        candidates,
+        keys,
+        spare,
+        ..
+    } = workspace;
+    let least = params.min_keep.max(1);
+    collect_all(source, (max + ln(params.min_p)).max(f32::MIN), candidates);
+    if candidates.len() >= least {
+        return Ok(false);
+    }
+    collect_all(source, f32::MIN, candidates);
+    keep_largest(least, candidates, keys, spare);
+    Ok(true)
+}
+
+/// Up to here the exact samplers cost little (tens of microseconds), and so a small vocabulary is cut exactly where llama.cpp cuts it.
+const FEW: usize = 8192;
+/// Probabilities this far below the largest are still above 0, so that the exact sampler's entropy is a number.
+const SPREAD: f32 = 80.0;
+
+/// Whether the exact typical sampler can be asked. `candidates` is not empty.
+fn fits_exact(candidates: &[TokenData]) -> bool {
+    if candidates.len() > FEW {
+        return false;
+    }
+    let max = kernels::max_logit(candidates, false);
+    candidates.iter().all(|c| max - c.logit < SPREAD)
+}
+
+/// How many of the most typical are looked at before the next try.
+const RANKED_FIRST: usize = 256;
+const RANKED_MORE: usize = 16;
+
+/// Typical on many candidates: the most typical ones until their probabilities exceed `p`, at least `min_keep`; most typical first.
+fn keep_typical(
+    p: f32,
+    min_keep: usize,
+    candidates: &mut Vec<TokenData>,
+    keys: &mut Vec<u64>,
+    spare: &mut Vec<TokenData>,
+) {
+    let all = Summary::of_candidates(candidates);
+    let entropy = all.entropy().unwrap_or(0.0);
+    keys.clear();
+    reserve(keys, candidates.len());
+    for (i, candidate) in candidates.iter_mut().enumerate() {
+        let surprisal = all.surprisal(candidate.logit).unwrap_or(f64::INFINITY);
+        candidate.p = (-surprisal).exp() as f32;
+        let distance = (surprisal - entropy).abs() as f32;
+        // Distances are not negative, so they order as their bits do.
+        keys.push(u64::from(distance.to_bits()) << 32 | i as u64);
+    }
+    let n = keys.len();
+    let (mut ranked, mut sum) = (0, 0.0f64);
+    let mut wanted = RANKED_FIRST;
+    spare.clear();
+    while ranked < n {
+        let end = n.min(wanted);
+        if end < n {
+            keys[ranked..].select_nth_unstable(end - ranked);
+        }
+        keys[ranked..end].sort_unstable();
+        reserve(spare, end);
+        for &key in &keys[ranked..end] {
+            let candidate = candidates[key as u32 as usize];
+            spare.push(candidate);
+            sum += f64::from(candidate.p);
+            if sum > f64::from(p) && spare.len() >= min_keep {
+                std::mem::swap(candidates, spare);
+                return;
+            }
+        }
+        ranked = end;
+        wanted *= RANKED_MORE;
+    }
+    std::mem::swap(candidates, spare);
+}

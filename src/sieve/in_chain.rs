@@ -1,0 +1,53 @@
+//! The whole sieve as one sampler of a chain.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::last_error;
+use crate::sampler::{Kind, Sampler};
+use crate::sieve::{Error, Params, Sieve};
+use crate::token::Token;
+
+/// A selector that does all that a sieve does, on whatever candidates earlier samplers of the chain have left. Afterwards the array holds what was drawn
+/// from, with probabilities.
+///
+/// If no candidate has a probability the first one is selected, as a host aborts when nothing is.
+#[derive(Clone, Debug)]
+pub struct SieveSampler(Sieve);
+
+impl SieveSampler {
+    /// Fails as [`Sieve::new`] does.
+    pub fn new(params: &Params) -> Result<Self, Error> {
+        Sieve::new(params).map(Self)
+    }
+}
+
+impl Sampler for SieveSampler {
+    const KIND: Kind = Kind::Selector;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"sieve"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if let Err(error) = self.0.sample_candidates(candidates) {
+            last_error::set(&format!("sieve: {error}"));
+            let best = candidates.argmax();
+            candidates.select(best);
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        self.0.accept(token);
+    }
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+
+    fn seed(&self) -> Option<u32> {
+        Some(self.0.seed() as u32)
+    }
+}

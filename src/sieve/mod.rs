@@ -1,0 +1,411 @@
+//! The sieve: the whole pipeline from raw logits to a token, with control at every token.
+//!
+//! Stages, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temperature, draw. The caller's logits are only read;
+//! parameters can change between any two tokens, and history and generator go on. `docs/sampling.md` has each stage's formula and source.
+//!
+//! # Which file answers which question
+//!
+//! | question | file |
+//! | --- | --- |
+//! | What can be set, what are the defaults, what disables? | `params.rs` |
+//! | How are bias and penalties applied without writing? How are f16 and bf16 read? | `source.rs`, formulas in `penalties.rs` |
+//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`; as llama.cpp does it: `parity.rs` |
+//! | Which exact samplers run on the few? | `stages.rs` |
+//! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
+//! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
+//! | Many sequences, or inside a chain? | `batch.rs`, `in_chain.rs` |
+//!
+//! # Example
+//!
+//! ```
+//! use llama_sieve::sieve::{Params, Sieve};
+//!
+//! let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
+//! let logits = vec![0.5f32, 3.0, 2.5, -1.0];
+//! let token = sieve.sample(&logits)?;
+//! sieve.accept(token);
+//!
+//! // For the next token: no draw, and one token is banned.
+//! let mut params = sieve.params().clone();
+//! params.temperature = 0.0;
+//! params.bias.push((1, f32::NEG_INFINITY));
+//! sieve.set_params(&params)?;
+//! assert_eq!(sieve.sample(&logits)?, 2);
+//! # Ok::<(), llama_sieve::sieve::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod draw;
+mod error;
+mod fast;
+mod generator;
+mod in_chain;
+mod params;
+mod parity;
+mod penalties;
+mod select;
+mod source;
+mod stages;
+mod state;
+mod stats;
+mod workspace;
+
+pub use batch::{Job, sample_batch};
+pub use error::Error;
+pub use in_chain::SieveSampler;
+pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
+pub use penalties::Penalties;
+pub use source::Logits;
+pub use stats::Stats;
+
+use crate::candidates::Candidates;
+use crate::history::History;
+use crate::kernels;
+use crate::metrics::Summary;
+use crate::token::{Token, TokenData};
+use generator::Generator;
+use select::{Largest, TopK};
+use source::{Adjustments, Source};
+use stages::Stages;
+use state::State;
+use workspace::{Workspace, reserve};
+
+/// A sampler of one sequence: parameters, history of accepted tokens, random numbers, buffers.
+///
+/// A clone goes on as the original would. Used from one thread at a time, may move between threads. After the first tokens neither
+/// [`sample`](Self::sample) nor [`accept`](Self::accept) allocates.
+#[derive(Clone, Debug)]
+pub struct Sieve {
+    params: Params,
+    adjustments: Adjustments,
+    stages: Stages,
+    history: History,
+    accepted: u64,
+    generator: Generator,
+    workspace: Workspace,
+    measured: bool,
+    stats: Stats,
+}
+
+impl Sieve {
+    /// A sieve without history. Fails if a parameter is not finite or out of its range.
+    pub fn new(params: &Params) -> Result<Self, Error> {
+        params.check()?;
+        let mut adjustments = Adjustments::default();
+        adjustments.set(params);
+        Ok(Self {
+            params: params.clone(),
+            adjustments,
+            stages: Stages::new(params),
+            history: History::new(params.window()),
+            accepted: 0,
+            generator: Generator::new(params.rng, params.seed),
+            workspace: Workspace::default(),
+            measured: false,
+            stats: Stats::default(),
+        })
+    }
+
+    /// The parameters in force.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Other parameters from the next token on. History and generator go on, with two exceptions: another `rng` begins its stream at `seed`, and a smaller
+    /// `penalty_last_n` forgets what it does not hold. A new `seed` of the same `rng` takes effect at [`reset`](Self::reset). On failure the old parameters stay.
+    pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
+        params.check()?;
+        self.stages.update(params);
+        self.adjustments.set(params);
+        if params.rng != self.generator.kind() {
+            self.generator = Generator::new(params.rng, params.seed);
+        }
+        self.generator.ask(params.seed);
+        if params.window() != self.history.capacity() {
+            self.history.resize(params.window());
+        }
+        self.params.clone_from(params);
+        Ok(())
+    }
+
+    /// Takes note of a token that has become part of the text, chosen here or not (a prompt's, say).
+    pub fn accept(&mut self, token: Token) {
+        self.history.accept(token);
+        self.accepted += 1;
+    }
+
+    /// The accepted tokens that the penalties look back on.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// How many tokens were accepted since the beginning.
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// The seed in use: the one asked for, or the random one.
+    pub fn seed(&self) -> u64 {
+        self.generator.seed()
+    }
+
+    /// Back to the beginning: no history, the generator at its seed (a random one is drawn anew). Parameters and buffers stay.
+    pub fn reset(&mut self) {
+        self.history.clear();
+        self.accepted = 0;
+        self.generator.restart();
+        self.stats = Stats::default();
+        self.workspace.candidates.clear();
+    }
+
+    /// The logit that the stages see for a token with the raw logit `logit`: after bias and penalties.
+    pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
+        self.adjustments.adjust(token, logit, &self.history)
+    }
+
+    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost one `exp` per logit, in the pass that is made anyway.
+    pub fn measure(&mut self, measured: bool) {
+        self.measured = measured;
+    }
+
+    /// What the stages made of the last token's distribution.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The distribution that the last token was drawn from: logits after all stages, and probabilities that add up to 1. Masked candidates have probability 0.
+    /// Descending if there are at most some thousand or top-k is on, and no typical; else in no particular order. Empty before the first token, and after a failure.
+    pub fn candidates(&self) -> &[TokenData] {
+        &self.workspace.candidates
+    }
+
+    /// Bytes of the buffers, which grow by powers of two and never shrink.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace.bytes()
+    }
+
+    /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as they are. The token is not accepted.
+    ///
+    /// NaN counts as minus infinity, a banned token; a logit of plus infinity wins (of several the first). Fails if there is no logit, or none above minus
+    /// infinity; the random stream then stays where it is.
+    pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
+        let logits = logits.into();
+        // Taken out for as long as the source borrows it.
+        let mut touched = std::mem::take(&mut self.workspace.touched);
+        touched.clear();
+        if !self.adjustments.is_empty(&self.history) {
+            let raw = |i| logits.at(i);
+            self.adjustments
+                .collect(logits.len(), &self.history, raw, &mut touched);
+        }
+        let chosen = self.run(&Source {
+            logits,
+            touched: &touched,
+            divisor: 1.0,
+        });
+        self.workspace.touched = touched;
+        Ok(self.workspace.candidates[chosen?].id)
+    }
+
+    /// The same on the candidates of a chain: they become the ones that were drawn from, with one selected.
+    pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
+        let mut gathered = std::mem::take(&mut self.workspace.gathered);
+        self.gather(candidates, &mut gathered);
+        let chosen = self.run(&Source {
+            logits: Logits::F32(&gathered),
+            touched: &[],
+            divisor: 1.0,
+        });
+        self.workspace.gathered = gathered;
+        let chosen = chosen?;
+        // The stages numbered the candidates by their places.
+        for kept in &mut self.workspace.candidates {
+            kept.id = candidates.as_slice()[kept.id as usize].id;
+        }
+        candidates.replace(&self.workspace.candidates);
+        candidates.set_sorted(
+            self.workspace
+                .candidates
+                .is_sorted_by(|a, b| a.logit >= b.logit),
+        );
+        candidates.select(Some(chosen));
+        Ok(())
+    }
+
+    /// The logits of `candidates` after bias and penalties.
+    fn gather(&mut self, candidates: &Candidates<'_>, gathered: &mut Vec<f32>) {
+        gathered.clear();
+        reserve(gathered, candidates.len());
+        let data = candidates.as_slice();
+        gathered.extend(data.iter().map(|c| c.logit));
+        if self.adjustments.is_empty(&self.history) {
+            return;
+        }
+        let touched = &mut self.workspace.touched;
+        let n = Token::MAX as usize;
+        self.adjustments.collect(n, &self.history, |_| 0.0, touched);
+        let place = |token: u32| candidates.index_in_place(token as Token);
+        if touched.iter().all(|&(token, _)| place(token).is_some()) {
+            for &(token, _) in touched.iter() {
+                let logit = &mut gathered[token as usize];
+                *logit = self
+                    .adjustments
+                    .adjust(token as Token, *logit, &self.history);
+            }
+            return;
+        }
+        for (logit, candidate) in gathered.iter_mut().zip(data) {
+            *logit = self.adjustments.adjust(candidate.id, *logit, &self.history);
+        }
+    }
+
+    /// All stages; gives the index of the chosen one among the candidates that are left.
+    fn run(&mut self, source: &Source<'_>) -> Result<usize, Error> {
+        self.stats = Stats {
+            n_vocab: source.len(),
+            ..Stats::default()
+        };
+        let mut raw = self.measured.then(Summary::default);
+        let chosen = check_size(source.len()).and_then(|()| self.choose(source, raw.as_mut()));
+        let Ok(index) = chosen else {
+            self.workspace.candidates.clear();
+            return chosen;
+        };
+        if let Some(raw) = raw {
+            self.note(source, &raw, index);
+        }
+        Ok(index)
+    }
+
+    fn choose(&mut self, source: &Source<'_>, raw: Option<&mut Summary>) -> Result<usize, Error> {
+        let (params, stages) = (&self.params, &mut self.stages);
+        let (workspace, stats) = (&mut self.workspace, &mut self.stats);
+        let sorted = match params.mode {
+            Mode::Fast if params.is_greedy() => {
+                fast::greedy(workspace, stats, source, raw)?;
+                return Ok(0);
+            }
+            Mode::Fast => fast::filter(params, stages, workspace, stats, source, raw)?,
+            Mode::Parity => parity::filter(params, stages, workspace, stats, source, raw)?,
+        };
+        let draw = self.generator.draw(self.accepted);
+        let candidates = &mut workspace.candidates[..];
+        if let [only] = candidates {
+            only.p = 1.0;
+            return Ok(0);
+        }
+        let max = kernels::max_logit(candidates, sorted);
+        Ok(match params.method {
+            Method::Cdf => draw::cdf(candidates, max, draw.uniform),
+            Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
+        })
+    }
+
+    /// Entropies and surprisal of the token at `chosen`.
+    fn note(&mut self, source: &Source<'_>, raw: &Summary, chosen: usize) {
+        let candidates = &self.workspace.candidates;
+        let logit = source.logits.at(candidates[chosen].id as usize);
+        let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
+        self.stats.model_entropy = number(raw.entropy());
+        self.stats.surprisal = number(raw.surprisal(logit));
+        self.stats.sampling_entropy = number(Summary::of_candidates(candidates).entropy());
+    }
+
+    /// How many bytes [`save`](Self::save) writes now.
+    pub fn state_size(&self) -> usize {
+        state::size(self.history.len())
+    }
+
+    /// Writes history and generator, not the parameters, into the first [`state_size`](Self::state_size) bytes. Fails if there are fewer.
+    pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        let (size, room) = (self.state_size(), bytes.len());
+        let bytes = bytes.get_mut(..size).ok_or_else(|| {
+            Error::State(format!(
+                "the state has {size} bytes; there is room for {room}"
+            ))
+        })?;
+        let state = State {
+            place: self.generator.place(),
+            accepted: self.accepted,
+            window: self.history.tokens(),
+        };
+        state.write(bytes);
+        Ok(())
+    }
+
+    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps the newest tokens. Fails, and changes nothing, if the
+    /// bytes are no state, damaged, of another version, or of another generator than `rng` says. Of mt19937 the draws are repeated: some nanoseconds each.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let state = state::read(bytes)?;
+        let ours = self.generator.kind();
+        if state.place.kind != ours {
+            let theirs = state.place.kind;
+            return Err(Error::State(format!(
+                "the state is of generator {theirs:?}; the parameters ask for {ours:?}"
+            )));
+        }
+        self.generator.go_to(state.place).map_err(Error::State)?;
+        self.accepted = state.accepted;
+        self.history.clear();
+        for token in state.window {
+            self.history.accept(token);
+        }
+        Ok(())
+    }
+}
+
+fn check_size(n: usize) -> Result<(), Error> {
+    match n {
+        0 => Err(Error::EmptyVocabulary),
+        n if n > Token::MAX as usize => Err(Error::TooManyTokens(n)),
+        _ => Ok(()),
+    }
+}
+
+/// The token with the largest logit, the first of equals, without bias or penalties. One pass. Fails as [`Sieve::sample`] does.
+pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
+    let source = plain(logits.into())?;
+    let mut largest = Largest::default();
+    source.for_each_block(None, |start, block| largest.scan(start, block));
+    let best = largest.best().ok_or(Error::NoCandidate)?;
+    Ok(best.id)
+}
+
+/// The `n` most probable tokens in descending order into `top`, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
+///
+/// Fewer if fewer have a probability. Fails as [`Sieve::sample`] does. Of plus infinite logits the first has probability 1, all others 0.
+pub fn top_candidates<'l>(
+    logits: impl Into<Logits<'l>>,
+    n: usize,
+    top: &mut Vec<TokenData>,
+) -> Result<(), Error> {
+    let source = plain(logits.into())?;
+    top.clear();
+    let mut all = Summary::default();
+    let mut keys = Vec::new();
+    let mut selected = TopK::new(n.clamp(1, source.len()), &mut keys);
+    source.for_each_block(Some(&mut all), |start, block| selected.scan(start, block));
+    if !all.is_defined() {
+        return Err(Error::NoCandidate);
+    }
+    selected.finish(top);
+    top.truncate(n);
+    for (i, candidate) in top.iter_mut().enumerate() {
+        candidate.p = match all.max() == f32::INFINITY {
+            true => f32::from(u8::from(i == 0)),
+            false => all.surprisal(candidate.logit).map_or(0.0, |s| (-s).exp()) as f32,
+        };
+    }
+    Ok(())
+}
+
+/// The logits as they are.
+fn plain(logits: Logits<'_>) -> Result<Source<'_>, Error> {
+    check_size(logits.len())?;
+    Ok(Source {
+        logits,
+        touched: &[],
+        divisor: 1.0,
+    })
+}

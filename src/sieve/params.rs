@@ -1,0 +1,218 @@
+//! What a sieve can be told, its defaults, and what switches each stage off.
+
+use crate::rng::DEFAULT_SEED;
+use crate::sieve::Error;
+use crate::sieve::penalties::Penalties;
+use crate::token::Token;
+
+/// Which arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The quickest: the distribution is that of [`Parity`](Self::Parity) up to rounding. Nothing is cut off for speed.
+    #[default]
+    Fast,
+    /// llama.cpp's: candidates, their order and, with [`RngKind::Mt19937`], tokens are those of the chain logit-bias, penalties, top-k, typical, top-p,
+    /// min-p, top-n-sigma, temp, dist of built-in samplers.
+    Parity,
+}
+
+/// Where random numbers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RngKind {
+    /// xoroshiro128+ (Blackman and Vigna 2018).
+    #[default]
+    Xoroshiro128Plus,
+    /// llama.cpp's stream. Takes the lower 32 bits of the seed.
+    Mt19937,
+    /// No stream: a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+    Position,
+}
+
+/// How a token is drawn. Both give every candidate its probability; for one seed they give different tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// The first candidate at which the running sum of probabilities reaches a uniform number.
+    #[default]
+    Cdf,
+    /// The largest of logit / temperature + Gumbel noise (Maddison et al. 2014). The noise of a token depends only on the random number of this
+    /// position and the token, not on the other candidates.
+    Gumbel,
+}
+
+/// When the temperature is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// After all filters: tsampler, llama.cpp's default chain.
+    #[default]
+    TempLast,
+    /// Right after the penalties, so that the filters see the distribution that is drawn from: Akunu, transformers, vLLM.
+    TempFirst,
+}
+
+/// The parameters of a sieve.
+///
+/// | field | default | disabled by |
+/// | --- | --- | --- |
+/// | `temperature` | 0.8 | 1 |
+/// | `top_k` | 40 | <= 0, or the size of the vocabulary and more |
+/// | `top_p` | 0.95 | >= 1 |
+/// | `min_p` | 0.05 | <= 0 |
+/// | `typical_p` | 1 | >= 1 |
+/// | `top_n_sigma` | -1 | <= 0 |
+/// | `min_keep` | 1 | |
+/// | `penalty_last_n` | 64 | <= 0 |
+/// | `penalty_repeat` | 1.1 | 1 |
+/// | `penalty_freq`, `penalty_present` | 0 | 0 |
+/// | `seed` | 0xFFFFFFFF: random | |
+///
+/// `temperature` below 0.001, or `top_k` 1: greedy, with bias and penalties still applied.
+#[derive(Debug, PartialEq)]
+pub struct Params {
+    /// Divides the logits: below 1 sharper, above 1 flatter.
+    pub temperature: f32,
+    /// Keeps that many of the largest logits.
+    pub top_k: i32,
+    /// Keeps the fewest most probable tokens whose probabilities reach this. At or below 0: the most probable one.
+    pub top_p: f32,
+    /// Keeps the tokens at least that probable relative to the most probable one.
+    pub min_p: f32,
+    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities exceed this.
+    pub typical_p: f32,
+    /// Keeps the logits within that many standard deviations of the largest.
+    pub top_n_sigma: f32,
+    /// Typical, top-p and min-p leave at least that many tokens.
+    pub min_keep: usize,
+    /// How many of the last accepted tokens are penalised.
+    pub penalty_last_n: i32,
+    /// Divides logits above 0, multiplies the others. Above 0.
+    pub penalty_repeat: f32,
+    /// Subtracted once per occurrence.
+    pub penalty_freq: f32,
+    /// Subtracted once.
+    pub penalty_present: f32,
+    /// Start of the random numbers; 0xFFFFFFFF takes a random one, another at each reset.
+    pub seed: u64,
+    /// Which arithmetic.
+    pub mode: Mode,
+    /// Where random numbers come from.
+    pub rng: RngKind,
+    /// How a token is drawn.
+    pub method: Method,
+    /// When the temperature is applied.
+    pub order: Order,
+    /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the vocabulary are ignored; a token named several times gets
+    /// all its biases.
+    pub bias: Vec<(Token, f32)>,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            temperature: 0.8,
+            top_k: 40,
+            top_p: 0.95,
+            min_p: 0.05,
+            typical_p: 1.0,
+            top_n_sigma: -1.0,
+            min_keep: 1,
+            penalty_last_n: 64,
+            penalty_repeat: 1.1,
+            penalty_freq: 0.0,
+            penalty_present: 0.0,
+            seed: u64::from(DEFAULT_SEED),
+            mode: Mode::Fast,
+            rng: RngKind::Xoroshiro128Plus,
+            method: Method::Cdf,
+            order: Order::TempLast,
+            bias: Vec::new(),
+        }
+    }
+}
+
+impl Clone for Params {
+    fn clone(&self) -> Self {
+        Self {
+            bias: self.bias.clone(),
+            ..*self
+        }
+    }
+
+    /// Without an allocation where the old biases leave room.
+    fn clone_from(&mut self, source: &Self) {
+        let mut bias = std::mem::take(&mut self.bias);
+        bias.clone_from(&source.bias);
+        *self = Self { bias, ..*source };
+    }
+}
+
+/// Below this temperature the most probable token is taken.
+pub const GREEDY_BELOW: f32 = 1e-3;
+
+impl Params {
+    /// Whether every number is one, and in its range.
+    pub fn check(&self) -> Result<(), Error> {
+        let finite = [
+            ("temperature", self.temperature),
+            ("top_p", self.top_p),
+            ("min_p", self.min_p),
+            ("typical_p", self.typical_p),
+            ("top_n_sigma", self.top_n_sigma),
+            ("penalty_repeat", self.penalty_repeat),
+            ("penalty_freq", self.penalty_freq),
+            ("penalty_present", self.penalty_present),
+        ];
+        for (name, value) in finite {
+            if !value.is_finite() {
+                return Err(Error::Parameter(format!(
+                    "{name} is {value}, not a finite number"
+                )));
+            }
+        }
+        if self.penalty_repeat <= 0.0 {
+            let value = self.penalty_repeat;
+            return Err(Error::Parameter(format!(
+                "penalty_repeat is {value}; it divides and multiplies, so it must be above 0 (1 disables it)"
+            )));
+        }
+        match self.bias.iter().find(|(_, bias)| bias.is_nan()) {
+            Some((token, _)) => Err(Error::Parameter(format!(
+                "the bias of token {token} is NaN"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the most probable token is taken without a draw.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature < GREEDY_BELOW || self.top_k == 1
+    }
+
+    /// The penalties, `None` if they change nothing.
+    pub fn penalties(&self) -> Option<Penalties> {
+        let penalties = Penalties {
+            repeat: self.penalty_repeat,
+            freq: self.penalty_freq,
+            present: self.penalty_present,
+        };
+        (self.penalty_last_n > 0 && penalties.is_active()).then_some(penalties)
+    }
+
+    /// The size of the window of accepted tokens.
+    pub(super) fn window(&self) -> usize {
+        usize::try_from(self.penalty_last_n).unwrap_or(0)
+    }
+
+    /// How many top-k leaves of `n`; `None` if it leaves all.
+    pub(super) fn top_k_of(&self, n: usize) -> Option<usize> {
+        let k = usize::try_from(self.top_k).ok()?;
+        (k > 0 && k < n).then_some(k)
+    }
+
+    /// What the logits are divided by before the filters.
+    pub(super) fn early_divisor(&self) -> f32 {
+        match self.order {
+            Order::TempFirst => self.temperature,
+            Order::TempLast => 1.0,
+        }
+    }
+}

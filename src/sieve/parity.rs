@@ -1,0 +1,70 @@
+//! The filters as llama.cpp's chain has them: all of the vocabulary as candidates, through the exact samplers in order.
+
+use crate::metrics::Summary;
+use crate::sieve::Error;
+use crate::sieve::params::{Order, Params};
+use crate::sieve::select::Largest;
+use crate::sieve::source::Source;
+use crate::sieve::stages::{Stages, apply, unmasked};
+use crate::sieve::stats::Stats;
+use crate::sieve::workspace::{Workspace, reserve};
+use crate::token::{Token, TokenData};
+
+/// Leaves in `workspace.candidates` what is drawn from; says whether it is sorted.
+pub(super) fn filter(
+    params: &Params,
+    stages: &mut Stages,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+) -> Result<bool, Error> {
+    let candidates = &mut workspace.candidates;
+    let largest = fill(source, raw, candidates);
+    let best = largest.best().ok_or(Error::NoCandidate)?;
+    if best.logit == f32::INFINITY {
+        // The chain would compute with NaN from here on.
+        candidates.clear();
+        candidates.push(best);
+        stats.set_all(1);
+        return Ok(true);
+    }
+    let mut sorted = false;
+    if params.order == Order::TempFirst {
+        apply(stages.temp(), candidates, &mut sorted);
+    }
+    apply(stages.top_k(), candidates, &mut sorted);
+    stats.after_top_k = unmasked(candidates);
+    apply(stages.typical(), candidates, &mut sorted);
+    stats.after_typical = unmasked(candidates);
+    apply(stages.top_p(), candidates, &mut sorted);
+    stats.after_top_p = unmasked(candidates);
+    apply(stages.min_p(), candidates, &mut sorted);
+    stats.after_min_p = unmasked(candidates);
+    apply(stages.top_n_sigma(), candidates, &mut sorted);
+    stats.after_top_n_sigma = unmasked(candidates);
+    if params.order == Order::TempLast {
+        apply(stages.temp(), candidates, &mut sorted);
+    }
+    Ok(sorted)
+}
+
+/// All tokens in order, as a host passes them to a chain.
+fn fill(
+    source: &Source<'_>,
+    raw: Option<&mut Summary>,
+    candidates: &mut Vec<TokenData>,
+) -> Largest {
+    let mut largest = Largest::default();
+    candidates.clear();
+    reserve(candidates, source.len());
+    source.for_each_block(raw, |start, block| {
+        largest.scan(start, block);
+        let ids = start as Token..;
+        candidates.extend(
+            ids.zip(block)
+                .map(|(id, &logit)| TokenData { id, logit, p: 0.0 }),
+        );
+    });
+    largest
+}

@@ -1,0 +1,130 @@
+//! The filters as the exact samplers of this library, one of each, kept from token to token with their buffers.
+
+use crate::candidates::Candidates;
+use crate::sampler::Sampler;
+use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
+use crate::sieve::params::{GREEDY_BELOW, Params};
+use crate::token::TokenData;
+
+/// Stages that the parameters switch off stay, with their buffers: they may be on again at the next token.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    top_k: Switch<TopK>,
+    typical: Switch<Typical>,
+    top_p: Switch<TopP>,
+    min_p: Switch<MinP>,
+    top_n_sigma: Option<TopNSigma>,
+    temp: Option<Temp>,
+}
+
+#[derive(Clone, Debug)]
+struct Switch<S> {
+    stage: Option<S>,
+    on: bool,
+}
+
+impl<S> Switch<S> {
+    fn new(stage: Option<S>) -> Self {
+        let on = stage.is_some();
+        Self { stage, on }
+    }
+
+    /// What the parameters now ask for: `fresh` is the stage made anew, without buffers, and `set` tells the old one.
+    fn update(&mut self, fresh: Option<S>, set: impl FnOnce(&mut S)) {
+        self.on = fresh.is_some();
+        match &mut self.stage {
+            Some(stage) if self.on => set(stage),
+            Some(_) => {}
+            none => *none = fresh,
+        }
+    }
+
+    fn get(&mut self) -> Option<&mut S> {
+        self.stage.as_mut().filter(|_| self.on)
+    }
+}
+
+impl Stages {
+    pub fn new(params: &Params) -> Self {
+        let keep = params.min_keep;
+        Self {
+            top_k: Switch::new(TopK::new(params.top_k)),
+            typical: Switch::new(Typical::new(params.typical_p, keep)),
+            top_p: Switch::new(TopP::new(params.top_p, keep)),
+            min_p: Switch::new(MinP::new(params.min_p, keep)),
+            top_n_sigma: TopNSigma::new(params.top_n_sigma),
+            temp: Temp::new(temperature(params)),
+        }
+    }
+
+    pub fn update(&mut self, params: &Params) {
+        let fresh = Self::new(params);
+        let (keep, k) = (params.min_keep, params.top_k);
+        let k = usize::try_from(k).unwrap_or(0);
+        self.top_k.update(fresh.top_k.stage, |s| s.set(k));
+        let p = params.typical_p;
+        self.typical.update(fresh.typical.stage, |s| s.set(p, keep));
+        let p = params.top_p;
+        self.top_p.update(fresh.top_p.stage, |s| s.set(p, keep));
+        let p = params.min_p;
+        self.min_p.update(fresh.min_p.stage, |s| s.set(p, keep));
+        self.top_n_sigma = fresh.top_n_sigma;
+        self.temp = fresh.temp;
+    }
+
+    // Each stage, if it is on.
+
+    pub fn top_k(&mut self) -> Option<&mut TopK> {
+        self.top_k.get()
+    }
+
+    pub fn typical(&mut self) -> Option<&mut Typical> {
+        self.typical.get()
+    }
+
+    pub fn top_p(&mut self) -> Option<&mut TopP> {
+        self.top_p.get()
+    }
+
+    pub fn min_p(&mut self) -> Option<&mut MinP> {
+        self.min_p.get()
+    }
+
+    pub fn top_n_sigma(&mut self) -> Option<&mut TopNSigma> {
+        self.top_n_sigma.as_mut()
+    }
+
+    pub fn temp(&mut self) -> Option<&mut Temp> {
+        self.temp.as_mut()
+    }
+}
+
+/// The built-in temp takes the most probable candidate at or below 0.
+fn temperature(params: &Params) -> f32 {
+    if params.temperature < GREEDY_BELOW {
+        return 0.0;
+    }
+    params.temperature
+}
+
+/// Applies `stage`, if it is on, to `candidates`, of which `sorted` says whether they descend.
+pub(super) fn apply(
+    stage: Option<&mut impl Sampler>,
+    candidates: &mut Vec<TokenData>,
+    sorted: &mut bool,
+) {
+    let Some(stage) = stage else {
+        return;
+    };
+    let mut view = Candidates::new(candidates, *sorted);
+    stage.apply(&mut view);
+    let kept = view.len();
+    *sorted = view.is_sorted();
+    candidates.truncate(kept);
+}
+
+/// Candidates with a probability.
+pub(super) fn unmasked(candidates: &[TokenData]) -> usize {
+    let logits = candidates.iter().map(|c| c.logit);
+    logits.filter(|&logit| logit > f32::NEG_INFINITY).count()
+}

@@ -1,0 +1,54 @@
+//! What the stages made of the last token's distribution.
+
+/// Candidates left, and how uncertain model and draw were.
+///
+/// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next. A stage that is switched off leaves what it got.
+/// In [`Order::TempFirst`](crate::sieve::Order::TempFirst), too, the temperature removes nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stats {
+    /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless [`Sieve::measure`](crate::sieve::Sieve::measure) asked for it.
+    pub model_entropy: f32,
+    /// Surprisal of the chosen token in the same distribution, in nats. NaN likewise.
+    pub surprisal: f32,
+    /// Entropy of the distribution that was drawn from, in nats. NaN likewise.
+    pub sampling_entropy: f32,
+    /// Size of the vocabulary.
+    pub n_vocab: usize,
+    /// Candidates after top-k.
+    pub after_top_k: usize,
+    /// Candidates after typical.
+    pub after_typical: usize,
+    /// Candidates after top-p.
+    pub after_top_p: usize,
+    /// Candidates after min-p.
+    pub after_min_p: usize,
+    /// Candidates after top-n-sigma: those that were drawn from.
+    pub after_top_n_sigma: usize,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            model_entropy: f32::NAN,
+            surprisal: f32::NAN,
+            sampling_entropy: f32::NAN,
+            n_vocab: 0,
+            after_top_k: 0,
+            after_typical: 0,
+            after_top_p: 0,
+            after_min_p: 0,
+            after_top_n_sigma: 0,
+        }
+    }
+}
+
+impl Stats {
+    /// `kept` after every stage.
+    pub(super) fn set_all(&mut self, kept: usize) {
+        self.after_top_k = kept;
+        self.after_typical = kept;
+        self.after_top_p = kept;
+        self.after_min_p = kept;
+        self.after_top_n_sigma = kept;
+    }
+}

@@ -1,0 +1,138 @@
+//! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters change in FAST.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
+use support::arrays::{Rng, Shape};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+}
+
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> usize {
+    ALLOCATIONS.with(Cell::get)
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(allocations(), before + 1);
+}
+
+#[test]
+fn no_sample_allocates_after_warm_up() {
+    const N: usize = 20_000;
+    let mut rng = Rng(31);
+    for case in 0..120 {
+        let params = Params {
+            mode: [Mode::Fast, Mode::Parity][case % 2],
+            rng: [
+                RngKind::Xoroshiro128Plus,
+                RngKind::Mt19937,
+                RngKind::Position,
+            ][case % 3],
+            method: [Method::Cdf, Method::Gumbel][case / 2 % 2],
+            order: [Order::TempLast, Order::TempFirst][case / 4 % 2],
+            top_k: rng.pick(&[40, 0, 3000, 1]),
+            top_p: rng.pick(&[0.95, 1.0]),
+            min_p: rng.pick(&[0.05, 0.0]),
+            typical_p: rng.pick(&[1.0, 0.9]),
+            top_n_sigma: rng.pick(&[-1.0, 1.5]),
+            penalty_last_n: rng.pick(&[64, 1000]),
+            bias: vec![(5, 1.0), (3, f32::NEG_INFINITY)],
+            ..Params::default()
+        };
+        let mut sieve = Sieve::new(&params).expect("valid parameters");
+        sieve.measure(true);
+        let mut arrays: Vec<Vec<f32>> = Vec::new();
+        for _ in 0..6 {
+            let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked]);
+            let array = shape.array(N, &mut rng);
+            arrays.push(array.data.iter().map(|c| c.logit).collect());
+        }
+        for logits in &arrays {
+            sieve.sample(logits).expect("there is a candidate");
+        }
+        for _ in 0..3000 {
+            sieve.accept(rng.below(N) as i32);
+        }
+        // Once more: penalties lead to larger lists of touched tokens.
+        for logits in &arrays {
+            sieve.sample(logits).expect("there is a candidate");
+        }
+        let before = allocations();
+        for logits in &arrays {
+            let token = sieve.sample(logits).expect("there is a candidate");
+            sieve.accept(token);
+        }
+        assert_eq!(allocations(), before, "{params:?}");
+    }
+}
+
+/// What steering does: other parameters and a bias for every token.
+#[test]
+fn changing_parameters_at_every_token_does_not_allocate() {
+    const N: usize = 20_000;
+    let mut rng = Rng(32);
+    let array = Shape::Peaked.array(N, &mut rng);
+    let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let settings: Vec<Params> = (0..8)
+        .map(|i| Params {
+            temperature: 0.5 + i as f32 / 10.0,
+            top_k: [40, 320, 0, 20][i % 4],
+            top_p: 0.8 + i as f32 / 50.0,
+            typical_p: if i == 5 { 0.9 } else { 1.0 },
+            penalty_last_n: [64, 32][i % 2],
+            bias: (0..i as i32).map(|token| (token, 1.5)).collect(),
+            seed: 5,
+            ..Params::default()
+        })
+        .collect();
+    let mut sieve = Sieve::new(&settings[0]).expect("valid parameters");
+    let mut run = |rounds: usize| {
+        for _ in 0..rounds {
+            for params in &settings {
+                sieve.set_params(params).expect("valid parameters");
+                let token = sieve.sample(&logits).expect("there is a candidate");
+                sieve.accept(token);
+            }
+        }
+    };
+    run(40);
+    let before = allocations();
+    run(10);
+    assert_eq!(allocations(), before);
+}
