@@ -60,7 +60,7 @@ pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String>
     }
     // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
     let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
-    with_cache(|cache| cache.put(key, Arc::clone(&trie)));
+    drop(with_cache(|cache| cache.put(key, Arc::clone(&trie))));
     Ok(trie)
 }
 
@@ -83,13 +83,16 @@ impl Cache {
         found
     }
 
-    fn put(&mut self, key: Key, trie: Arc<Trie>) {
+    /// Gives what had to go, to be freed without the lock.
+    #[must_use]
+    fn put(&mut self, key: Key, trie: Arc<Trie>) -> Option<Arc<Trie>> {
         self.stats.bytes += trie.bytes() as u64;
-        if let Some((evicted_key, evicted)) = self.tries.push(key, trie) {
-            self.stats.bytes -= evicted.bytes() as u64;
-            // Another thread may have parsed the same payload in the meantime: that is replaced, not evicted.
-            self.stats.evictions += u64::from(evicted_key != key);
-        }
+        let removed = self.tries.push(key, trie);
         self.stats.entries = self.tries.len() as u64;
+        let (removed_key, removed) = removed?;
+        self.stats.bytes -= removed.bytes() as u64;
+        // Another thread may have parsed the same payload in the meantime: that is replaced, not evicted.
+        self.stats.evictions += u64::from(removed_key != key);
+        Some(removed)
     }
 }
