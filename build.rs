@@ -8,8 +8,22 @@ fn main() {
         // Not rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this one. Executables have no use for it, and ignore it.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
     }
+    link_under_soname();
     #[cfg(feature = "header")]
     header::write();
+}
+
+/// Makes `libllama_sieve.so.0` beside where cargo will put `libllama_sieve.so`, so that a program linked with it there runs as it is. An install makes its
+/// own; where the link cannot be made nothing is lost.
+fn link_under_soname() {
+    #[cfg(unix)]
+    if let Some(out_dir) = std::env::var_os("OUT_DIR") {
+        // <target>/<profile>/build/<package>/out
+        if let Some(profile) = std::path::Path::new(&out_dir).ancestors().nth(3) {
+            let link = profile.join("libllama_sieve.so.0");
+            let _ = std::os::unix::fs::symlink("libllama_sieve.so", link);
+        }
+    }
 }
 
 #[cfg(feature = "header")]

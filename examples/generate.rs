@@ -25,7 +25,7 @@ Generates text with llama-sieve's samplers in a llama.cpp chain.
   -m, --model PATH           GGUF file (default: the trained model of the repository)
   -p, --prompt TEXT          text to continue
   -n N                       tokens to generate at most (default 128)
-  -s, --seed N               seed of the generator (default 4294967295: random)
+  -s, --seed N               seed of the generator (default -1: random)
       --temp T               temperature (default 0.8; 1 disables, 0 takes the most probable)
       --top-k K              (default 40; 0 disables)
       --top-p P              (default 0.95; 1 disables)
@@ -94,6 +94,16 @@ where
         .map_err(|error| format!("{option} {text}: {error}").into())
 }
 
+/// A seed; -1 is the random one, as on llama.cpp's command line.
+fn seed(parser: &mut lexopt::Parser) -> Result<u32, lexopt::Error> {
+    let text = parser.value()?.string()?;
+    if text == "-1" {
+        return Ok(sys::LLAMA_DEFAULT_SEED);
+    }
+    text.parse()
+        .map_err(|error| format!("--seed {text}: {error} (0 to 4294967295, or -1)").into())
+}
+
 /// `None` if only the help was asked for.
 fn parse_options() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options::default();
@@ -103,7 +113,7 @@ fn parse_options() -> Result<Option<Options>, lexopt::Error> {
             Short('m') | Long("model") => options.model = parser.value()?.into(),
             Short('p') | Long("prompt") => options.prompt = parser.value()?.string()?,
             Short('n') => options.n = value(&mut parser, "-n")?,
-            Short('s') | Long("seed") => options.seed = value(&mut parser, "--seed")?,
+            Short('s') | Long("seed") => options.seed = seed(&mut parser)?,
             Long("temp") => options.temp = value(&mut parser, "--temp")?,
             Long("top-k") => options.top_k = value(&mut parser, "--top-k")?,
             Long("top-p") => options.top_p = value(&mut parser, "--top-p")?,

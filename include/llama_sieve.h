@@ -354,8 +354,9 @@ const char *llama_sieve_version(void);
 const char *llama_sieve_simd(void);
 
 /*
- What went wrong last on this thread: a constructor's or function's error, or a problem that a sampler met. "" if nothing did since the
- last call that succeeded (calls per token do not clear it). Never NULL; valid until this thread calls this function again.
+ What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors, and functions that return an
+ error number, clear it when they succeed; others, such as the calls per token, leave it as it is. Never NULL; valid until this thread calls this
+ function again.
  */
 const char *llama_sieve_last_error(void);
 

@@ -5,17 +5,20 @@
 //! | question | file |
 //! | --- | --- |
 //! | What does sampler X do, what does it cost, where does it come from? | `samplers/x.rs` |
-//! | What must every sampler offer, and what happens when one fails? | [`sampler`] |
+//! | What must every sampler offer, and what does its failure mean? | [`sampler`]; who sees to it: `ffi/guard.rs` catches, `ffi/vtable.rs` answers |
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
 //! | How are candidates sorted, the top k found, softmax summed? | [`kernels`] |
 //! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
-//! | Which random numbers does a seed give? | [`rng`] |
+//! | Which random numbers does a seed give (mt19937 and others)? | [`rng`] |
 //! | How uncertain is a distribution? | [`metrics`] |
+//! | What has to be done for a new sampler? | the list in [`samplers`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
-//! | How is the llama.cpp of the process found? | [`ffi::host`] |
+//! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::llama_h`] |
+//! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
+//! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!

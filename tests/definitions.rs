@@ -69,7 +69,8 @@ fn softmax_is_its_definition() {
     let sampler = HostSampler::new(llama_sieve_init_softmax());
     assert_eq!(sampler.name(), "softmax");
     let mut compared = 0;
-    for _ in 0..number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000) / 4 {
+    let arrays = number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000) / 4;
+    for _ in 0..arrays {
         let input = rng
             .pick(&SHAPES)
             .array(size(&mut rng).min(20_000), &mut rng);
@@ -89,14 +90,18 @@ fn softmax_is_its_definition() {
             assert!(error <= allowed * p + 1e-37, "{candidate:?} != {p}");
         }
     }
-    assert!(compared > 500, "only {compared} arrays without ties");
+    assert!(
+        compared * 10 > arrays,
+        "only {compared} arrays without ties"
+    );
 }
 
 #[test]
 fn tail_free_is_its_definition() {
     let mut rng = Rng(22);
     let mut compared = 0;
-    for _ in 0..number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000) {
+    let arrays = number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000);
+    for _ in 0..arrays {
         let input = rng.pick(&SHAPES).array(size(&mut rng).min(3000), &mut rng);
         let z = rng.pick(&[0.95, 0.5, 0.1, 0.99, 0.0, -1.0, 1.0, 2.0]);
         let min_keep = rng.pick(&[0, 1, 5, 1000]);
@@ -121,5 +126,8 @@ fn tail_free_is_its_definition() {
             assert_eq!(output.ids(), ids);
         }
     }
-    assert!(compared > 1000, "only {compared} arrays away from rounding");
+    assert!(
+        compared * 20 > arrays,
+        "only {compared} arrays away from rounding"
+    );
 }

@@ -71,8 +71,9 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     )
 }
 
-/// What went wrong last on this thread: a constructor's or function's error, or a problem that a sampler met. "" if nothing did since the
-/// last call that succeeded (calls per token do not clear it). Never NULL; valid until this thread calls this function again.
+/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors, and functions that return an
+/// error number, clear it when they succeed; others, such as the calls per token, leave it as it is. Never NULL; valid until this thread calls this
+/// function again.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {

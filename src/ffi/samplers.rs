@@ -48,13 +48,14 @@ static XTC: Vtable = vtable::<Xtc>();
 /// The vtables of the samplers that tell their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
 
-/// Whether all parameters are finite; if not, one warning.
-fn all_finite(name: &CStr, parameters: &[f32]) -> bool {
+/// Whether all parameters are finite; if not, one warning, which says what is made `instead`.
+fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
     if !finite {
+        let name = disabled_name.to_string_lossy();
+        let name = name.trim_start_matches('?');
         log::warn(&format!(
-            "{}: parameters {parameters:?} are not all finite; the sampler is disabled",
-            name.to_string_lossy()
+            "{name}: the parameters {parameters:?} are not all finite numbers; {instead}"
         ));
     }
     finite
@@ -69,7 +70,9 @@ fn construct<S: Sampler>(
 ) -> *mut llama_sampler {
     guard(disabled_name.to_string_lossy(), null_mut, || {
         last_error::clear();
-        let enabled = all_finite(disabled_name, parameters).then(make).flatten();
+        let enabled = all_finite(disabled_name, parameters, "the sampler is disabled")
+            .then(make)
+            .flatten();
         match enabled {
             Some(sampler) => into_host(vtable, sampler),
             None => into_host(&DISABLED, Disabled::new(disabled_name)),
@@ -86,7 +89,11 @@ fn construct_selector<S: Sampler>(
 ) -> *mut llama_sampler {
     guard(disabled_name.to_string_lossy(), null_mut, || {
         last_error::clear();
-        if all_finite(disabled_name, parameters) {
+        if all_finite(
+            disabled_name,
+            parameters,
+            "the largest logit is selected instead",
+        ) {
             return into_host(vtable, make());
         }
         into_host(&DISABLED_SELECTOR, DisabledSelector::new(disabled_name))

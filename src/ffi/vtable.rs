@@ -287,13 +287,16 @@ unsafe extern "C" fn apply<S: Sampler>(
         "apply",
         || (),
         || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            let object = unsafe { object::<S>(smpl) };
             // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
             let mut array = match unsafe { CandidateArray::new(cur_p) } {
                 Ok(array) => array,
-                Err(text) => return last_error::set(&format!("apply: {text}")),
+                Err(text) => {
+                    let name = object.map_or(NAMELESS, |object| object.name);
+                    return last_error::set(&format!("{}: apply: {text}", name.to_string_lossy()));
+                }
             };
-            // SAFETY: the host calls entries only on samplers that have them.
-            let object = unsafe { object::<S>(smpl) };
             let done = object.and_then(|object| {
                 let mut candidates = array.candidates();
                 object.run("apply", |sampler| sampler.apply(&mut candidates))?;

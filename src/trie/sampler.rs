@@ -216,7 +216,8 @@ impl Sampler for TrieSampler {
         MutexGuard::unlock_fair(state);
         match notice {
             Some(Notice::LeftTrie(token)) => log::warn(&format!(
-                "token-trie: token {token} was accepted, which may not follow here; nothing is constrained until the next span"
+                "token-trie: token {token} was accepted, which may not follow here; nothing is constrained until the next span. \
+                 (llama_sampler_sample accepts by itself: was it accepted twice?)"
             )),
             Some(Notice::TooLong) => {
                 log::warn("token-trie: the span was closed, since 500 tokens did not complete it")
