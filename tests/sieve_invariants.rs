@@ -652,7 +652,8 @@ fn disabled_values_leave_every_candidate() {
 
 #[test]
 fn parameters_that_are_not_finite_or_out_of_range_are_named() {
-    let set: [(&str, fn(&mut Params, f32)); 8] = [
+    type Set = fn(&mut Params, f32);
+    let set: [(&str, Set); 8] = [
         ("temperature", |p, x| p.temperature = x),
         ("top_p", |p, x| p.top_p = x),
         ("min_p", |p, x| p.min_p = x),
