@@ -34,7 +34,7 @@ static const char HELP[] =
     "  -m, --model PATH           GGUF file (default: models/kjv-tiny.gguf)\n"
     "  -p, --prompt TEXT          text to continue\n"
     "  -n N                       tokens to generate at most (default 128)\n"
-    "  -s, --seed N               seed of the generator (default 4294967295: random)\n"
+    "  -s, --seed N               seed of the generator (default -1: random)\n"
     "      --temp T               temperature (default 0.8; 1 disables, 0 takes the most probable)\n"
     "      --top-k K              (default 40; 0 disables)\n"
     "      --top-p P              (default 0.95; 1 disables)\n"
@@ -96,7 +96,7 @@ static const char * const ALLOWED[] = {
     [NUMBER]  = "a finite number",
     [INTEGER] = "a whole number from -2147483648 to 2147483647",
     [COUNT]   = "a whole number from 1 to 1000000",
-    [SEED]    = "a whole number from 0 to 4294967295",
+    [SEED]    = "a whole number from 0 to 4294967295, or -1 (random)",
 };
 
 typedef struct {
@@ -134,7 +134,7 @@ static bool read_value(const option * o, const char * text) {
             *(float *) o->value = number;
             return true;
         case SEED:
-            if (!read_integer(text, 0, UINT32_MAX, &integer)) {
+            if (!read_integer(text, -1, UINT32_MAX, &integer)) {
                 return false;
             }
             *(uint32_t *) o->value = (uint32_t) integer;

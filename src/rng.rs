@@ -149,7 +149,7 @@ pub fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are weak; [`unit`] does not use them.
+/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are weak; [`unit()`] does not use them.
 ///
 /// Written here and not taken from a crate because its state must be saved, which the crates do not let out. The tests compare it with
 /// `rand_xoshiro`.

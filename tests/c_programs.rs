@@ -265,7 +265,7 @@ fn generate_names_a_wrong_option_and_what_is_allowed() {
         (&["--top-p", "nan"], 2, &["--top-p", "\"nan\"", "finite"]),
         (&["--temp", "0.8x"], 2, &["--temp", "0.8x", "number"]),
         (&["--top-k", "4.5"], 2, &["--top-k", "4.5", "whole number"]),
-        (&["--seed", "-1"], 2, &["--seed", "-1", "4294967295"]),
+        (&["--seed", "-2"], 2, &["--seed", "-2", "4294967295"]),
         (&["-n", "0"], 2, &["-n", "\"0\"", "from 1"]),
         (&[""], 2, &["unknown option", "--prompt"]),
         (&["--model", "nowhere.gguf"], 1, &["--model nowhere.gguf"]),
