@@ -14,6 +14,9 @@ use crate::sieve::penalties::Penalties;
 use crate::sieve::workspace::reserve;
 use crate::token::Token;
 
+/// Windows of up to so many tokens get their room at the first token.
+const ROOM_AT_ONCE: usize = 1024;
+
 /// Raw logits of one position, indexed by token, in any of three precisions.
 #[derive(Clone, Copy, Debug)]
 pub enum Logits<'a> {
@@ -193,7 +196,9 @@ impl Adjustments {
             Some(_) => history.distinct(),
             None => &[],
         };
-        reserve(touched, self.biases.len() + penalised.len());
+        // How many distinct tokens a common window holds changes from token to token; the room for it does not.
+        let room = penalised.len().max(history.capacity().min(ROOM_AT_ONCE));
+        reserve(touched, self.biases.len() + room);
         let tokens = self.biases.iter().map(|&(token, _)| token);
         let tokens = tokens.chain(penalised.iter().map(|&(token, _)| token));
         let known = tokens.filter(|&token| usize::try_from(token).is_ok_and(|token| token < n));
