@@ -63,6 +63,14 @@ fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng)
     pair.theirs.accept(token);
 }
 
+/// Whether two candidates share the largest logit. A temperature at or below 0 keeps the first in the order of the built-in's unstable sort, and
+/// masks the other, which makes the tie visible in the logits.
+fn largest_is_tied(array: &Array) -> bool {
+    let logits = || array.data.iter().map(|c| c.logit);
+    let max = logits().fold(f32::NEG_INFINITY, f32::max);
+    logits().filter(|&logit| logit == max).count() > 1
+}
+
 fn run(member: &Member, arrays: usize) {
     // Ids outside the vocabulary are accepted on purpose; their warnings are another test's subject.
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
@@ -78,6 +86,9 @@ fn run(member: &Member, arrays: usize) {
             }
             let n = size(&mut rng).min(member.max_size);
             let input = shape.array(n, &mut rng);
+            if member.name == "temp_ext" && largest_is_tied(&input) {
+                continue;
+            }
             between_tokens(member, &mut pair, &input, &mut rng);
             let (mut ours, mut theirs) = (input.clone(), input.clone());
             pair.ours.apply(&mut ours);
@@ -98,7 +109,7 @@ fn run_named(name: &str) {
     let member = FAMILY.iter().find(|member| member.name == name);
     run(
         member.expect("the table has every sampler"),
-        arrays_to_try(),
+        number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000),
     );
 }
 

@@ -422,7 +422,6 @@ fn logit_bias(rng: &mut Rng, n_vocab: i32, beyond: bool) -> Pair {
             bias: rng.pick(&[1.0, -3.5, large, f32::NEG_INFINITY, 0.25]) + rng.range(0.0, 1.0),
         })
         .collect();
-    let n = n as i32;
     // SAFETY: `n` biases, copied by both.
     let (ours, theirs) = unsafe {
         (
