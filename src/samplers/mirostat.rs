@@ -9,6 +9,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::math::{as_int, ln, log2, pow};
 use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
@@ -22,6 +23,7 @@ struct Feedback {
     eta: f32,
     mu: f32,
     rng: SeededMt19937,
+    work: Workspace,
 }
 
 impl Feedback {
@@ -31,14 +33,15 @@ impl Feedback {
             eta,
             mu: 2.0 * tau,
             rng: SeededMt19937::new(seed),
+            work: Workspace::default(),
         }
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
     fn select(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
+        let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
-        let chosen = self.rng.stream.discrete(data.iter().map(|c| c.p));
         let surprisal = -log2(data[chosen].p);
         self.mu -= self.eta * (surprisal - self.tau);
         candidates.select(Some(chosen));
@@ -111,7 +114,7 @@ impl Sampler for Mirostat {
             return candidates.select(None);
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.feedback.work);
         let s = self.zipf_exponent(candidates.as_slice());
         candidates.truncate(self.kept(s));
         self.feedback.select(candidates);
@@ -156,7 +159,7 @@ impl Sampler for MirostatV2 {
             return candidates.select(None);
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.feedback.work);
         let mu = self.feedback.mu;
         let mut data = candidates.as_slice().iter();
         let kept = data.position(|c| -log2(c.p) > mu);

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use super::temp::scale;
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::math::{exp_f64, ln, pow};
 use crate::kernels::order::Order;
 use crate::sampler::Sampler;
@@ -20,6 +21,7 @@ pub struct TempExt {
     delta: f32,
     exponent: f32,
     order: Order,
+    work: Workspace,
 }
 
 impl TempExt {
@@ -33,6 +35,7 @@ impl TempExt {
             delta,
             exponent,
             order: Order::default(),
+            work: Workspace::default(),
         })
     }
 
@@ -65,7 +68,7 @@ impl Sampler for TempExt {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         let temperature = self.temperature(candidates.as_slice());
         scale(candidates, temperature);
         softmax_f64(candidates.as_mut_slice());

@@ -13,6 +13,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::math::ln;
 use crate::kernels::order::{Order, order_of_equals};
 use crate::sampler::Sampler;
@@ -24,6 +25,7 @@ pub struct Typical {
     p: f32,
     min_keep: usize,
     order: Order,
+    work: Workspace,
     /// Distance from the entropy (its bits: distances are not negative, so they order as floats do) above the index.
     scores: Vec<u64>,
     kept: Vec<TokenData>,
@@ -39,6 +41,7 @@ impl Typical {
             p,
             min_keep,
             order: Order::default(),
+            work: Workspace::default(),
             scores: Vec::new(),
             kept: Vec::new(),
         })
@@ -88,7 +91,7 @@ impl Sampler for Typical {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         self.rank(candidates.as_slice());
         self.collect(candidates.as_slice());
         candidates.replace(&self.kept);
