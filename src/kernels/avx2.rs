@@ -154,10 +154,8 @@ impl Vector for Avx2 {
         fn ge(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(a, b)) as u32;
         fn lt(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) as u32;
         fn eq(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) as u32;
-        fn if_ge(a: __m256, b: __m256, c: __m256) -> __m256 =
-            _mm256_blendv_ps(c, a, _mm256_cmp_ps::<_CMP_GE_OQ>(a, b));
-        fn if_lt(a: __m256, b: __m256, c: __m256) -> __m256 =
-            _mm256_blendv_ps(a, c, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b));
+        fn if_lt(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 =
+            _mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b));
         fn splat_d(x: f64) -> __m256d = _mm256_set1_pd(x);
         fn widen(a: __m256) -> [__m256d; 2] =
             [_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a))];

@@ -168,10 +168,8 @@ impl Vector for Avx512 {
         fn ge(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b).into();
         fn lt(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b).into();
         fn eq(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b).into();
-        fn if_ge(a: __m512, b: __m512, c: __m512) -> __m512 =
-            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b), c, a);
-        fn if_lt(a: __m512, b: __m512, c: __m512) -> __m512 =
-            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), a, c);
+        fn if_lt(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), y, x);
         fn largest(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
         fn total(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
         fn splat_d(x: f64) -> __m512d = _mm512_set1_pd(x);

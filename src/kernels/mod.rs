@@ -13,6 +13,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod descending;
 mod exp;
 pub mod fallbacks;
 pub mod math;

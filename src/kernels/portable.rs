@@ -302,7 +302,7 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     for chunk in &mut chunks {
         let x = v.load(chunk);
         n_masked += v.eq(x, masked).count_ones();
-        let t = v.if_ge(x, v.splat(f32::MIN), zero);
+        let t = v.if_lt(x, v.splat(f32::MIN), zero, x);
         let rounded = v.sub(v.add(t, middle), middle);
         halfway |= v.eq(v.abs(v.sub(t, rounded)), half);
         added = v.add(added, rounded);
@@ -356,7 +356,7 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
     for chunk in &mut chunks {
         let x = v.load(chunk);
         // A masked logit deviates by nothing.
-        let x = v.if_ge(x, v.splat(f32::MIN), means);
+        let x = v.if_lt(x, v.splat(f32::MIN), means, x);
         let [a, b] = v.widen(v.sub(x, means));
         let a = v.sub_d(v.add_d(v.mul_d(a, a), fine), fine);
         let b = v.sub_d(v.add_d(v.mul_d(b, b), fine), fine);
@@ -450,7 +450,7 @@ pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
             continue;
         }
         // A NaN is not below anything, and stays.
-        let x = v.if_lt(x, thresholds, masked);
+        let x = v.if_lt(x, thresholds, masked, x);
         v.set_logits(chunk, x);
     }
     for candidate in chunks.into_remainder() {
@@ -508,4 +508,54 @@ fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
         to.push(base + lanes.trailing_zeros());
         lanes &= lanes - 1;
     }
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn tail<V: Vector>(
+    v: V,
+    xs: &[f32],
+    above: f32,
+    below: f32,
+    c: f32,
+    mut halfway: Option<&mut Vec<u32>>,
+) -> f32 {
+    let (unit, zero) = (v.splat(c), v.splat(0.0));
+    let half_unit = c * (f32::EPSILON / 2.0);
+    let half = v.splat(half_unit);
+    let (lowest, highest) = (v.splat(above), v.splat(below));
+    let mut added = zero;
+    let mut base = 0;
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        // Outside the range it becomes 0, which rounds to 0.
+        let x = v.if_lt(x, highest, x, zero);
+        let x = v.if_lt(lowest, x, x, zero);
+        let rounded = v.sub(v.add(x, unit), unit);
+        let off = v.abs(v.sub(x, rounded));
+        let lanes = v.eq(off, half);
+        if lanes == 0 {
+            added = v.add(added, rounded);
+        } else {
+            added = v.add(added, v.if_lt(off, half, rounded, zero));
+            if let Some(halfway) = &mut halfway {
+                push_lanes(lanes, base, halfway);
+            }
+        }
+        base += V::LANES as u32;
+    }
+    let mut sum = v.total(added);
+    for &x in chunks.remainder() {
+        let inside = x > above && x < below;
+        let x = if inside { x } else { 0.0 };
+        let rounded = (x + c) - c;
+        if (x - rounded).abs() != half_unit {
+            sum += rounded;
+        } else if let Some(halfway) = &mut halfway {
+            halfway.push(base);
+        }
+        base += 1;
+    }
+    sum
 }

@@ -146,3 +146,23 @@ pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
         }
     }
 }
+
+/// The sum of all values above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
+/// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
+pub fn tail(xs: &[f32], above: f32, below: f32, c: f32, mut halfway: Option<&mut Vec<u32>>) -> f32 {
+    let half = c * (f32::EPSILON / 2.0);
+    let mut sum = 0.0;
+    for (i, &x) in xs.iter().enumerate() {
+        let inside = x > above && x < below;
+        if !inside {
+            continue;
+        }
+        let rounded = (x + c) - c;
+        if (x - rounded).abs() != half {
+            sum += rounded;
+        } else if let Some(halfway) = &mut halfway {
+            halfway.push(i as u32);
+        }
+    }
+    sum
+}

@@ -7,6 +7,9 @@ use super::{math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
+/// The type of [`scalar::tail`].
+type Tail = fn(&[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+
 /// The passes of one instruction set. What each does says its namesake in [`scalar`].
 pub struct Table {
     pub(super) name: &'static CStr,
@@ -26,6 +29,7 @@ pub struct Table {
     pub(super) mask_below: fn(&mut [TokenData], f32),
     pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
     pub(super) values_at_least: fn(&[f32], f32, &mut Vec<u32>),
+    pub(super) tail: Tail,
 }
 
 pub(super) static SCALAR: Table = Table {
@@ -46,6 +50,7 @@ pub(super) static SCALAR: Table = Table {
     mask_below: scalar::mask_below,
     at_least: scalar::at_least,
     values_at_least: scalar::values_at_least,
+    tail: scalar::tail,
 };
 
 /// The static `TABLE` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
@@ -70,6 +75,7 @@ macro_rules! instantiate {
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
             fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
             fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) -> ();
+            fn tail(xs: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
         );
 
         /// Every pass with this instruction set.
@@ -79,7 +85,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, exp_sum, exp_sum_double, sum, sum_double, signed_sum, squares, set_p,
-                set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least,
+                set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail,
             };
             &TABLE
         }

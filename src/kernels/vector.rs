@@ -43,10 +43,8 @@ pub trait Vector: Copy {
     fn lt(self, a: Self::F, b: Self::F) -> u32;
     /// a == b, false for NaN.
     fn eq(self, a: Self::F, b: Self::F) -> u32;
-    /// `a` where a >= b, else `c`.
-    fn if_ge(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// `c` where a < b, else `a`; NaN is not below anything.
-    fn if_lt(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `x` where a < b, else `y`; NaN is not below anything.
+    fn if_lt(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
     /// The largest lane; no lane is NaN.
     fn largest(self, a: Self::F) -> f32;
     /// The sum of the lanes, in no particular order.

@@ -9,6 +9,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
 use crate::kernels::order::Order;
 use crate::kernels::{self, Workspace};
@@ -22,16 +23,12 @@ pub struct TopP {
     min_keep: usize,
     order: Order,
     work: Workspace,
-    sample: Vec<f32>,
+    sample: Sample,
     indices: Vec<u32>,
     ps: Vec<f32>,
     kept: Vec<TokenData>,
 }
 
-/// How many values the threshold is taken from.
-const SAMPLE: usize = 1024;
-/// Neighbours that are taken together: less than that costs as many cache lines.
-const SAMPLE_GROUP: usize = 16;
 /// How many probabilities are added before the sum is looked at.
 const SUMMED_AT_ONCE: usize = 512;
 
@@ -46,7 +43,7 @@ impl TopP {
             min_keep,
             order: Order::default(),
             work: Workspace::default(),
-            sample: Vec::new(),
+            sample: Sample::default(),
             indices: Vec::new(),
             ps: Vec::new(),
             kept: Vec::new(),
@@ -75,26 +72,6 @@ impl TopP {
             start = end;
         }
         None
-    }
-
-    /// A value that little more than the nucleus reaches: what a sample has below it is less than the nucleus leaves out.
-    fn threshold(&mut self, sum: f32) -> f32 {
-        let values = self.work.values();
-        let groups = SAMPLE / SAMPLE_GROUP;
-        self.sample.clear();
-        for start in (0..groups).map(|i| i * (values.len() - SAMPLE_GROUP) / groups) {
-            self.sample
-                .extend_from_slice(&values[start..start + SAMPLE_GROUP]);
-        }
-        self.sample.sort_unstable_by(f32::total_cmp);
-        let left_out = (1.0 - self.p) * sum * (SAMPLE as f32 / values.len() as f32);
-        let mut below = 0.0;
-        let reached = self.sample.iter().find(|&&value| {
-            below += value;
-            below > 0.9 * left_out
-        });
-        let largest = self.sample[SAMPLE - 1];
-        *reached.unwrap_or(&largest)
     }
 
     /// Replaces the candidates by the nucleus among those at or above `threshold`, if it is there.
@@ -140,8 +117,9 @@ impl Sampler for TopP {
             return;
         }
         let sum = self.work.exponentiate(candidates.as_slice(), false);
-        if candidates.len() >= 8 * SAMPLE {
-            let threshold = self.threshold(sum);
+        if candidates.len() >= 8 * Sample::SIZE {
+            let left_out = (1.0 - self.p) * sum;
+            let threshold = self.sample.threshold(self.work.values(), left_out);
             if self.keep_nucleus(candidates, sum, threshold) {
                 return;
             }
