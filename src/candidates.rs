@@ -133,13 +133,6 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Keeps the `k` largest, sorted, and says so. `order` lends the buffers.
-    pub fn keep_top(&mut self, order: &mut Order, k: usize) {
-        let top = order.top(self.as_slice(), k);
-        self.replace(top);
-        self.sorted = true;
-    }
-
     /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order. `work` then holds them, too.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);

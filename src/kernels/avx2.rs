@@ -19,12 +19,28 @@ impl Avx2 {
     }
 }
 
+impl Avx2 {
+    #[inline(always)]
+    fn exp2_32nds_half(self, n: __m256d) -> __m256d {
+        // SAFETY: `self` proves AVX2; the indices are below 32, the length of the table.
+        unsafe {
+            let n = _mm256_castpd_si256(n);
+            let index = _mm256_and_si256(n, _mm256_set1_epi64x(31));
+            let entry = _mm256_i64gather_epi64::<8>(ENTRIES.as_ptr().cast(), index);
+            let bits = _mm256_add_epi64(entry, _mm256_slli_epi64::<47>(n));
+            _mm256_castsi256_pd(bits)
+        }
+    }
+}
+
 /// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice: blending gathers them in the order
 /// 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
 static GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
 static SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
 /// The probabilities, words 3 i + 2.
 static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
+
+static ENTRIES: [u64; 32] = TABLE;
 
 /// Methods that are one expression of intrinsics.
 macro_rules! instructions {
@@ -111,15 +127,8 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn exp2_32nds(self, n: __m256d) -> __m256d {
-        // SAFETY: `self` proves AVX2; the indices are below 32, the length of the table.
-        unsafe {
-            let n = _mm256_castpd_si256(n);
-            let index = _mm256_and_si256(n, _mm256_set1_epi64x(31));
-            let entry = _mm256_i64gather_epi64::<8>(TABLE.as_ptr().cast(), index);
-            let bits = _mm256_add_epi64(entry, _mm256_slli_epi64::<47>(n));
-            _mm256_castsi256_pd(bits)
-        }
+    fn exp2_32nds(self, n: [__m256d; 2]) -> [__m256d; 2] {
+        [self.exp2_32nds_half(n[0]), self.exp2_32nds_half(n[1])]
     }
 
     #[inline(always)]

@@ -62,6 +62,24 @@ static GATHER_LOGITS: [i32; 16] = gathering(1);
 static SCATTER_LOGITS: [i32; 16] = scattering(1);
 static SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
 
+/// The lower halves of the doubles in two registers, in the order in which unpacking words joins them to doubles again: it takes the first two
+/// of every four, then the last two.
+static LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
+
+/// The lower halves of the entries of the table, then the upper ones.
+static HALVES: [u32; 64] = halves();
+
+const fn halves() -> [u32; 64] {
+    let mut halves = [0; 64];
+    let mut i = 0;
+    while i < 32 {
+        halves[i] = TABLE[i] as u32;
+        halves[32 + i] = (TABLE[i] >> 32) as u32;
+        i += 1;
+    }
+    halves
+}
+
 /// Methods that are one expression of intrinsics.
 macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
@@ -134,27 +152,31 @@ impl Vector for Avx512 {
         unsafe { store_field(data, PROBABILITIES, &SCATTER_PROBABILITIES, x) }
     }
 
+    /// Looks up halves of entries, since a permutation of two registers holds 32 words but only 16 doublewords: half as many permutations as
+    /// looking up whole entries in four registers.
     #[inline(always)]
-    fn exp2_32nds(self, n: __m512d) -> __m512d {
-        let table = TABLE.as_ptr().cast::<i64>();
-        // SAFETY: `self` proves AVX-512; the table has 32 entries, four registers.
+    fn exp2_32nds(self, n: [__m512d; 2]) -> [__m512d; 2] {
+        let table = HALVES.as_ptr().cast::<i32>();
+        // SAFETY: `self` proves AVX-512; the table is four registers long.
         unsafe {
-            let n = _mm512_castpd_si512(n);
-            // A permutation of two registers looks at four bits of the index; the fifth chooses between the halves.
-            let low = _mm512_permutex2var_epi64(
-                _mm512_loadu_epi64(table),
+            let [a, b] = [_mm512_castpd_si512(n[0]), _mm512_castpd_si512(n[1])];
+            let n = _mm512_permutex2var_epi32(a, _mm512_loadu_epi32(LOW_HALVES.as_ptr()), b);
+            let low = _mm512_permutex2var_epi32(
+                _mm512_loadu_epi32(table),
                 n,
-                _mm512_loadu_epi64(table.add(8)),
+                _mm512_loadu_epi32(table.add(16)),
             );
-            let high = _mm512_permutex2var_epi64(
-                _mm512_loadu_epi64(table.add(16)),
+            let high = _mm512_permutex2var_epi32(
+                _mm512_loadu_epi32(table.add(32)),
                 n,
-                _mm512_loadu_epi64(table.add(24)),
+                _mm512_loadu_epi32(table.add(48)),
             );
-            let upper = _mm512_test_epi64_mask(n, _mm512_set1_epi64(16));
-            let entry = _mm512_mask_blend_epi64(upper, low, high);
-            let bits = _mm512_add_epi64(entry, _mm512_slli_epi64::<47>(n));
-            _mm512_castsi512_pd(bits)
+            // n * 2^47 only touches the upper half.
+            let high = _mm512_add_epi32(high, _mm512_slli_epi32::<15>(n));
+            [
+                _mm512_castsi512_pd(_mm512_unpacklo_epi32(low, high)),
+                _mm512_castsi512_pd(_mm512_unpackhi_epi32(low, high)),
+            ]
         }
     }
 

@@ -36,7 +36,7 @@ const SMALLEST: usize = 8 * Sample::SIZE;
 const MANY: usize = 16;
 
 impl Descending {
-    /// Ranks some of the largest candidates, which [`probabilities`](Self::probabilities) and [`ranked`](Self::ranked) then give, and returns the sum of all
+    /// Ranks some of the largest candidates, which [`probabilities`](Self::probabilities) and [`top`](Self::top) then give, and returns the sum of all
     /// exponentials. `None` if everything has to be sorted.
     pub fn rank_head(&mut self, data: &[TokenData]) -> Option<f32> {
         if data.len() < SMALLEST {
@@ -89,13 +89,12 @@ impl Descending {
         &self.ps
     }
 
-    /// The ranked candidates.
-    pub fn ranked<'a>(
-        &'a self,
-        data: &'a [TokenData],
-    ) -> impl ExactSizeIterator<Item = TokenData> + 'a {
-        let candidates = self.order.ranked_indices().zip(&self.ps);
-        candidates.map(|(i, &p)| TokenData { p, ..data[i] })
+    /// The `k` largest of `data`, descending: those that are ranked, if they are enough.
+    pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
+        if k > self.ps.len() {
+            return self.order.top(data, k);
+        }
+        self.order.first_ranked(data, k)
     }
 
     /// `head` and all values below `threshold`, as if added in descending order.
@@ -209,9 +208,9 @@ mod tests {
             assert_eq!(sum.to_bits(), sorted_sum(&data).to_bits(), "round {round}");
             let mut sorted = data.clone();
             Order::default().sort(&mut sorted);
-            let ranked: Vec<i32> = descending.ranked(&data).map(|c| c.id).collect();
-            let head: Vec<i32> = sorted.iter().take(ranked.len()).map(|c| c.id).collect();
-            assert_eq!(ranked, head);
+            let head = descending.probabilities().len();
+            assert_eq!(descending.top(&data, head), &sorted[..head]);
+            assert_eq!(descending.top(&data, head + 1), &sorted[..head + 1]);
         }
         assert!(decided > 100, "only {decided}");
     }

@@ -20,7 +20,7 @@ pub const LOWEST: f32 = -104.0;
 pub const HIGHEST: f32 = 88.0;
 
 /// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of 2^(k/32).
-pub static TABLE: [u64; 32] = table();
+pub const TABLE: [u64; 32] = table();
 
 const fn table() -> [u64; 32] {
     // 2^(i/32), correctly rounded.

@@ -47,9 +47,15 @@ impl Order {
     /// numbers are 31 bits.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.rank(data, k);
+        self.first_ranked(data, k)
+    }
+
+    /// The first `k` of what was ranked last.
+    pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.ranked.clear();
-        let picked = self.keys.iter().map(|&key| data[key as u32 as usize]);
-        self.ranked.extend(picked);
+        let picked = self.keys.iter().take(k);
+        self.ranked
+            .extend(picked.map(|&key| data[key as u32 as usize]));
         &self.ranked
     }
 

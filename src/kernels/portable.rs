@@ -102,11 +102,15 @@ fn exp<V: Vector>(v: V, x: V::F) -> V::F {
     // What is below rounds to 0 all the same; NaN stays.
     let x = v.max(v.splat(LOWEST), x);
     let [low, high] = v.widen(x);
-    v.narrow([exp_half(v, low), exp_half(v, high)])
+    let (low, k_low) = exp2_of_rest(v, low);
+    let (high, k_high) = exp2_of_rest(v, high);
+    let [scale_low, scale_high] = v.exp2_32nds([k_low, k_high]);
+    v.narrow([v.mul_d(low, scale_low), v.mul_d(high, scale_high)])
 }
 
+/// 2^(r/32), and a double whose low bits are k.
 #[inline(always)]
-fn exp_half<V: Vector>(v: V, x: V::D) -> V::D {
+fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     let scale = v.splat_d(SCALE);
     let round = v.splat_d(ROUND);
     let shifted = v.add_d(v.mul_d(x, scale), round);
@@ -114,8 +118,7 @@ fn exp_half<V: Vector>(v: V, x: V::D) -> V::D {
     let r = v.fms_d(x, scale, k);
     let high = v.fma_d(v.splat_d(C[0]), r, v.splat_d(C[1]));
     let low = v.fma_d(v.splat_d(C[2]), r, v.splat_d(1.0));
-    let y = v.fma_d(high, v.mul_d(r, r), low);
-    v.mul_d(y, v.exp2_32nds(shifted))
+    (v.fma_d(high, v.mul_d(r, r), low), shifted)
 }
 
 /// Replaces every x by e^(x - max).

@@ -72,8 +72,8 @@ pub trait Vector: Copy {
     fn eq_d(self, a: Self::D, b: Self::D) -> u32;
     /// The sum of the lanes, in no particular order.
     fn total_d(self, a: Self::D) -> f64;
-    /// 2^(n/32) by the table of [`exp`](super::exp), where n are the low bits of each double's mantissa.
-    fn exp2_32nds(self, n: Self::D) -> Self::D;
+    /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.
+    fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2];
 }
 
 /// No `F` holds more.

@@ -104,7 +104,9 @@ impl Mirostat {
             return false;
         }
         let kept = self.kept(self.zipf_exponent(ps));
-        candidates.keep_top(&mut self.order, kept);
+        let top = self.descending.top(candidates.as_slice(), kept);
+        candidates.replace(top);
+        candidates.set_sorted(true);
         true
     }
 
@@ -191,7 +193,9 @@ impl MirostatV2 {
         }
         // Where nothing that is ranked lies beyond, the border may be the first that is not.
         let kept = kept.unwrap_or(self.descending.probabilities().len()).max(1);
-        candidates.keep_top(&mut self.order, kept);
+        let top = self.descending.top(candidates.as_slice(), kept);
+        candidates.replace(top);
+        candidates.set_sorted(true);
         true
     }
 }
