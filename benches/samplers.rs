@@ -1,10 +1,10 @@
 //! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size: a Markdown table of medians and ratios.
 //!
 //! `cargo bench --bench samplers`: sizes 40, 1,000, 32,000, 128,256 and 262,144; `-- --quick`: 128,256 with fewer rounds, under a minute. `--only NAME`
-//! measures the rows whose name contains NAME.
+//! measures the rows whose name contains NAME, `--size N` arrays of N candidates.
 //!
 //! Each row first checks that both sides give the same, then alternates them in one process on fresh copies of the same array. The copy is outside the
-//! timed part; it leaves the array as warm as a host's loop that builds it. "floor" is the library's own maximum over the array, the least that a pass
+//! timed part, and so is what other programs take of the processor; it leaves the array as warm as a host's loop that builds it. "floor" is the library's own maximum over the array, the least that a pass
 //! costs. At the end: how often a shortcut had to give way to the built-in's own order of operations.
 
 #[path = "../tests/support/mod.rs"]
@@ -194,9 +194,8 @@ fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     if let Err(difference) = same(input, &a, &b, row.order) {
         panic!("{}: the two sides differ: {difference}", row.name);
     }
-    let mut scratch = input.clone();
+    let mut scratch = Vec::new();
     let mut times = [Vec::new(), Vec::new()];
-    // The stateful ones drift; a token that is accepted alike keeps both in step.
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < budget || times[0].len() < 7 {
         for (side, times) in [&ours, &theirs].into_iter().zip(&mut times) {
@@ -208,25 +207,36 @@ fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
 }
 
 /// Microseconds of one `apply` on a fresh copy. Small arrays are repeated, since the clock is too coarse for one.
-fn time(sampler: &HostSampler, input: &Array, scratch: &mut Array) -> f64 {
-    let repeats = (2000 / input.data.len()).max(1);
-    let mut total = 0.0;
+fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token_data>) -> f64 {
+    let n = input.data.len();
+    let repeats = (4000 / n).max(1);
+    scratch.clear();
     for _ in 0..repeats {
-        scratch.data.clear();
-        scratch.data.extend_from_slice(&input.data);
-        (scratch.sorted, scratch.selected) = (false, -1);
+        scratch.extend_from_slice(&input.data);
+    }
+    let start = thread_time();
+    for copy in scratch.chunks_exact_mut(n) {
         let mut raw = sys::llama_token_data_array {
-            data: scratch.data.as_mut_ptr(),
-            size: scratch.data.len(),
+            data: copy.as_mut_ptr(),
+            size: n,
             selected: -1,
             sorted: false,
         };
-        let start = Instant::now();
         // SAFETY: the sampler lives, the array is valid.
         unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) };
-        total += start.elapsed().as_secs_f64();
     }
-    total * 1e6 / repeats as f64
+    (thread_time() - start) / repeats as f64
+}
+
+/// Microseconds that this thread has run: what other programs take of the machine does not count.
+fn thread_time() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to a valid place.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
 /// The library's maximum over the array.
@@ -241,9 +251,9 @@ fn floor(input: &Array) -> f64 {
         })
         .collect();
     let times = (0..201).map(|_| {
-        let start = Instant::now();
+        let start = thread_time();
         std::hint::black_box(kernels::max_logit(std::hint::black_box(&data), false));
-        start.elapsed().as_secs_f64() * 1e6
+        thread_time() - start
     });
     median(times.collect())
 }
@@ -273,14 +283,16 @@ fn input(n: usize, peaked: bool) -> Array {
 fn main() {
     let mut quick = false;
     let mut only = String::new();
+    let mut size: Option<usize> = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => quick = true,
             "--only" => only = arguments.next().expect("--only NAME"),
+            "--size" => size = arguments.next().and_then(|n| n.parse().ok()),
             // What cargo passes to every benchmark.
             "--bench" => {}
-            other => panic!("unknown argument {other}; --quick, --only NAME"),
+            other => panic!("unknown argument {other}; --quick, --only NAME, --size N"),
         }
     }
     let (sizes, budget): (&[usize], f64) = if quick {
@@ -288,6 +300,7 @@ fn main() {
     } else {
         (&[40, 1000, 32_000, 128_256, 262_144], 1.5)
     };
+    let sizes = size.as_ref().map_or(sizes, std::slice::from_ref);
     println!(
         "Instruction set: {}\n",
         kernels::instruction_set().to_string_lossy()

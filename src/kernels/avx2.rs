@@ -146,6 +146,14 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn largest_d(self, a: __m256d) -> f64 {
+        let mut lanes = [0.0f64; 4];
+        // SAFETY: `self` proves AVX2; 4 doubles are there.
+        unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), a) };
+        lanes.into_iter().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    #[inline(always)]
     fn total_d(self, a: __m256d) -> f64 {
         let mut lanes = [0.0f64; 4];
         // SAFETY: `self` proves AVX2; 4 doubles are there.
@@ -176,7 +184,7 @@ impl Vector for Avx2 {
         fn fma_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmadd_pd(a, b, c);
         fn fms_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmsub_pd(a, b, c);
         fn abs_d(a: __m256d) -> __m256d = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
-        fn eq_d(a: __m256d, b: __m256d) -> u32 = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(a, b)) as u32;
+        fn max_d(a: __m256d, b: __m256d) -> __m256d = _mm256_max_pd(a, b);
     }
 }
 

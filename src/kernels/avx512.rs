@@ -207,7 +207,8 @@ impl Vector for Avx512 {
         fn fma_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmadd_pd(a, b, c);
         fn fms_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmsub_pd(a, b, c);
         fn abs_d(a: __m512d) -> __m512d = _mm512_abs_pd(a);
-        fn eq_d(a: __m512d, b: __m512d) -> u32 = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(a, b).into();
+        fn max_d(a: __m512d, b: __m512d) -> __m512d = _mm512_max_pd(a, b);
+        fn largest_d(a: __m512d) -> f64 = _mm512_reduce_max_pd(a);
         fn total_d(a: __m512d) -> f64 = _mm512_reduce_add_pd(a);
     }
 }

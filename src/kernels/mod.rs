@@ -29,10 +29,10 @@ use std::ffi::CStr;
 
 use crate::token::{TokenData, comparable};
 use fallbacks::Fallback;
-use table::{current, instantiate};
+use table::{SCALAR, Table, current, instantiate};
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
-const BLOCK: usize = 128;
+const BLOCK: usize = 256;
 
 /// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum rounded to `float` every time.
 struct Squares {
@@ -48,6 +48,11 @@ impl Squares {
             self.sum = (f64::from(self.sum) + deviation * deviation) as f32;
         }
     }
+}
+
+/// The table, or the reference where a few terms are added sooner than all the conditions for adding them at once are looked at.
+fn table_for(n: usize) -> &'static Table {
+    if n < BLOCK { &SCALAR } else { current() }
 }
 
 /// The instruction set that the kernels use.
@@ -166,6 +171,13 @@ impl Workspace {
         (current().exp_sum_double)(&mut self.values[..self.len], max, &mut self.sums)
     }
 
+    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for 2^-32 of each and the order of additions. `max` is
+    /// finite and no logit larger.
+    pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
+        self.take_logits(data);
+        (current().exp_wide)(&mut self.values[..self.len], max)
+    }
+
     fn take_logits_of(&mut self, data: &[TokenData], sorted: bool) -> f32 {
         let max = self.take_logits(data);
         match data.first() {
@@ -230,11 +242,11 @@ impl Workspace {
 
     /// The sum of all values but minus infinity, as if added in order, and how many those are.
     pub fn signed_sum(&self) -> (f32, usize) {
-        (current().signed_sum)(self.values())
+        (table_for(self.len).signed_sum)(self.values())
     }
 
     /// The sum of squared deviations from `mean` of all values but minus infinity, as if added in order.
     pub fn squares(&self, mean: f32) -> f32 {
-        (current().squares)(self.values(), mean)
+        (table_for(self.len).squares)(self.values(), mean)
     }
 }

@@ -5,7 +5,7 @@
 //! minus infinity, without a comparison of floats. Keys and results live in buffers that are reused.
 //!
 //! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12 bytes per candidate collects what does, and that is
-//! sorted. The full order is a radix sort of 8 bytes per candidate in three passes.
+//! sorted. The full order is a radix sort of 8 bytes per candidate in two passes.
 //!
 //! What lost: a threshold that rises while candidates are collected takes a selection per k of them, and for k = 1000 as long as all the rest.
 
@@ -27,17 +27,25 @@ pub struct Order {
 #[inline]
 fn descending_key(logit: f32) -> u32 {
     let bits = (comparable(logit) + 0.0).to_bits();
-    // Negative floats already fall as their bits rise; the positive ones come before them, reversed.
-    if bits >> 31 == 1 {
-        bits
-    } else {
-        !(bits | 1 << 31)
-    }
+    bits ^ reversed(bits)
+}
+
+/// Negative floats already fall as their bits rise; the positive ones come before them, reversed: the bits to turn over. Without a branch, since signs are
+/// hard to predict.
+#[inline]
+fn reversed(bits: u32) -> u32 {
+    ((!bits as i32) >> 31) as u32 >> 1
 }
 
 #[inline]
 fn key(index: usize, candidate: &TokenData) -> u64 {
     u64::from(descending_key(candidate.logit)) << 32 | index as u64
+}
+
+/// A key for [`Radix`] that rises with `x`, then with the index.
+#[inline]
+pub fn ascending(x: f32, index: usize) -> u64 {
+    u64::from(descending_key(-x)) << 32 | index as u64
 }
 
 impl Order {
@@ -94,17 +102,12 @@ impl Order {
                 self.keys.extend(keys);
             }
         }
-        // The radix sort needs the keys in the order of the indices, so it takes no selection.
-        if self.keys.is_sorted_by_key(|&key| key as u32) && k >= self.keys.len() / 4 {
-            self.radix.sort(&mut self.keys);
-            return self.keys.truncate(k);
-        }
         if k < self.keys.len() {
             self.keys.select_nth_unstable(k - 1);
             self.keys.truncate(k);
         }
         // Keys are distinct, so an unstable sort leaves no choice.
-        self.keys.sort_unstable();
+        self.radix.sort(&mut self.keys);
     }
 
     /// Collects at least the keys of the `k` largest: all at or above a threshold that a sample gives. Says whether they are enough.
@@ -163,32 +166,74 @@ impl Order {
 /// Neighbours that a sample takes together: less than that costs as many cache lines.
 const SAMPLE_GROUP: usize = 16;
 
-/// Sorts 64-bit keys by their upper half and leaves equal ones as they are.
+/// Sorts keys: first by where their logits lie between the largest and the smallest, in steps of 2^-23 of that, then what is left by insertion.
 ///
-/// Digits of 11 bits, least significant first. Digits of 8 bits lost: they take a fourth pass over the keys.
+/// Two digits of 12 and 11 bits, least significant first. Logits of a vocabulary lie so close that one in some dozens shares its step with another, which an
+/// insertion mends in passing. Radix digits of the bits of the floats lost: they take a third pass, and the highest digit has so few values in use that every
+/// count waits for the one before. Where many logits share a step (a few far outliers, say), a comparison sort takes over.
 #[derive(Clone, Debug, Default)]
 pub struct Radix {
     other: Vec<u64>,
     counts: Vec<[u32; Radix::VALUES]>,
 }
 
-impl Radix {
-    const BITS: u32 = 11;
-    const VALUES: usize = 1 << Self::BITS;
-    const DIGITS: u32 = 3;
-    /// Fewer keys are sorted faster by comparisons.
-    const FEW: usize = 1024;
+/// From the largest logit down, in steps.
+#[derive(Clone, Copy)]
+struct Scale {
+    max: f32,
+    factor: f32,
+}
 
-    fn digit(key: u64, digit: u32) -> usize {
-        (key >> (32 + Self::BITS * digit)) as usize % Self::VALUES
+impl Scale {
+    /// As many as a `float` has between one power of two and the next.
+    const STEPS: u32 = 1 << 23;
+
+    /// The scale of these keys; minus infinity gets the last step.
+    fn of(keys: &[u64]) -> Self {
+        let mut highest = u32::MAX;
+        let mut lowest = 0;
+        let masked = descending_key(f32::NEG_INFINITY);
+        for &key in keys {
+            let key = (key >> 32) as u32;
+            highest = highest.min(key);
+            lowest = lowest.max(if key == masked { 0 } else { key });
+        }
+        let (max, min) = (logit_of(highest), logit_of(lowest));
+        Self {
+            max,
+            factor: (Self::STEPS - 1) as f32 / (max - min),
+        }
     }
 
-    /// Sorts `keys`, whose lower halves rise.
+    /// Whatever comes out for infinities, the insertion puts it right.
+    #[inline]
+    fn step(self, key: u64) -> u32 {
+        let last = (Self::STEPS - 1) as f32;
+        let step = (self.max - logit_of((key >> 32) as u32)) * self.factor;
+        // Written so that NaN becomes the last step.
+        let step = if step < last { step } else { last };
+        // The mantissa of 2^23 + step: a conversion to an integer would saturate, which takes a comparison more.
+        (step + Self::STEPS as f32).to_bits() % Self::STEPS
+    }
+}
+
+/// The logit of a key, but for the sign of 0 and NaN.
+#[inline]
+fn logit_of(key: u32) -> f32 {
+    f32::from_bits(key ^ reversed(key))
+}
+
+impl Radix {
+    const BITS: u32 = 12;
+    const VALUES: usize = 1 << Self::BITS;
+    /// Fewer keys are sorted faster by comparisons.
+    const FEW: usize = 2048;
+
+    /// Sorts `keys`, which are all different.
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
         if keys.len() < Self::FEW {
             return keys.sort_unstable();
         }
-        self.count(keys);
         // Both take turns, so both must be able to hold what one can.
         if self.other.capacity() < keys.capacity() {
             self.other.reserve(keys.capacity() - self.other.len());
@@ -197,37 +242,71 @@ impl Radix {
             self.other.resize(keys.len(), 0);
         }
         self.other.truncate(keys.len());
-        for digit in 0..Self::DIGITS {
-            let counts = &mut self.counts[digit as usize];
-            let all_equal = counts[Self::digit(keys[0], digit)] as usize == keys.len();
-            if all_equal {
-                continue;
-            }
-            let mut start = 0;
-            for count in counts.iter_mut() {
-                start += std::mem::replace(count, start);
-            }
-            for &key in keys.iter() {
-                let place = &mut counts[Self::digit(key, digit)];
-                self.other[*place as usize] = key;
-                *place += 1;
-            }
-            std::mem::swap(keys, &mut self.other);
+        let scale = Scale::of(keys);
+        self.count(keys, scale);
+        let low = |key| scale.step(key) as usize % Self::VALUES;
+        let high = |key| scale.step(key) as usize / Self::VALUES;
+        distribute(keys, &mut self.other, &mut self.counts[0], low);
+        distribute(&self.other, keys, &mut self.counts[1], high);
+        if !mend(keys) {
+            keys.sort_unstable();
         }
     }
 
     /// How often each value of each digit occurs.
-    fn count(&mut self, keys: &[u64]) {
-        self.counts.resize(Self::DIGITS as usize, [0; Self::VALUES]);
-        for counts in &mut self.counts {
-            counts.fill(0);
-        }
+    fn count(&mut self, keys: &[u64], scale: Scale) {
+        self.counts.resize(2, [0; Self::VALUES]);
+        let [low, high] = &mut self.counts[..] else {
+            return;
+        };
+        low.fill(0);
+        high.fill(0);
         for &key in keys {
-            for (digit, counts) in (0..).zip(&mut self.counts) {
-                counts[Self::digit(key, digit)] += 1;
-            }
+            let step = scale.step(key) as usize;
+            low[step % Self::VALUES] += 1;
+            high[step / Self::VALUES] += 1;
         }
     }
+}
+
+/// Moves the keys to where the counts of their digits place them, in their order.
+fn distribute(
+    from: &[u64],
+    to: &mut [u64],
+    counts: &mut [u32; Radix::VALUES],
+    digit: impl Fn(u64) -> usize,
+) {
+    let mut start = 0;
+    for count in counts.iter_mut() {
+        start += std::mem::replace(count, start);
+    }
+    for &key in from {
+        let place = &mut counts[digit(key)];
+        to[*place as usize] = key;
+        *place += 1;
+    }
+}
+
+/// Sorts keys that are almost sorted by insertion. Gives up, with all keys still there, when that takes more steps than sorting anew.
+fn mend(keys: &mut [u64]) -> bool {
+    let mut left = 4 * keys.len();
+    for i in 1..keys.len() {
+        let key = keys[i];
+        let mut at = i;
+        while at > 0 && keys[at - 1] > key {
+            keys[at] = keys[at - 1];
+            at -= 1;
+        }
+        if at == i {
+            continue;
+        }
+        keys[at] = key;
+        left = left.saturating_sub(i - at);
+        if left == 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// The order in which libstdc++'s `std::sort` leaves `items` when no comparison ever says "less".
@@ -314,6 +393,35 @@ mod tests {
                     "n {n}, k {k}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_every_kind_are_sorted() {
+        let mut state = 3u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f32 / 16_777_216.0
+        };
+        let inf = f32::INFINITY;
+        let outliers = [inf, -inf, f32::NAN, 1e30, -1e30, f32::MAX, f32::MIN];
+        for round in 0..60 {
+            let n = 3000 + 100 * round;
+            let mut logits: Vec<f32> = (0..n).map(|_| next() * 20.0 - 12.0).collect();
+            // One far outlier makes all others share a step.
+            for i in 0..round % 8 {
+                logits[i * 7] = outliers[(round + i) % outliers.len()];
+            }
+            if round == 0 {
+                logits.fill(1.5);
+            }
+            let mut keys: Vec<u64> = (0..).zip(array(&logits)).map(|(i, c)| key(i, &c)).collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            Radix::default().sort(&mut keys);
+            assert!(keys == expected, "round {round}");
         }
     }
 

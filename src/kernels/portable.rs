@@ -70,8 +70,17 @@ pub fn argmax<V: Vector>(v: V, data: &[TokenData]) -> usize {
         return 0;
     }
     let start = best_block * BLOCK;
-    let found = data[start..].iter().position(|c| c.logit == best);
-    start + found.unwrap_or(0)
+    let bests = v.splat(best);
+    let mut chunks = data[start..].chunks_exact(V::LANES);
+    for (i, chunk) in (&mut chunks).enumerate() {
+        let lanes = v.eq(v.logits(chunk), bests);
+        if lanes != 0 {
+            return start + i * V::LANES + lanes.trailing_zeros() as usize;
+        }
+    }
+    let rest = chunks.remainder();
+    let found = rest.iter().position(|c| c.logit == best);
+    data.len() - rest.len() + found.unwrap_or(0)
 }
 
 /// Reads 12 bytes per candidate and writes 4.
@@ -200,6 +209,45 @@ pub fn sum_double<V: Vector>(v: V, xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn exp_wide<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    let mut sums = [v.splat_d(0.0); 2];
+    for chunk in &mut chunks {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sums[0] = v.add_d(sums[0], halves[0]);
+        sums[1] = v.add_d(sums[1], halves[1]);
+    }
+    let mut sum = v.total_d(v.add_d(sums[0], sums[1]));
+    let rest = chunks.into_remainder();
+    if rest.is_empty() {
+        return sum;
+    }
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    for chunk in padded.chunks_exact_mut(V::LANES) {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sum += v.total_d(v.add_d(halves[0], halves[1]));
+    }
+    rest.copy_from_slice(&padded[..rest.len()]);
+    sum
+}
+
+/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are rounded to floats.
+#[inline(always)]
+fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
+    let lowest = v.splat_d(f64::from(LOWEST));
+    let max = v.splat_d(f64::from(max));
+    let [a, b] = v.widen(v.load(chunk));
+    let (a, k_a) = exp2_of_rest(v, v.max_d(v.sub_d(a, max), lowest));
+    let (b, k_b) = exp2_of_rest(v, v.max_d(v.sub_d(b, max), lowest));
+    let [scale_a, scale_b] = v.exp2_32nds([k_a, k_b]);
+    let exponentials = [v.mul_d(a, scale_a), v.mul_d(b, scale_b)];
+    v.store(chunk, v.narrow(exponentials));
+    exponentials
+}
+
 /// The smallest sum with which blocks are added at once: below, the halves of units come near to where floats lose bits.
 const SMALLEST: f32 = 1e-30;
 
@@ -209,14 +257,24 @@ fn binade(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & 0x7f80_0000)
 }
 
-/// `sum` and the terms, which are not negative, added one by one.
+/// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
 #[inline(always)]
 fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
-    match try_block(v, sum, terms) {
-        Some(sum) => sum,
-        None => terms.iter().fold(sum, |sum, t| sum + t),
+    if let Some(sum) = try_block(v, sum, terms) {
+        return sum;
     }
+    let mut sum = sum;
+    for part in terms.chunks(PART) {
+        sum = match try_block(v, sum, part) {
+            Some(sum) => sum,
+            None => part.iter().fold(sum, |sum, t| sum + t),
+        };
+    }
+    sum
 }
+
+/// What is added one by one where a whole block cannot be.
+const PART: usize = 32;
 
 #[inline(always)]
 fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
@@ -225,20 +283,19 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
     }
     let c = binade(sum);
     let unit = v.splat(c);
-    let half = v.splat(c * (f32::EPSILON / 2.0));
     let mut added = v.splat(0.0);
-    let mut halfway = 0;
+    let mut furthest = added;
     let mut chunks = terms.chunks_exact(V::LANES);
     for chunk in &mut chunks {
         let t = v.load(chunk);
         let rounded = v.sub(v.add(t, unit), unit);
-        halfway |= v.eq(v.abs(v.sub(t, rounded)), half);
+        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
         added = v.add(added, rounded);
     }
     let total = sum + v.total(added);
-    // NaN is not below anything, and so refused, too.
+    // Nothing is further off than half a unit. NaN is not below anything, and so refused, too.
     let stays = total < 2.0 * c;
-    if halfway != 0 || !stays {
+    if v.largest(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
         return None;
     }
     Some(chunks.remainder().iter().fold(total, |sum, t| sum + t))
@@ -267,22 +324,26 @@ fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
 pub fn signed_sum<V: Vector>(v: V, xs: &[f32]) -> (f32, usize) {
     let mut sum = 0.0;
     let mut count = 0;
-    for block in xs.chunks(SIGNED_BLOCK) {
+    for block in xs.chunks(BLOCK) {
         if let Some((added, counted)) = try_signed_block(v, sum, block) {
             sum = added;
             count += counted;
             continue;
         }
-        for &x in block.iter().filter(|&&x| x != f32::NEG_INFINITY) {
-            sum += x;
-            count += 1;
+        for part in block.chunks(PART) {
+            if let Some((added, counted)) = try_signed_block(v, sum, part) {
+                sum = added;
+                count += counted;
+                continue;
+            }
+            for &x in part.iter().filter(|&&x| x != f32::NEG_INFINITY) {
+                sum += x;
+                count += 1;
+            }
         }
     }
     (sum, count)
 }
-
-/// Shorter than [`BLOCK`], since terms of both signs leave the binade sooner.
-const SIGNED_BLOCK: usize = 64;
 
 /// As [`try_block`] for terms of both signs: here the sum must be far enough from both ends of the binade for any order of the terms.
 #[inline(always)]
@@ -294,12 +355,11 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     let c = binade(magnitude);
     // From the middle of the binade a term of either sign stays in it.
     let middle = v.splat(1.5 * c);
-    let half = v.splat(c * (f32::EPSILON / 2.0));
     let masked = v.splat(f32::NEG_INFINITY);
     let zero = v.splat(0.0);
     let mut added = zero;
     let mut absolute = zero;
-    let mut halfway = 0;
+    let mut furthest = zero;
     let mut n_masked = 0;
     let mut chunks = xs.chunks_exact(V::LANES);
     for chunk in &mut chunks {
@@ -307,14 +367,14 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
         n_masked += v.eq(x, masked).count_ones();
         let t = v.if_lt(x, v.splat(f32::MIN), zero, x);
         let rounded = v.sub(v.add(t, middle), middle);
-        halfway |= v.eq(v.abs(v.sub(t, rounded)), half);
+        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
         added = v.add(added, rounded);
         absolute = v.add(absolute, v.abs(t));
     }
     // Inexact, but the margins below are far wider than its error.
     let reach = 1.01 * v.total(absolute);
     let stays = magnitude - reach > 1.01 * c && magnitude + reach < 1.99 * c && reach < 0.4 * c;
-    if halfway != 0 || !stays {
+    if v.largest(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
         return None;
     }
     let mut sum = sum + v.total(added);
@@ -333,46 +393,52 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
 pub fn squares<V: Vector>(v: V, xs: &[f32], mean: f32) -> f32 {
     let mut squares = Squares { mean, sum: 0.0 };
     for block in xs.chunks(BLOCK) {
-        match try_squares(v, squares.sum, block, mean) {
-            Some(sum) => squares.sum = sum,
-            None => block.iter().for_each(|&x| squares.add(x)),
+        if let Some(sum) = try_squares(v, squares.sum, block, mean) {
+            squares.sum = sum;
+            continue;
+        }
+        for part in block.chunks(PART) {
+            match try_squares(v, squares.sum, part, mean) {
+                Some(sum) => squares.sum = sum,
+                None => part.iter().for_each(|&x| squares.add(x)),
+            }
         }
     }
     squares.sum
 }
 
-/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double` before it is rounded to a `float`. The
-/// units of that are an even fraction of u, so the first rounding, too, is the same whatever the sum is.
+/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double` before it is rounded to a `float`. That
+/// first rounding, to units 2^29 times finer, can only matter to a term that is as near as that to half-way; what is refused is wider.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {
         return None;
     }
     let c = f64::from(binade(sum));
-    let fine = v.splat_d(c);
-    let coarse = v.splat_d(c * (1u64 << 29) as f64);
-    let half = v.splat_d(c * f64::from(f32::EPSILON / 2.0));
+    // The doubles from here on are the multiples of the unit of the floats from c on.
+    let unit = v.splat_d(c * (1u64 << 29) as f64);
+    let nearly_half = c * f64::from(f32::EPSILON / 2.0) * 0.999_999;
     let means = v.splat(mean);
-    let mut added = [v.splat_d(0.0); 2];
-    let mut halfway = 0;
+    let zero = v.splat_d(0.0);
+    let mut added = [zero; 2];
+    let mut furthest = [zero; 2];
     let mut chunks = xs.chunks_exact(V::LANES);
     for chunk in &mut chunks {
         let x = v.load(chunk);
         // A masked logit deviates by nothing.
         let x = v.if_lt(x, v.splat(f32::MIN), means, x);
         let [a, b] = v.widen(v.sub(x, means));
-        let a = v.sub_d(v.add_d(v.mul_d(a, a), fine), fine);
-        let b = v.sub_d(v.add_d(v.mul_d(b, b), fine), fine);
-        let rounded_a = v.sub_d(v.add_d(a, coarse), coarse);
-        let rounded_b = v.sub_d(v.add_d(b, coarse), coarse);
-        halfway |= v.eq_d(v.abs_d(v.sub_d(a, rounded_a)), half);
-        halfway |= v.eq_d(v.abs_d(v.sub_d(b, rounded_b)), half);
+        let [a, b] = [v.mul_d(a, a), v.mul_d(b, b)];
+        let rounded_a = v.sub_d(v.add_d(a, unit), unit);
+        let rounded_b = v.sub_d(v.add_d(b, unit), unit);
+        furthest[0] = v.max_d(v.abs_d(v.sub_d(a, rounded_a)), furthest[0]);
+        furthest[1] = v.max_d(v.abs_d(v.sub_d(b, rounded_b)), furthest[1]);
         added[0] = v.add_d(added[0], rounded_a);
         added[1] = v.add_d(added[1], rounded_b);
     }
     let total = f64::from(sum) + v.total_d(v.add_d(added[0], added[1]));
     let stays = total < 2.0 * c;
-    if halfway != 0 || !stays {
+    if v.largest_d(v.max_d(furthest[0], furthest[1])) >= nearly_half || !stays {
         return None;
     }
     let mut rest = Squares {

@@ -18,6 +18,7 @@ pub struct Table {
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
     pub(super) exp_sum: fn(&mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
+    pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
     pub(super) sum: fn(f32, &[f32]) -> f32,
     pub(super) sum_double: fn(&[f32], &mut [f64]) -> f64,
     pub(super) signed_sum: fn(&[f32]) -> (f32, usize),
@@ -39,6 +40,7 @@ pub(super) static SCALAR: Table = Table {
     logits: scalar::logits,
     exp_sum: scalar::exp_sum,
     exp_sum_double: scalar::exp_sum_double,
+    exp_wide: scalar::exp_wide,
     sum: scalar::sum,
     sum_double: scalar::sum_double,
     signed_sum: scalar::signed_sum,
@@ -64,6 +66,7 @@ macro_rules! instantiate {
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
             fn exp_sum(xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
+            fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
             fn signed_sum(xs: &[f32]) -> (f32, usize);
@@ -84,7 +87,7 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, exp_sum, exp_sum_double, sum, sum_double, signed_sum, squares, set_p,
+                name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
                 set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail,
             };
             &TABLE

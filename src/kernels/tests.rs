@@ -167,6 +167,26 @@ fn check_double(table: &Table, xs: &[f32], max: f32) {
 }
 
 #[test]
+fn wide_exponentials() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let max = (SCALAR.logits)(&array(logits), &mut xs);
+        if !max.is_finite() {
+            return;
+        }
+        let (mut a, mut b) = (xs.clone(), xs);
+        let sums = (
+            (table.exp_wide)(&mut a, max),
+            (SCALAR.exp_wide)(&mut b, max),
+        );
+        assert!((sums.0 - sums.1).abs() <= sums.1 * 1e-9, "{sums:?}");
+        for (a, b) in a.iter().zip(&b) {
+            assert!(a.to_bits().abs_diff(b.to_bits()) <= 1, "{a} {b}");
+        }
+    });
+}
+
+#[test]
 fn sums() {
     for_all(|table, logits| {
         let terms: Vec<f32> = logits.iter().map(|x| x.abs()).collect();

@@ -68,8 +68,10 @@ pub trait Vector: Copy {
     fn fms_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
     /// Without the sign.
     fn abs_d(self, a: Self::D) -> Self::D;
-    /// a == b, false for NaN.
-    fn eq_d(self, a: Self::D, b: Self::D) -> u32;
+    /// The larger one; `b` where either is NaN.
+    fn max_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// The largest lane; no lane is NaN.
+    fn largest_d(self, a: Self::D) -> f64;
     /// The sum of the lanes, in no particular order.
     fn total_d(self, a: Self::D) -> f64;
     /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.

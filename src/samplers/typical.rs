@@ -15,7 +15,7 @@ use std::ffi::CStr;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
 use crate::kernels::math::ln;
-use crate::kernels::order::{Order, order_of_equals};
+use crate::kernels::order::{Order, Radix, ascending, order_of_equals};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -26,8 +26,9 @@ pub struct Typical {
     min_keep: usize,
     order: Order,
     work: Workspace,
-    /// Distance from the entropy (its bits: distances are not negative, so they order as floats do) above the index.
+    /// Keys by distance from the entropy.
     scores: Vec<u64>,
+    radix: Radix,
     kept: Vec<TokenData>,
 }
 
@@ -43,6 +44,7 @@ impl Typical {
             order: Order::default(),
             work: Workspace::default(),
             scores: Vec::new(),
+            radix: Radix::default(),
             kept: Vec::new(),
         })
     }
@@ -55,14 +57,14 @@ impl Typical {
         }
         let scores = data.iter().enumerate().map(|(i, candidate)| {
             let distance = (-ln(candidate.p) - entropy).abs();
-            u64::from(distance.to_bits()) << 32 | i as u64
+            ascending(distance, i)
         });
         self.scores.clear();
         self.scores.extend(scores);
         if entropy.is_nan() {
             order_of_equals(&mut self.scores);
         } else {
-            self.scores.sort_unstable();
+            self.radix.sort(&mut self.scores);
         }
     }
 
