@@ -2,8 +2,8 @@
 //!
 //! An array can be reordered, rewritten and shortened in place, never lengthened: its memory belongs to the host.
 
-use crate::kernels;
 use crate::kernels::order::Order;
+use crate::kernels::{self, Workspace};
 use crate::token::{Token, TokenData};
 
 /// The candidates of one token position.
@@ -133,10 +133,10 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order.
-    pub fn softmax(&mut self) {
-        let sorted = self.sorted;
-        kernels::softmax(self.as_mut_slice(), sorted);
+    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order. `work` then holds them, too.
+    pub fn softmax(&mut self, work: &mut Workspace) {
+        work.softmax(self.as_slice(), self.sorted);
+        kernels::set_p(self.as_mut_slice(), work.values());
     }
 
     /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is sorted.

@@ -6,6 +6,8 @@
 //! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which can be taken out and put back.
 //! [`at_position`] has no state: a hash of a seed and a position, so that any position can be replayed alone.
 
+use crate::kernels::Workspace;
+
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
@@ -77,28 +79,34 @@ impl Mt19937 {
         1.0f32.next_down()
     }
 
-    /// A draw of `discrete_distribution<int>` with these weights: their running sum, normalised in `double`, reaches a uniform draw.
+    /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum, normalised in `double`, reaches a uniform draw.
     ///
     /// Fewer than two weights give 0 and cost no draw. Weights that are NaN, or all 0, give 0.
-    pub fn discrete(&mut self, weights: impl ExactSizeIterator<Item = f32> + Clone) -> usize {
-        let n = weights.len();
-        if n < 2 {
+    ///
+    /// One sum over the weights, 4 bytes each. Only where rounding could decide is each divided by it, and added one by one.
+    pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
+        if weights.values().len() < 2 {
             return 0;
         }
-        let sum = weights.clone().fold(0.0f64, |sum, w| sum + f64::from(w));
         let draw = self.uniform();
-        let mut running = 0.0f64;
-        for (i, weight) in weights.enumerate() {
-            running += f64::from(weight) / sum;
-            // Written as libstdc++'s lower bound compares: NaN ends the search, too.
-            let below = running < draw;
-            if !below {
-                return i;
-            }
-        }
-        // The last sum stands for 1, whatever rounding made of it.
-        n - 1
+        let sum = weights.sum_double();
+        weights.choose(sum, draw, |weights| one_by_one(weights, draw))
     }
+}
+
+fn one_by_one(weights: &[f32], draw: f64) -> usize {
+    let sum = weights.iter().fold(0.0f64, |sum, &w| sum + f64::from(w));
+    let mut running = 0.0f64;
+    for (i, &weight) in weights.iter().enumerate() {
+        running += f64::from(weight) / sum;
+        // Written as libstdc++'s lower bound compares: NaN ends the search, too.
+        let below = running < draw;
+        if !below {
+            return i;
+        }
+    }
+    // The last sum stands for 1, whatever rounding made of it.
+    weights.len() - 1
 }
 
 /// A generator with the seed that it was asked for, which a reset goes back to.

@@ -1,81 +1,263 @@
-//! Whole-array arithmetic on candidates, in the operations and the order of the built-ins.
+//! Whole-array arithmetic on candidates, with the results of the built-ins bit for bit.
 //!
 //! - [`math`]: the host's `expf` and `logf`.
 //! - [`order`]: descending order, full or of the top k only.
-//! - this file: maxima and softmax sums.
+//! - this file: maxima, softmax sums and rewriting, as one table of functions that is chosen once. [`instruction_set`] tells which;
+//!   the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512) names another.
 //!
-//! All of it is scalar code and reads the 12-byte array in place, once per function.
+//! `scalar` is the reference, in the operations of the built-ins; `portable` has the same passes over a small vector trait, `vector`; `avx2` and
+//! `avx512` instantiate them. What needs more than one pass streams the 12-byte array once into 4 bytes per candidate of the sampler's
+//! own [`Workspace`], which stays in the second-level cache: working in the array itself lost, since every pass then moves three times the bytes.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub mod descending;
+mod exp;
+pub mod fallbacks;
 pub mod math;
 pub mod order;
+mod portable;
+mod scalar;
+mod table;
+#[cfg(test)]
+mod tests;
+mod vector;
 
 use std::ffi::CStr;
 
 use crate::token::{TokenData, comparable};
-use math::exp;
+use fallbacks::Fallback;
+use table::{SCALAR, Table, current, instantiate};
+
+/// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
+const BLOCK: usize = 256;
+
+/// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum rounded to `float` every time.
+struct Squares {
+    mean: f32,
+    sum: f32,
+}
+
+impl Squares {
+    #[inline]
+    fn add(&mut self, x: f32) {
+        if x != f32::NEG_INFINITY {
+            let deviation = f64::from(x - self.mean);
+            self.sum = (f64::from(self.sum) + deviation * deviation) as f32;
+        }
+    }
+}
+
+/// The table, or the reference where a few terms are added sooner than all the conditions for adding them at once are looked at.
+fn table_for(n: usize) -> &'static Table {
+    if n < BLOCK { &SCALAR } else { current() }
+}
 
 /// The instruction set that the kernels use.
 pub fn instruction_set() -> &'static CStr {
-    c"scalar"
+    current().name
 }
 
 /// The largest logit; that of the first candidate if the array is `sorted`. Minus infinity when empty.
 ///
 /// Reads 12 bytes per candidate.
 pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
-    let Some((first, rest)) = data.split_first() else {
-        return f32::NEG_INFINITY;
-    };
-    let mut max = comparable(first.logit);
-    if sorted {
-        return max;
+    match data.first() {
+        Some(first) if sorted => comparable(first.logit),
+        _ => (current().max)(data),
     }
-    for candidate in rest {
-        if max < candidate.logit {
-            max = candidate.logit;
-        }
-    }
-    max
 }
 
 /// Index of the largest logit, the first of equals; `None` when empty.
 ///
 /// Reads 12 bytes per candidate.
 pub fn argmax(data: &[TokenData]) -> Option<usize> {
-    let mut best = 0;
-    let mut max = comparable(data.first()?.logit);
-    for (i, candidate) in data.iter().enumerate().skip(1) {
-        if candidate.logit > max {
-            best = i;
-            max = candidate.logit;
+    (!data.is_empty()).then(|| (current().argmax)(data))
+}
+
+/// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
+pub fn divide_logits(data: &mut [TokenData], by: f32) {
+    (current().divide_logits)(data, by);
+}
+
+/// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes where something changes.
+pub fn mask_below(data: &mut [TokenData], threshold: f32) {
+    (current().mask_below)(data, threshold);
+}
+
+/// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes per candidate.
+pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u32>) {
+    (current().at_least)(data, first as u32, threshold, to);
+}
+
+/// Appends the indices of all values at or above `threshold`. Reads 4 bytes per element.
+pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+    (current().values_at_least)(xs, threshold, to);
+}
+
+/// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
+pub fn sum(start: f32, xs: &[f32]) -> f32 {
+    (current().sum)(start, xs)
+}
+
+/// Divides all. Reads and writes 4 bytes per element.
+pub fn divide(xs: &mut [f32], by: f32) {
+    (current().divide)(xs, by);
+}
+
+/// Writes the probabilities. Reads 4 bytes per candidate, and reads and writes its 12.
+pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
+    (current().set_p)(data, ps);
+}
+
+/// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, added in array order. For the few candidates that are left at the end: in the array
+/// itself, one by one.
+pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
+    let mut sum = 0.0f64;
+    for candidate in data {
+        candidate.p = math::exp(comparable(candidate.logit) - max);
+        sum += f64::from(candidate.p);
+    }
+    sum
+}
+
+/// One `float` per candidate, and sums of them, in buffers that are reused.
+#[derive(Clone, Debug, Default)]
+pub struct Workspace {
+    values: Vec<f32>,
+    /// How many of `values` are in use.
+    len: usize,
+    sums: Vec<f64>,
+}
+
+impl Workspace {
+    /// Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
+    fn reserve(&mut self, n: usize) {
+        self.len = n;
+        if self.values.len() < n {
+            self.values.resize(n, 0.0);
+        }
+        let blocks = n.div_ceil(BLOCK);
+        if self.sums.len() < blocks {
+            self.sums.resize(blocks, 0.0);
         }
     }
-    Some(best)
-}
 
-/// Writes `exp(logit - max)` into every `p`; gives their sum as a `float` and as a `double`, each added in array order.
-///
-/// The order of the additions is the contract: the built-ins' cuts depend on the last bit of the sum.
-/// Reads and writes 12 bytes per candidate, one `exp` each.
-pub fn exponentiate(data: &mut [TokenData], max: f32) -> (f32, f64) {
-    let mut sum = 0.0f32;
-    let mut sum_double = 0.0f64;
-    for candidate in data {
-        let p = exp(comparable(candidate.logit) - max);
-        candidate.p = p;
-        sum += p;
-        sum_double += f64::from(p);
+    /// What the last call left, one per candidate.
+    pub fn values(&self) -> &[f32] {
+        &self.values[..self.len]
     }
-    (sum, sum_double)
-}
 
-/// Probabilities of all candidates into `p`, normalised by the `float` sum, as top-p and typical have them.
-///
-/// Two passes of 12 bytes per candidate.
-pub fn softmax(data: &mut [TokenData], sorted: bool) {
-    let max = max_logit(data, sorted);
-    let (sum, _) = exponentiate(data, max);
-    for candidate in data {
-        candidate.p /= sum;
+    /// The same, to rewrite.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.len]
+    }
+
+    /// Takes the logits, NaN as minus infinity; gives the largest.
+    ///
+    /// Reads 12 bytes per candidate and writes 4.
+    pub fn take_logits(&mut self, data: &[TokenData]) -> f32 {
+        self.reserve(data.len());
+        (current().logits)(data, &mut self.values[..data.len()])
+    }
+
+    /// `exp(logit - max)` of every candidate; gives their sum, a `float`, as if added in order. `sorted`: the first logit counts as the largest.
+    ///
+    /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
+    pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
+        let max = self.take_logits_of(data, sorted);
+        self.exponentiate_values(max)
+    }
+
+    /// The same of values that are there.
+    pub fn exponentiate_values(&mut self, max: f32) -> f32 {
+        (current().exp_sum)(&mut self.values[..self.len], max)
+    }
+
+    /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.
+    pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
+        let max = self.take_logits_of(data, sorted);
+        (current().exp_sum_double)(&mut self.values[..self.len], max, &mut self.sums)
+    }
+
+    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for 2^-32 of each and the order of additions. `max` is
+    /// finite and no logit larger.
+    pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
+        self.take_logits(data);
+        (current().exp_wide)(&mut self.values[..self.len], max)
+    }
+
+    fn take_logits_of(&mut self, data: &[TokenData], sorted: bool) -> f32 {
+        let max = self.take_logits(data);
+        match data.first() {
+            Some(first) if sorted => comparable(first.logit),
+            _ => max,
+        }
+    }
+
+    /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have them.
+    pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
+        let sum = self.exponentiate(data, sorted);
+        divide(self.values_mut(), sum);
+    }
+
+    /// The sum of all values in `double`, right but for the order of additions; [`choose`](Self::choose) uses it.
+    ///
+    /// Reads 4 bytes per candidate.
+    pub fn sum_double(&mut self) -> f64 {
+        (current().sum_double)(&self.values[..self.len], &mut self.sums)
+    }
+
+    /// Where the running sum of the values reaches `draw` times their sum. `sum` is what the last call gave.
+    ///
+    /// `exactly` says it in the operations of the built-in. It is asked only where rounding could decide: each of the built-in's two sums of n
+    /// terms is off by less than n * 2^-53 of itself, a quotient per term by one such unit more, and ours by less than n / 4 of them. All
+    /// together that is little more than half of the margin here.
+    ///
+    /// A binary search among the sums of blocks, and one block of values, twice.
+    pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
+        let margin = sum * (self.len + 16) as f64 * (2.0 * f64::EPSILON);
+        let target = sum * draw;
+        let earliest = self.reach(target - margin);
+        let latest = self.reach(target + margin);
+        match earliest {
+            Some(chosen) if earliest == latest => chosen,
+            _ => {
+                Fallback::Draw.note();
+                exactly(self.values())
+            }
+        }
+    }
+
+    /// The first index at which the sum of the values up to it reaches `target`.
+    fn reach(&self, target: f64) -> Option<usize> {
+        let sums = &self.sums[..self.len.div_ceil(BLOCK)];
+        let block = sums.partition_point(|&sum| sum < target);
+        let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
+        let start = block * BLOCK;
+        for (i, &value) in self.values().iter().enumerate().skip(start).take(BLOCK) {
+            sum += f64::from(value);
+            if sum >= target {
+                return Some(i);
+            }
+        }
+        None
+    }
+
+    /// Writes the values times `factor` as probabilities.
+    pub fn write_p_scaled(&self, data: &mut [TokenData], factor: f64) {
+        (current().set_p_scaled)(data, self.values(), factor);
+    }
+
+    /// The sum of all values but minus infinity, as if added in order, and how many those are.
+    pub fn signed_sum(&self) -> (f32, usize) {
+        (table_for(self.len).signed_sum)(self.values())
+    }
+
+    /// The sum of squared deviations from `mean` of all values but minus infinity, as if added in order.
+    pub fn squares(&self, mean: f32) -> f32 {
+        (table_for(self.len).squares)(self.values(), mean)
     }
 }

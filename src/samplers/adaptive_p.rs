@@ -13,6 +13,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, comparable};
@@ -30,6 +31,7 @@ pub struct AdaptiveP {
     pending: Option<(Token, f32)>,
     /// Scratch: the probabilities before the transformation.
     original: Vec<f32>,
+    work: Workspace,
 }
 
 const WIDTH: f32 = 0.3;
@@ -49,6 +51,7 @@ impl AdaptiveP {
             total_weight: 1.0 / (1.0 - decay),
             pending: None,
             original: Vec::new(),
+            work: Workspace::default(),
         }
     }
 
@@ -76,8 +79,7 @@ impl AdaptiveP {
     }
 
     fn draw(&mut self, candidates: &mut Candidates<'_>) -> usize {
-        let weights = candidates.as_slice().iter().map(|c| c.p);
-        let chosen = self.rng.stream.discrete(weights);
+        let chosen = self.rng.stream.discrete(&mut self.work);
         candidates.select(Some(chosen));
         chosen
     }
@@ -88,6 +90,7 @@ impl Clone for AdaptiveP {
         Self {
             rng: self.rng.begun_anew(),
             original: Vec::new(),
+            work: Workspace::default(),
             ..*self
         }
     }
@@ -106,21 +109,21 @@ impl Sampler for AdaptiveP {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         if self.target < 0.0 {
             self.draw(candidates);
             return;
         }
         self.original.clear();
-        let probabilities = candidates.as_slice().iter().map(|c| c.p);
-        self.original.extend(probabilities);
+        self.original.extend_from_slice(self.work.values());
         if self.transform(candidates) {
-            candidates.softmax();
+            candidates.softmax(&mut self.work);
         } else {
             // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and with it all probabilities. A NaN that came in is
             // another matter: it counts as minus infinity.
             let data = candidates.as_mut_slice();
             data.iter_mut().for_each(|c| c.p = f32::NAN);
+            self.work.values_mut().fill(f32::NAN);
         }
         let chosen = self.draw(candidates);
         self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));

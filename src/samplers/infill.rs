@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::order::Order;
 use crate::log;
 use crate::sampler::Sampler;
@@ -23,6 +24,7 @@ pub struct Infill {
     vocabulary: Arc<dyn Vocabulary>,
     end: Option<Token>,
     order: Order,
+    work: Workspace,
     texts: Texts,
 }
 
@@ -43,6 +45,7 @@ impl Infill {
             vocabulary,
             end,
             order: Order::default(),
+            work: Workspace::default(),
             texts: Texts::default(),
         }
     }
@@ -107,7 +110,7 @@ impl Sampler for Infill {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         if self.ends_outweigh(candidates.as_slice()) {
             return Self::keep_and_normalise(candidates, |c| self.is_eog(c.id));
         }

@@ -4,16 +4,18 @@
 //! bound `mu`, which starts at twice the target, by `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
 //! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
-//! A sort, and two passes of 12 bytes per candidate with one `exp` each; version 2 takes one `log2` per candidate that it keeps.
+//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]): one pass of 12 bytes per candidate with one `exp`, two of 4,
+//! and a pass and a sort for those kept; version 2 takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
+use crate::kernels::descending::Descending;
 use crate::kernels::math::{as_int, ln, log2, pow};
 use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
-use crate::token::TokenData;
 
 /// What both versions have: the feedback loop and the draw.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ struct Feedback {
     eta: f32,
     mu: f32,
     rng: SeededMt19937,
+    work: Workspace,
 }
 
 impl Feedback {
@@ -31,14 +34,15 @@ impl Feedback {
             eta,
             mu: 2.0 * tau,
             rng: SeededMt19937::new(seed),
+            work: Workspace::default(),
         }
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
     fn select(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
+        let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
-        let chosen = self.rng.stream.discrete(data.iter().map(|c| c.p));
         let surprisal = -log2(data[chosen].p);
         self.mu -= self.eta * (surprisal - self.tau);
         candidates.select(Some(chosen));
@@ -57,6 +61,7 @@ pub struct Mirostat {
     m: i32,
     feedback: Feedback,
     order: Order,
+    descending: Descending,
 }
 
 impl Mirostat {
@@ -68,22 +73,41 @@ impl Mirostat {
             m,
             feedback: Feedback::new(seed, tau, eta),
             order: Order::default(),
+            descending: Descending::default(),
         }
     }
 
     /// The exponent of Zipf's law for these candidates, by least squares on the first `m`.
-    fn zipf_exponent(&self, data: &[TokenData]) -> f32 {
+    fn zipf_exponent(&self, ps: &[f32]) -> f32 {
         // An `m` below 1 means all, as the built-in's unsigned arithmetic has it.
         let pairs = usize::try_from(self.m - 1).unwrap_or(usize::MAX);
         let mut products = 0.0f32;
         let mut squares = 0.0f32;
-        for (i, pair) in data.windows(2).take(pairs).enumerate() {
+        for (i, pair) in ps.windows(2).take(pairs).enumerate() {
             let t = ln((i + 2) as f32 / (i + 1) as f32);
-            let b = ln(pair[0].p / pair[1].p);
+            let b = ln(pair[0] / pair[1]);
             products += t * b;
             squares += t * t;
         }
         products / squares
+    }
+
+    /// Keeps what is to be kept if the estimate needs only some of the largest.
+    fn keep_by_head(&mut self, candidates: &mut Candidates<'_>) -> bool {
+        let data = candidates.as_slice();
+        if candidates.is_sorted() || self.descending.rank_head(data).is_none() {
+            return false;
+        }
+        let ps = self.descending.probabilities();
+        let estimated = usize::try_from(self.m).unwrap_or(0);
+        if ps.len() < estimated.max(1) || self.m < 1 {
+            return false;
+        }
+        let kept = self.kept(self.zipf_exponent(ps));
+        let top = self.descending.top(candidates.as_slice(), kept);
+        candidates.replace(top);
+        candidates.set_sorted(true);
+        true
     }
 
     /// How many candidates keep the expected surprisal at `mu`.
@@ -110,10 +134,12 @@ impl Sampler for Mirostat {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        candidates.sort(&mut self.order);
-        candidates.softmax();
-        let s = self.zipf_exponent(candidates.as_slice());
-        candidates.truncate(self.kept(s));
+        if !self.keep_by_head(candidates) {
+            candidates.sort(&mut self.order);
+            candidates.softmax(&mut self.feedback.work);
+            let s = self.zipf_exponent(self.feedback.work.values());
+            candidates.truncate(self.kept(s));
+        }
         self.feedback.select(candidates);
     }
 
@@ -131,6 +157,7 @@ impl Sampler for Mirostat {
 pub struct MirostatV2 {
     feedback: Feedback,
     order: Order,
+    descending: Descending,
 }
 
 impl MirostatV2 {
@@ -139,7 +166,37 @@ impl MirostatV2 {
         Self {
             feedback: Feedback::new(seed, tau, eta),
             order: Order::default(),
+            descending: Descending::default(),
         }
+    }
+
+    /// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if all have.
+    fn kept(&self, ps: &[f32]) -> Option<usize> {
+        let first_above = ps.iter().position(|&p| -log2(p) > self.feedback.mu);
+        first_above.map(|kept| kept.max(1))
+    }
+
+    /// Keeps what is to be kept if that is among some of the largest.
+    fn keep_by_head(&mut self, candidates: &mut Candidates<'_>) -> bool {
+        let data = candidates.as_slice();
+        if candidates.is_sorted() || !self.feedback.mu.is_finite() {
+            return false;
+        }
+        let Some(sum) = self.descending.rank_head(data) else {
+            return false;
+        };
+        let mut kept = self.kept(self.descending.probabilities());
+        if kept.is_none() {
+            let p = pow(2.0, -self.feedback.mu);
+            self.descending.rank_down_to(data, sum, p);
+            kept = self.kept(self.descending.probabilities());
+        }
+        // Where nothing that is ranked lies beyond, the border may be the first that is not.
+        let kept = kept.unwrap_or(self.descending.probabilities().len()).max(1);
+        let top = self.descending.top(candidates.as_slice(), kept);
+        candidates.replace(top);
+        candidates.set_sorted(true);
+        true
     }
 }
 
@@ -155,13 +212,12 @@ impl Sampler for MirostatV2 {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        candidates.sort(&mut self.order);
-        candidates.softmax();
-        let mu = self.feedback.mu;
-        let mut data = candidates.as_slice().iter();
-        let kept = data.position(|c| -log2(c.p) > mu);
-        if let Some(kept) = kept {
-            candidates.truncate(kept.max(1));
+        if !self.keep_by_head(candidates) {
+            candidates.sort(&mut self.order);
+            candidates.softmax(&mut self.feedback.work);
+            if let Some(kept) = self.kept(self.feedback.work.values()) {
+                candidates.truncate(kept);
+            }
         }
         self.feedback.select(candidates);
     }

@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 
@@ -12,6 +13,7 @@ use crate::sampler::Sampler;
 #[derive(Clone, Debug, Default)]
 pub struct Softmax {
     order: Order,
+    work: Workspace,
 }
 
 impl Sampler for Softmax {
@@ -21,6 +23,6 @@ impl Sampler for Softmax {
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
     }
 }

@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
@@ -17,6 +18,7 @@ pub struct TailFree {
     z: f32,
     min_keep: usize,
     order: Order,
+    work: Workspace,
 }
 
 /// Where the differences sum to less, the distribution does not bend, and each counts alike.
@@ -32,6 +34,7 @@ impl TailFree {
             z,
             min_keep: min_keep.max(1),
             order: Order::default(),
+            work: Workspace::default(),
         })
     }
 
@@ -70,7 +73,7 @@ impl Sampler for TailFree {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         let kept = self.kept(candidates.as_slice());
         candidates.truncate(kept);
     }

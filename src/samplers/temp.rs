@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels;
 use crate::sampler::Sampler;
 
 /// Sharpens (`t < 1`) or flattens (`t > 1`) the distribution.
@@ -25,9 +26,7 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
     if t <= 0.0 {
         return mask_all_but_largest(candidates);
     }
-    for candidate in candidates.as_mut_slice() {
-        candidate.logit /= t;
-    }
+    kernels::divide_logits(candidates.as_mut_slice(), t);
 }
 
 fn mask_all_but_largest(candidates: &mut Candidates<'_>) {

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use super::temp::scale;
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::math::{exp_f64, ln, pow};
 use crate::kernels::order::Order;
 use crate::sampler::Sampler;
@@ -20,6 +21,7 @@ pub struct TempExt {
     delta: f32,
     exponent: f32,
     order: Order,
+    work: Workspace,
 }
 
 impl TempExt {
@@ -33,6 +35,7 @@ impl TempExt {
             delta,
             exponent,
             order: Order::default(),
+            work: Workspace::default(),
         })
     }
 
@@ -65,14 +68,20 @@ impl Sampler for TempExt {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         let temperature = self.temperature(candidates.as_slice());
         scale(candidates, temperature);
-        softmax_f64(candidates.as_mut_slice());
+        let data = candidates.as_mut_slice();
+        let max = data[0].logit;
+        if !temperature.is_finite() || !max.is_finite() {
+            return softmax_f64(data);
+        }
+        let sum = self.work.exponentiate_wide(data, max);
+        self.work.write_p_scaled(data, 1.0 / sum);
     }
 }
 
-/// Probabilities of sorted candidates, computed in `double` and stored as `float` in between.
+/// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where infinities are about.
 ///
 /// A NaN here is not masked like a NaN that came in: an infinite temperature makes it of minus infinity, and with it, as in the built-in, all
 /// probabilities are NaN.

@@ -1,13 +1,18 @@
 //! Top-p, nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p (Holtzman et al. 2019).
 //!
 //! The probabilities are `float`s normalised by a `float` sum in array order, and are added up again in descending order:
-//! rounding decides where the cut falls, so the order of these additions is the built-in's. What is thrown away needs no order:
-//! the largest 256 are ranked first, then 4096, then all. Two passes of 12 bytes per candidate with one `exp` each, and one pass per ranking.
+//! rounding decides where the cut falls, so the order of these additions is the built-in's. What is thrown away needs no order: a sample gives a
+//! threshold that little more than the nucleus reaches, and only that is ranked; if it proves too little, everything is.
+//!
+//! Reads 12 bytes per candidate, one `exp` each, writes 4 and reads them twice, and sorts a little more than the nucleus.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::descending::Sample;
+use crate::kernels::fallbacks::Fallback;
 use crate::kernels::order::Order;
+use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -17,11 +22,15 @@ pub struct TopP {
     p: f32,
     min_keep: usize,
     order: Order,
+    work: Workspace,
+    sample: Sample,
+    indices: Vec<u32>,
+    ps: Vec<f32>,
+    kept: Vec<TokenData>,
 }
 
-/// How many are ranked before the next try; a peaked distribution ends in the first.
-const RANKED_FIRST: usize = 256;
-const RANKED_MORE: usize = 16;
+/// How many probabilities are added before the sum is looked at.
+const SUMMED_AT_ONCE: usize = 512;
 
 impl TopP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
@@ -33,6 +42,11 @@ impl TopP {
             p,
             min_keep,
             order: Order::default(),
+            work: Workspace::default(),
+            sample: Sample::default(),
+            indices: Vec::new(),
+            ps: Vec::new(),
+            kept: Vec::new(),
         })
     }
 
@@ -42,16 +56,56 @@ impl TopP {
         self.min_keep = min_keep;
     }
 
-    /// How many of `ranked` belong to the nucleus, if their sum reaches `p`.
-    fn cut(&self, ranked: &[TokenData]) -> Option<usize> {
+    /// How many of `ps`, which descend, belong to the nucleus, if their sum reaches `p`.
+    fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut sum = 0.0f32;
-        for (i, candidate) in ranked.iter().enumerate() {
-            sum += candidate.p;
-            if sum >= self.p && i + 1 >= self.min_keep {
-                return Some(i + 1);
+        let mut start = 0;
+        for block in ps.chunks(SUMMED_AT_ONCE) {
+            let end = start + block.len();
+            let after = kernels::sum(sum, block);
+            // Nowhere in the block can the nucleus end: its sum stays below, or too few are kept.
+            if after < self.p || end < self.min_keep {
+                sum = after;
+                start = end;
+                continue;
             }
+            for (i, p) in block.iter().enumerate() {
+                sum += p;
+                if sum >= self.p && start + i + 1 >= self.min_keep {
+                    return Some(start + i + 1);
+                }
+            }
+            start = end;
         }
         None
+    }
+
+    /// Replaces the candidates by the nucleus among those at or above `threshold`, if it is there.
+    fn keep_nucleus(&mut self, candidates: &mut Candidates<'_>, sum: f32, threshold: f32) -> bool {
+        let data = candidates.as_slice();
+        let values = self.work.values();
+        if threshold == f32::NEG_INFINITY {
+            self.order.rank_these(data, 0..data.len() as u32);
+        } else {
+            self.indices.clear();
+            kernels::values_at_least(values, threshold, &mut self.indices);
+            self.order.rank_these(data, self.indices.iter().copied());
+        }
+        let ranked = self.order.ranked_indices();
+        self.ps.clear();
+        self.ps.extend(ranked.map(|i| values[i]));
+        kernels::divide(&mut self.ps, sum);
+        let all = self.ps.len() == data.len();
+        let Some(kept) = self.cut(&self.ps).or(all.then_some(data.len())) else {
+            return false;
+        };
+        let kept = self.order.ranked_indices().zip(&self.ps).take(kept);
+        self.kept.clear();
+        self.kept
+            .extend(kept.map(|(i, &p)| TokenData { p, ..data[i] }));
+        candidates.replace(&self.kept);
+        candidates.set_sorted(true);
+        true
     }
 }
 
@@ -61,25 +115,22 @@ impl Sampler for TopP {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.softmax();
         if candidates.is_sorted() {
-            if let Some(kept) = self.cut(candidates.as_slice()) {
+            candidates.softmax(&mut self.work);
+            if let Some(kept) = self.cut(self.work.values()) {
                 candidates.truncate(kept);
             }
             return;
         }
-        let all = candidates.len();
-        let mut wanted = RANKED_FIRST;
-        loop {
-            self.order.top(candidates.as_slice(), wanted);
-            let kept = self.cut(self.order.ranked());
-            if kept.is_some() || wanted >= all {
-                let kept = kept.unwrap_or(all);
-                candidates.replace(&self.order.ranked()[..kept]);
-                candidates.set_sorted(true);
+        let sum = self.work.exponentiate(candidates.as_slice(), false);
+        if candidates.len() >= 8 * Sample::SIZE {
+            let left_out = (1.0 - self.p) * sum;
+            let threshold = self.sample.threshold(self.work.values(), left_out);
+            if self.keep_nucleus(candidates, sum, threshold) {
                 return;
             }
-            wanted *= RANKED_MORE;
+            Fallback::Nucleus.note();
         }
+        self.keep_nucleus(candidates, sum, f32::NEG_INFINITY);
     }
 }

@@ -13,8 +13,9 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::math::ln;
-use crate::kernels::order::{Order, order_of_equals};
+use crate::kernels::order::{Order, Radix, ascending, order_of_equals};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -24,8 +25,10 @@ pub struct Typical {
     p: f32,
     min_keep: usize,
     order: Order,
-    /// Distance from the entropy (its bits: distances are not negative, so they order as floats do) above the index.
+    work: Workspace,
+    /// Keys by distance from the entropy.
     scores: Vec<u64>,
+    radix: Radix,
     kept: Vec<TokenData>,
 }
 
@@ -39,7 +42,9 @@ impl Typical {
             p,
             min_keep,
             order: Order::default(),
+            work: Workspace::default(),
             scores: Vec::new(),
+            radix: Radix::default(),
             kept: Vec::new(),
         })
     }
@@ -58,14 +63,14 @@ impl Typical {
         }
         let scores = data.iter().enumerate().map(|(i, candidate)| {
             let distance = (-ln(candidate.p) - entropy).abs();
-            u64::from(distance.to_bits()) << 32 | i as u64
+            ascending(distance, i)
         });
         self.scores.clear();
         self.scores.extend(scores);
         if entropy.is_nan() {
             order_of_equals(&mut self.scores);
         } else {
-            self.scores.sort_unstable();
+            self.radix.sort(&mut self.scores);
         }
     }
 
@@ -94,7 +99,7 @@ impl Sampler for Typical {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         self.rank(candidates.as_slice());
         self.collect(candidates.as_slice());
         candidates.replace(&self.kept);

@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::kernels::Workspace;
 use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
@@ -19,6 +20,7 @@ pub struct Xtc {
     min_keep: usize,
     rng: SeededMt19937,
     order: Order,
+    work: Workspace,
 }
 
 impl Xtc {
@@ -35,6 +37,7 @@ impl Xtc {
             min_keep,
             rng: SeededMt19937::new(seed),
             order: Order::default(),
+            work: Workspace::default(),
         })
     }
 }
@@ -51,7 +54,7 @@ impl Sampler for Xtc {
             return;
         }
         candidates.sort(&mut self.order);
-        candidates.softmax();
+        candidates.softmax(&mut self.work);
         let data = candidates.as_slice();
         let above = data.iter().take_while(|c| c.p >= self.threshold).count();
         // The least probable of those above the threshold stays.

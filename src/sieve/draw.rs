@@ -8,7 +8,7 @@ use crate::token::{Token, TokenData};
 ///
 /// The sums are `double`s in array order, as those of llama.cpp's dist, and so is the answer where the sum is not a number: the last.
 pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize {
-    let (_, sum) = kernels::exponentiate(candidates, max);
+    let sum = kernels::exponentiate(candidates, max);
     let target = sum * uniform;
     let mut running = 0.0f64;
     let mut chosen = None;
@@ -29,7 +29,7 @@ pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize
 
 /// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel noise.
 pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
-    let (_, sum) = kernels::exponentiate(candidates, max);
+    let sum = kernels::exponentiate(candidates, max);
     let mut best = 0;
     let mut largest = f64::NEG_INFINITY;
     for (i, candidate) in candidates.iter_mut().enumerate() {

@@ -216,7 +216,7 @@ fn nucleus(
             all.max() - depth
         };
         collect_all(source, threshold, candidates);
-        let (_, reached) = kernels::exponentiate(candidates, all.max());
+        let reached = kernels::exponentiate(candidates, all.max());
         let enough = reached >= mass && candidates.len() >= params.min_keep;
         if enough || depth > FAR {
             break;

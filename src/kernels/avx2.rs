@@ -1,0 +1,191 @@
+//! AVX2 with FMA: 8 floats.
+
+use std::arch::x86_64::*;
+
+use super::exp::TABLE;
+use super::vector::Vector;
+use crate::token::TokenData;
+
+/// AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// # Safety
+    /// The processor has AVX2 and FMA.
+    #[inline(always)]
+    pub unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn exp2_32nds_half(self, n: __m256d) -> __m256d {
+        // SAFETY: `self` proves AVX2; the indices are below 32, the length of the table.
+        unsafe {
+            let n = _mm256_castpd_si256(n);
+            let index = _mm256_and_si256(n, _mm256_set1_epi64x(31));
+            let entry = _mm256_i64gather_epi64::<8>(ENTRIES.as_ptr().cast(), index);
+            let bits = _mm256_add_epi64(entry, _mm256_slli_epi64::<47>(n));
+            _mm256_castsi256_pd(bits)
+        }
+    }
+}
+
+/// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice: blending gathers them in the order
+/// 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
+static GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
+static SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
+/// The probabilities, words 3 i + 2.
+static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
+
+static ENTRIES: [u64; 32] = TABLE;
+
+/// Methods that are one expression of intrinsics.
+macro_rules! instructions {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($argument: $type),*) -> $result {
+            // SAFETY: `self` exists only where the processor has AVX2; nothing here touches memory but constants.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Blends permuted `x` into 8 candidates: A, B and C are the lanes it takes in the three registers.
+///
+/// # Safety
+/// AVX2 is there.
+#[inline(always)]
+unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
+    data: &mut [TokenData],
+    scatter: &[i32; 8],
+    x: __m256,
+) {
+    assert!(data.len() >= 8);
+    let to = data.as_mut_ptr().cast::<f32>();
+    // SAFETY: the caller has AVX2; 8 candidates are 24 words.
+    unsafe {
+        let lanes = _mm256_loadu_si256(scatter.as_ptr().cast());
+        let x = _mm256_permutevar8x32_ps(x, lanes);
+        _mm256_storeu_ps(to, _mm256_blend_ps::<A>(_mm256_loadu_ps(to), x));
+        let to = to.add(8);
+        _mm256_storeu_ps(to, _mm256_blend_ps::<B>(_mm256_loadu_ps(to), x));
+        let to = to.add(8);
+        _mm256_storeu_ps(to, _mm256_blend_ps::<C>(_mm256_loadu_ps(to), x));
+    }
+}
+
+impl Vector for Avx2 {
+    const LANES: usize = 8;
+    type F = __m256;
+    type D = __m256d;
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m256 {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 floats are there.
+        unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], x: __m256) {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 floats are there.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
+    fn logits(self, data: &[TokenData]) -> __m256 {
+        assert!(data.len() >= 8);
+        let from = data.as_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
+        unsafe {
+            let a = _mm256_loadu_ps(from);
+            let b = _mm256_loadu_ps(from.add(8));
+            let c = _mm256_loadu_ps(from.add(16));
+            let merged = _mm256_blend_ps::<0b0010_0100>(a, b);
+            let merged = _mm256_blend_ps::<0b0100_1001>(merged, c);
+            let lanes = _mm256_loadu_si256(GATHER_LOGITS.as_ptr().cast());
+            _mm256_permutevar8x32_ps(merged, lanes)
+        }
+    }
+
+    #[inline(always)]
+    fn set_logits(self, data: &mut [TokenData], x: __m256) {
+        // SAFETY: `self` proves AVX2.
+        unsafe { store_field::<0b1001_0010, 0b0010_0100, 0b0100_1001>(data, &SCATTER_LOGITS, x) }
+    }
+
+    #[inline(always)]
+    fn set_p(self, data: &mut [TokenData], x: __m256) {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            store_field::<0b0010_0100, 0b0100_1001, 0b1001_0010>(data, &SCATTER_PROBABILITIES, x);
+        }
+    }
+
+    #[inline(always)]
+    fn exp2_32nds(self, n: [__m256d; 2]) -> [__m256d; 2] {
+        [self.exp2_32nds_half(n[0]), self.exp2_32nds_half(n[1])]
+    }
+
+    #[inline(always)]
+    fn largest(self, a: __m256) -> f32 {
+        let mut lanes = [0.0; 8];
+        self.store(&mut lanes, a);
+        lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn total(self, a: __m256) -> f32 {
+        let mut lanes = [0.0; 8];
+        self.store(&mut lanes, a);
+        lanes.into_iter().sum()
+    }
+
+    #[inline(always)]
+    fn largest_d(self, a: __m256d) -> f64 {
+        let mut lanes = [0.0f64; 4];
+        // SAFETY: `self` proves AVX2; 4 doubles are there.
+        unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), a) };
+        lanes.into_iter().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    #[inline(always)]
+    fn total_d(self, a: __m256d) -> f64 {
+        let mut lanes = [0.0f64; 4];
+        // SAFETY: `self` proves AVX2; 4 doubles are there.
+        unsafe { _mm256_storeu_pd(lanes.as_mut_ptr(), a) };
+        lanes.into_iter().sum()
+    }
+
+    instructions! {
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn abs(a: __m256) -> __m256 = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+        fn ge(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(a, b)) as u32;
+        fn lt(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) as u32;
+        fn eq(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) as u32;
+        fn if_lt(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 =
+            _mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b));
+        fn splat_d(x: f64) -> __m256d = _mm256_set1_pd(x);
+        fn widen(a: __m256) -> [__m256d; 2] =
+            [_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a))];
+        fn narrow(a: [__m256d; 2]) -> __m256 =
+            _mm256_set_m128(_mm256_cvtpd_ps(a[1]), _mm256_cvtpd_ps(a[0]));
+        fn add_d(a: __m256d, b: __m256d) -> __m256d = _mm256_add_pd(a, b);
+        fn sub_d(a: __m256d, b: __m256d) -> __m256d = _mm256_sub_pd(a, b);
+        fn mul_d(a: __m256d, b: __m256d) -> __m256d = _mm256_mul_pd(a, b);
+        fn fma_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmadd_pd(a, b, c);
+        fn fms_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmsub_pd(a, b, c);
+        fn abs_d(a: __m256d) -> __m256d = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
+        fn max_d(a: __m256d, b: __m256d) -> __m256d = _mm256_max_pd(a, b);
+    }
+}
+
+super::instantiate!(Avx2, c"avx2", "avx2,fma");

@@ -1,0 +1,220 @@
+//! AVX-512 (F, DQ, BW, VL): 16 floats.
+
+use std::arch::x86_64::*;
+
+use super::exp::TABLE;
+use super::vector::Vector;
+use crate::token::TokenData;
+
+/// AVX-512 and FMA, with which every processor that has it comes.
+#[derive(Clone, Copy)]
+pub struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The processor has AVX-512 F, DQ, BW and VL.
+    #[inline(always)]
+    pub unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No lane is used twice, so merging under a
+/// mask gathers all and one permutation puts them in order.
+const LOGITS: [u16; 3] = lanes_of_field(1);
+/// The same of the probabilities.
+const PROBABILITIES: [u16; 3] = lanes_of_field(2);
+
+const fn lanes_of_field(field: usize) -> [u16; 3] {
+    let mut masks = [0; 3];
+    let mut word = field;
+    while word < 48 {
+        masks[word / 16] |= 1 << (word % 16);
+        word += 3;
+    }
+    masks
+}
+
+/// Lane of candidate i in the merged register.
+const fn gathering(field: i32) -> [i32; 16] {
+    let mut lanes = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        lanes[i] = (3 * i as i32 + field) % 16;
+        i += 1;
+    }
+    lanes
+}
+
+/// Candidate of lane i in the merged register.
+const fn scattering(field: i32) -> [i32; 16] {
+    let mut candidates = [0; 16];
+    let lanes = gathering(field);
+    let mut i = 0;
+    while i < 16 {
+        candidates[lanes[i] as usize] = i as i32;
+        i += 1;
+    }
+    candidates
+}
+
+static GATHER_LOGITS: [i32; 16] = gathering(1);
+static SCATTER_LOGITS: [i32; 16] = scattering(1);
+static SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
+
+/// The lower halves of the doubles in two registers, in the order in which unpacking words joins them to doubles again: it takes the first two
+/// of every four, then the last two.
+static LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
+
+/// The lower halves of the entries of the table, then the upper ones.
+static HALVES: [u32; 64] = halves();
+
+const fn halves() -> [u32; 64] {
+    let mut halves = [0; 64];
+    let mut i = 0;
+    while i < 32 {
+        halves[i] = TABLE[i] as u32;
+        halves[32 + i] = (TABLE[i] >> 32) as u32;
+        i += 1;
+    }
+    halves
+}
+
+/// Methods that are one expression of intrinsics.
+macro_rules! instructions {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($argument: $type),*) -> $result {
+            // SAFETY: `self` exists only where the processor has AVX-512; nothing here touches memory but constants.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Writes 16 words of candidates, each candidate's word `masks` says.
+///
+/// # Safety
+/// AVX-512 is there.
+#[inline(always)]
+unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 16], x: __m512) {
+    assert!(data.len() >= 16);
+    let to = data.as_mut_ptr().cast::<f32>();
+    // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
+    unsafe {
+        let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
+        _mm512_mask_storeu_ps(to, masks[0], x);
+        _mm512_mask_storeu_ps(to.add(16), masks[1], x);
+        _mm512_mask_storeu_ps(to.add(32), masks[2], x);
+    }
+}
+
+impl Vector for Avx512 {
+    const LANES: usize = 16;
+    type F = __m512;
+    type D = __m512d;
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m512 {
+        assert!(from.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 floats are there.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], x: __m512) {
+        assert!(to.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 floats are there.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
+    fn logits(self, data: &[TokenData]) -> __m512 {
+        assert!(data.len() >= 16);
+        let from = data.as_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words.
+        unsafe {
+            let merged = _mm512_loadu_ps(from);
+            let merged = _mm512_mask_loadu_ps(merged, LOGITS[1], from.add(16));
+            let merged = _mm512_mask_loadu_ps(merged, LOGITS[2], from.add(32));
+            _mm512_permutexvar_ps(_mm512_loadu_epi32(GATHER_LOGITS.as_ptr()), merged)
+        }
+    }
+
+    #[inline(always)]
+    fn set_logits(self, data: &mut [TokenData], x: __m512) {
+        // SAFETY: `self` proves AVX-512.
+        unsafe { store_field(data, LOGITS, &SCATTER_LOGITS, x) }
+    }
+
+    #[inline(always)]
+    fn set_p(self, data: &mut [TokenData], x: __m512) {
+        // SAFETY: `self` proves AVX-512.
+        unsafe { store_field(data, PROBABILITIES, &SCATTER_PROBABILITIES, x) }
+    }
+
+    /// Looks up halves of entries, since a permutation of two registers holds 32 words but only 16 doublewords: half as many permutations as
+    /// looking up whole entries in four registers.
+    #[inline(always)]
+    fn exp2_32nds(self, n: [__m512d; 2]) -> [__m512d; 2] {
+        let table = HALVES.as_ptr().cast::<i32>();
+        // SAFETY: `self` proves AVX-512; the table is four registers long.
+        unsafe {
+            let [a, b] = [_mm512_castpd_si512(n[0]), _mm512_castpd_si512(n[1])];
+            let n = _mm512_permutex2var_epi32(a, _mm512_loadu_epi32(LOW_HALVES.as_ptr()), b);
+            let low = _mm512_permutex2var_epi32(
+                _mm512_loadu_epi32(table),
+                n,
+                _mm512_loadu_epi32(table.add(16)),
+            );
+            let high = _mm512_permutex2var_epi32(
+                _mm512_loadu_epi32(table.add(32)),
+                n,
+                _mm512_loadu_epi32(table.add(48)),
+            );
+            // n * 2^47 only touches the upper half.
+            let high = _mm512_add_epi32(high, _mm512_slli_epi32::<15>(n));
+            [
+                _mm512_castsi512_pd(_mm512_unpacklo_epi32(low, high)),
+                _mm512_castsi512_pd(_mm512_unpackhi_epi32(low, high)),
+            ]
+        }
+    }
+
+    instructions! {
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
+        fn ge(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b).into();
+        fn lt(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b).into();
+        fn eq(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b).into();
+        fn if_lt(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), y, x);
+        fn largest(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
+        fn total(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
+        fn splat_d(x: f64) -> __m512d = _mm512_set1_pd(x);
+        fn widen(a: __m512) -> [__m512d; 2] =
+            [_mm512_cvtps_pd(_mm512_castps512_ps256(a)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(a))];
+        fn narrow(a: [__m512d; 2]) -> __m512 = _mm512_insertf32x8::<1>(
+            _mm512_castps256_ps512(_mm512_cvtpd_ps(a[0])),
+            _mm512_cvtpd_ps(a[1]),
+        );
+        fn add_d(a: __m512d, b: __m512d) -> __m512d = _mm512_add_pd(a, b);
+        fn sub_d(a: __m512d, b: __m512d) -> __m512d = _mm512_sub_pd(a, b);
+        fn mul_d(a: __m512d, b: __m512d) -> __m512d = _mm512_mul_pd(a, b);
+        fn fma_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmadd_pd(a, b, c);
+        fn fms_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmsub_pd(a, b, c);
+        fn abs_d(a: __m512d) -> __m512d = _mm512_abs_pd(a);
+        fn max_d(a: __m512d, b: __m512d) -> __m512d = _mm512_max_pd(a, b);
+        fn largest_d(a: __m512d) -> f64 = _mm512_reduce_max_pd(a);
+        fn total_d(a: __m512d) -> f64 = _mm512_reduce_add_pd(a);
+    }
+}
+
+super::instantiate!(
+    Avx512,
+    c"avx512",
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"
+);

@@ -1,0 +1,35 @@
+//! How often a shortcut did not decide, and the built-in's own way was gone.
+//!
+//! Counted for the whole process; a count costs nothing while no shortcut fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A shortcut that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Fallback {
+    /// The threshold that a sample gave for the top k lets too few pass.
+    TopK,
+    /// The same for a nucleus.
+    Nucleus,
+    /// A draw fell so near to the border of two candidates that rounding decides.
+    Draw,
+    /// A sum in descending order came so near to a power of two, or had so many terms half-way between floats, that the order was needed.
+    DescendingSum,
+}
+
+impl Fallback {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::TopK, Self::Nucleus, Self::Draw, Self::DescendingSum];
+
+    /// How often it has happened.
+    pub fn count(self) -> u64 {
+        COUNTS[self as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note(self) {
+        COUNTS[self as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];

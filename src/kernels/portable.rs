@@ -1,0 +1,630 @@
+//! The passes over whole arrays, written once for every instruction set. Each gives exactly what its namesake in [`scalar`](super::scalar) gives.
+//!
+//! # Sums in the order of the array, but not one by one
+//!
+//! The built-ins add `float`s one by one, and their cuts depend on the last bit. While a sum S stays in one binade [c, 2c), whose floats are
+//! the multiples of u, adding a term t gives S + (t rounded to a multiple of u), whatever S is, but for one case: t exactly half-way between two multiples,
+//! where the parity of S / u decides. So a block of terms can be rounded to multiples of u and added in any order, without error, if no
+//! term is half-way and the sum does not leave the binade; otherwise the block is added one by one. Adding c to a term and
+//! subtracting it again is the rounding. Terms far below u round to nothing, as they do in the built-in.
+//!
+//! That happens about once per doubling of the sum, and for one term in S / t half-way: some dozens of blocks per array. Bounding the error of a
+//! plain vector sum lost: with 2^17 terms the bound is far wider than the distance of most decisions from their threshold.
+//!
+//! Of sums in `double` the opposite holds. Terms of 24 bits are half-way between multiples of 53 bits all the time, as soon as they are 2^30 times smaller
+//! than the sum; but the bound is so narrow that a draw falls inside it once in many millions. They are added in any order.
+
+// No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
+
+use super::exp::{C, HIGHEST, LOWEST, ROUND, SCALE};
+use super::vector::{MAX_LANES, Vector};
+use super::{BLOCK, Squares, math};
+use crate::token::{TokenData, comparable};
+
+/// Candidates whose logits do not matter: they fill an array up to whole registers.
+const PADDING: TokenData = TokenData {
+    id: 0,
+    logit: f32::NEG_INFINITY,
+    p: 0.0,
+};
+
+/// The last candidates, fewer than a register's, and padding.
+#[inline(always)]
+fn padded(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
+    let mut padded = [PADDING; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    padded
+}
+
+/// Reads 12 bytes per candidate.
+#[inline(always)]
+pub fn max<V: Vector>(v: V, data: &[TokenData]) -> f32 {
+    let mut a = v.splat(f32::NEG_INFINITY);
+    let mut b = a;
+    let mut pairs = data.chunks_exact(2 * V::LANES);
+    for pair in &mut pairs {
+        a = v.max(v.logits(pair), a);
+        b = v.max(v.logits(&pair[V::LANES..]), b);
+    }
+    let mut max = v.largest(v.max(a, b));
+    for candidate in pairs.remainder() {
+        max = max.max(comparable(candidate.logit));
+    }
+    max
+}
+
+/// Reads 12 bytes per candidate once, and those of one block again.
+#[inline(always)]
+pub fn argmax<V: Vector>(v: V, data: &[TokenData]) -> usize {
+    const BLOCK: usize = 1024;
+    let mut best = f32::NEG_INFINITY;
+    let mut best_block = 0;
+    for (i, block) in data.chunks(BLOCK).enumerate() {
+        let max = max(v, block);
+        if max > best {
+            best = max;
+            best_block = i;
+        }
+    }
+    if best == f32::NEG_INFINITY {
+        return 0;
+    }
+    let start = best_block * BLOCK;
+    let bests = v.splat(best);
+    let mut chunks = data[start..].chunks_exact(V::LANES);
+    for (i, chunk) in (&mut chunks).enumerate() {
+        let lanes = v.eq(v.logits(chunk), bests);
+        if lanes != 0 {
+            return start + i * V::LANES + lanes.trailing_zeros() as usize;
+        }
+    }
+    let rest = chunks.remainder();
+    let found = rest.iter().position(|c| c.logit == best);
+    data.len() - rest.len() + found.unwrap_or(0)
+}
+
+/// Reads 12 bytes per candidate and writes 4.
+#[inline(always)]
+pub fn logits<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
+    assert_eq!(data.len(), to.len());
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let mut max = lowest;
+    let mut chunks = data.chunks_exact(V::LANES);
+    let mut to = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut to) {
+        // NaN becomes minus infinity.
+        let x = v.max(v.logits(chunk), lowest);
+        v.store(to, x);
+        max = v.max(x, max);
+    }
+    let mut max = v.largest(max);
+    for (candidate, to) in chunks.remainder().iter().zip(to.into_remainder()) {
+        *to = comparable(candidate.logit);
+        max = max.max(*to);
+    }
+    max
+}
+
+/// e^x of one register.
+#[inline(always)]
+fn exp<V: Vector>(v: V, x: V::F) -> V::F {
+    // What is below rounds to 0 all the same; NaN stays.
+    let x = v.max(v.splat(LOWEST), x);
+    let [low, high] = v.widen(x);
+    let (low, k_low) = exp2_of_rest(v, low);
+    let (high, k_high) = exp2_of_rest(v, high);
+    let [scale_low, scale_high] = v.exp2_32nds([k_low, k_high]);
+    v.narrow([v.mul_d(low, scale_low), v.mul_d(high, scale_high)])
+}
+
+/// 2^(r/32), and a double whose low bits are k.
+#[inline(always)]
+fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
+    let scale = v.splat_d(SCALE);
+    let round = v.splat_d(ROUND);
+    let shifted = v.add_d(v.mul_d(x, scale), round);
+    let k = v.sub_d(shifted, round);
+    let r = v.fms_d(x, scale, k);
+    let high = v.fma_d(v.splat_d(C[0]), r, v.splat_d(C[1]));
+    let low = v.fma_d(v.splat_d(C[2]), r, v.splat_d(1.0));
+    (v.fma_d(high, v.mul_d(r, r), low), shifted)
+}
+
+/// Replaces every x by e^(x - max).
+#[inline(always)]
+fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        exponentiate_chunk(v, chunk, max);
+    }
+    let rest = chunks.into_remainder();
+    if rest.is_empty() {
+        return;
+    }
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    exponentiate_chunk(v, &mut padded, max);
+    rest.copy_from_slice(&padded[..rest.len()]);
+}
+
+#[inline(always)]
+fn exponentiate_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) {
+    let x = v.sub(v.load(chunk), v.splat(max));
+    if v.ge(x, v.splat(HIGHEST)) == 0 {
+        return v.store(chunk, exp(v, x));
+    }
+    exponentiate_by_host(chunk, max);
+}
+
+/// Only an array that is wrongly said to be sorted has a logit far above the first. Out of line, so that the loop keeps its registers.
+#[cold]
+#[inline(never)]
+fn exponentiate_by_host(xs: &mut [f32], max: f32) {
+    for x in xs {
+        *x = math::exp(*x - max);
+    }
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn exp_sum<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f32 {
+    let mut sum = 0.0;
+    for block in xs.chunks_mut(BLOCK) {
+        exponentiate(v, block, max);
+        sum = add_block(v, sum, block);
+    }
+    sum
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn exp_sum_double<V: Vector>(v: V, xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0;
+    for (block, to) in xs.chunks_mut(BLOCK).zip(sums) {
+        exponentiate(v, block, max);
+        sum += block_sum_double(v, block);
+        *to = sum;
+    }
+    sum
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn sum<V: Vector>(v: V, start: f32, xs: &[f32]) -> f32 {
+    let mut sum = start;
+    for block in xs.chunks(BLOCK) {
+        sum = add_block(v, sum, block);
+    }
+    sum
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn sum_double<V: Vector>(v: V, xs: &[f32], sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0;
+    for (block, to) in xs.chunks(BLOCK).zip(sums) {
+        sum += block_sum_double(v, block);
+        *to = sum;
+    }
+    sum
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn exp_wide<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    let mut sums = [v.splat_d(0.0); 2];
+    for chunk in &mut chunks {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sums[0] = v.add_d(sums[0], halves[0]);
+        sums[1] = v.add_d(sums[1], halves[1]);
+    }
+    let mut sum = v.total_d(v.add_d(sums[0], sums[1]));
+    let rest = chunks.into_remainder();
+    if rest.is_empty() {
+        return sum;
+    }
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    for chunk in padded.chunks_exact_mut(V::LANES) {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sum += v.total_d(v.add_d(halves[0], halves[1]));
+    }
+    rest.copy_from_slice(&padded[..rest.len()]);
+    sum
+}
+
+/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are rounded to floats.
+#[inline(always)]
+fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
+    let lowest = v.splat_d(f64::from(LOWEST));
+    let max = v.splat_d(f64::from(max));
+    let [a, b] = v.widen(v.load(chunk));
+    let (a, k_a) = exp2_of_rest(v, v.max_d(v.sub_d(a, max), lowest));
+    let (b, k_b) = exp2_of_rest(v, v.max_d(v.sub_d(b, max), lowest));
+    let [scale_a, scale_b] = v.exp2_32nds([k_a, k_b]);
+    let exponentials = [v.mul_d(a, scale_a), v.mul_d(b, scale_b)];
+    v.store(chunk, v.narrow(exponentials));
+    exponentials
+}
+
+/// The smallest sum with which blocks are added at once: below, the halves of units come near to where floats lose bits.
+const SMALLEST: f32 = 1e-30;
+
+/// The power of two at or below `x`, which is positive and normal.
+#[inline(always)]
+fn binade(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0x7f80_0000)
+}
+
+/// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
+#[inline(always)]
+fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
+    if let Some(sum) = try_block(v, sum, terms) {
+        return sum;
+    }
+    let mut sum = sum;
+    for part in terms.chunks(PART) {
+        sum = match try_block(v, sum, part) {
+            Some(sum) => sum,
+            None => part.iter().fold(sum, |sum, t| sum + t),
+        };
+    }
+    sum
+}
+
+/// What is added one by one where a whole block cannot be.
+const PART: usize = 32;
+
+#[inline(always)]
+fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
+    if !(SMALLEST..f32::INFINITY).contains(&sum) {
+        return None;
+    }
+    let c = binade(sum);
+    let unit = v.splat(c);
+    let mut added = v.splat(0.0);
+    let mut furthest = added;
+    let mut chunks = terms.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let t = v.load(chunk);
+        let rounded = v.sub(v.add(t, unit), unit);
+        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
+        added = v.add(added, rounded);
+    }
+    let total = sum + v.total(added);
+    // Nothing is further off than half a unit. NaN is not below anything, and so refused, too.
+    let stays = total < 2.0 * c;
+    if v.largest(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
+        return None;
+    }
+    Some(chunks.remainder().iter().fold(total, |sum, t| sum + t))
+}
+
+/// The sum of the terms in `double`, in any order: eight partial sums.
+#[inline(always)]
+fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
+    let mut a = v.splat_d(0.0);
+    let mut b = a;
+    let mut chunks = terms.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let [low, high] = v.widen(v.load(chunk));
+        a = v.add_d(a, low);
+        b = v.add_d(b, high);
+    }
+    let mut sum = v.total_d(v.add_d(a, b));
+    for &t in chunks.remainder() {
+        sum += f64::from(t);
+    }
+    sum
+}
+
+/// Reads 4 bytes per element. Of a sum that wanders around 0 every block is added one by one.
+#[inline(always)]
+pub fn signed_sum<V: Vector>(v: V, xs: &[f32]) -> (f32, usize) {
+    let mut sum = 0.0;
+    let mut count = 0;
+    for block in xs.chunks(BLOCK) {
+        if let Some((added, counted)) = try_signed_block(v, sum, block) {
+            sum = added;
+            count += counted;
+            continue;
+        }
+        for part in block.chunks(PART) {
+            if let Some((added, counted)) = try_signed_block(v, sum, part) {
+                sum = added;
+                count += counted;
+                continue;
+            }
+            for &x in part.iter().filter(|&&x| x != f32::NEG_INFINITY) {
+                sum += x;
+                count += 1;
+            }
+        }
+    }
+    (sum, count)
+}
+
+/// As [`try_block`] for terms of both signs: here the sum must be far enough from both ends of the binade for any order of the terms.
+#[inline(always)]
+fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize)> {
+    let magnitude = sum.abs();
+    if !(SMALLEST..f32::INFINITY).contains(&magnitude) {
+        return None;
+    }
+    let c = binade(magnitude);
+    // From the middle of the binade a term of either sign stays in it.
+    let middle = v.splat(1.5 * c);
+    let masked = v.splat(f32::NEG_INFINITY);
+    let zero = v.splat(0.0);
+    let mut added = zero;
+    let mut absolute = zero;
+    let mut furthest = zero;
+    let mut n_masked = 0;
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        n_masked += v.eq(x, masked).count_ones();
+        let t = v.if_lt(x, v.splat(f32::MIN), zero, x);
+        let rounded = v.sub(v.add(t, middle), middle);
+        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
+        added = v.add(added, rounded);
+        absolute = v.add(absolute, v.abs(t));
+    }
+    // Inexact, but the margins below are far wider than its error.
+    let reach = 1.01 * v.total(absolute);
+    let stays = magnitude - reach > 1.01 * c && magnitude + reach < 1.99 * c && reach < 0.4 * c;
+    if v.largest(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
+        return None;
+    }
+    let mut sum = sum + v.total(added);
+    let mut count = xs.len() - chunks.remainder().len() - n_masked as usize;
+    for &x in chunks.remainder() {
+        if x != f32::NEG_INFINITY {
+            sum += x;
+            count += 1;
+        }
+    }
+    Some((sum, count))
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn squares<V: Vector>(v: V, xs: &[f32], mean: f32) -> f32 {
+    let mut squares = Squares { mean, sum: 0.0 };
+    for block in xs.chunks(BLOCK) {
+        if let Some(sum) = try_squares(v, squares.sum, block, mean) {
+            squares.sum = sum;
+            continue;
+        }
+        for part in block.chunks(PART) {
+            match try_squares(v, squares.sum, part, mean) {
+                Some(sum) => squares.sum = sum,
+                None => part.iter().for_each(|&x| squares.add(x)),
+            }
+        }
+    }
+    squares.sum
+}
+
+/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double` before it is rounded to a `float`. That
+/// first rounding, to units 2^29 times finer, can only matter to a term that is as near as that to half-way; what is refused is wider.
+#[inline(always)]
+fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
+    if !(SMALLEST..f32::INFINITY).contains(&sum) {
+        return None;
+    }
+    let c = f64::from(binade(sum));
+    // The doubles from here on are the multiples of the unit of the floats from c on.
+    let unit = v.splat_d(c * (1u64 << 29) as f64);
+    let nearly_half = c * f64::from(f32::EPSILON / 2.0) * 0.999_999;
+    let means = v.splat(mean);
+    let zero = v.splat_d(0.0);
+    let mut added = [zero; 2];
+    let mut furthest = [zero; 2];
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        // A masked logit deviates by nothing.
+        let x = v.if_lt(x, v.splat(f32::MIN), means, x);
+        let [a, b] = v.widen(v.sub(x, means));
+        let [a, b] = [v.mul_d(a, a), v.mul_d(b, b)];
+        let rounded_a = v.sub_d(v.add_d(a, unit), unit);
+        let rounded_b = v.sub_d(v.add_d(b, unit), unit);
+        furthest[0] = v.max_d(v.abs_d(v.sub_d(a, rounded_a)), furthest[0]);
+        furthest[1] = v.max_d(v.abs_d(v.sub_d(b, rounded_b)), furthest[1]);
+        added[0] = v.add_d(added[0], rounded_a);
+        added[1] = v.add_d(added[1], rounded_b);
+    }
+    let total = f64::from(sum) + v.total_d(v.add_d(added[0], added[1]));
+    let stays = total < 2.0 * c;
+    if v.largest_d(v.max_d(furthest[0], furthest[1])) >= nearly_half || !stays {
+        return None;
+    }
+    let mut rest = Squares {
+        mean,
+        sum: total as f32,
+    };
+    chunks.remainder().iter().for_each(|&x| rest.add(x));
+    Some(rest.sum)
+}
+
+/// Reads 4 bytes per candidate, and reads and writes its 12.
+#[inline(always)]
+pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
+    assert_eq!(data.len(), ps.len());
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    let mut from = ps.chunks_exact(V::LANES);
+    for (chunk, from) in (&mut chunks).zip(&mut from) {
+        v.set_p(chunk, v.load(from));
+    }
+    for (candidate, &p) in chunks.into_remainder().iter_mut().zip(from.remainder()) {
+        candidate.p = p;
+    }
+}
+
+/// Reads 4 bytes per candidate, and reads and writes its 12.
+#[inline(always)]
+pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor: f64) {
+    assert_eq!(data.len(), ps.len());
+    let factors = v.splat_d(factor);
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    let mut from = ps.chunks_exact(V::LANES);
+    for (chunk, from) in (&mut chunks).zip(&mut from) {
+        let [low, high] = v.widen(v.load(from));
+        let p = [v.mul_d(low, factors), v.mul_d(high, factors)];
+        v.set_p(chunk, v.narrow(p));
+    }
+    for (candidate, &p) in chunks.into_remainder().iter_mut().zip(from.remainder()) {
+        candidate.p = (f64::from(p) * factor) as f32;
+    }
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn divide<V: Vector>(v: V, xs: &mut [f32], by: f32) {
+    let divisor = v.splat(by);
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        v.store(chunk, v.div(v.load(chunk), divisor));
+    }
+    for x in chunks.into_remainder() {
+        *x /= by;
+    }
+}
+
+/// Reads and writes 12 bytes per candidate.
+#[inline(always)]
+pub fn divide_logits<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
+    let divisor = v.splat(by);
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.div(v.logits(chunk), divisor);
+        v.set_logits(chunk, x);
+    }
+    for candidate in chunks.into_remainder() {
+        candidate.logit /= by;
+    }
+}
+
+/// Reads 12 bytes per candidate, and writes where something changes.
+#[inline(always)]
+pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
+    let thresholds = v.splat(threshold);
+    let masked = v.splat(f32::NEG_INFINITY);
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.logits(chunk);
+        if v.lt(x, thresholds) == 0 {
+            continue;
+        }
+        // A NaN is not below anything, and stays.
+        let x = v.if_lt(x, thresholds, masked, x);
+        v.set_logits(chunk, x);
+    }
+    for candidate in chunks.into_remainder() {
+        if candidate.logit < threshold {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Reads 12 bytes per candidate.
+#[inline(always)]
+pub fn at_least<V: Vector>(
+    v: V,
+    data: &[TokenData],
+    first: u32,
+    threshold: f32,
+    to: &mut Vec<u32>,
+) {
+    let thresholds = v.splat(threshold);
+    let mut chunks = data.chunks_exact(V::LANES);
+    let mut base = first;
+    for chunk in &mut chunks {
+        push_lanes(v.ge(v.logits(chunk), thresholds), base, to);
+        base += V::LANES as u32;
+    }
+    let rest = padded(chunks.remainder());
+    let in_rest = (1u32 << chunks.remainder().len()) - 1;
+    let mut bits = 0;
+    for (i, lanes) in rest.chunks_exact(V::LANES).enumerate() {
+        bits |= v.ge(v.logits(lanes), thresholds) << (i * V::LANES);
+    }
+    push_lanes(bits & in_rest, base, to);
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn values_at_least<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+    let thresholds = v.splat(threshold);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    let mut base = 0;
+    for chunk in &mut chunks {
+        push_lanes(v.ge(v.load(chunk), thresholds), base, to);
+        base += V::LANES as u32;
+    }
+    for (i, &x) in chunks.remainder().iter().enumerate() {
+        if x >= threshold {
+            to.push(base + i as u32);
+        }
+    }
+}
+
+#[inline(always)]
+fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
+    while lanes != 0 {
+        to.push(base + lanes.trailing_zeros());
+        lanes &= lanes - 1;
+    }
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn tail<V: Vector>(
+    v: V,
+    xs: &[f32],
+    above: f32,
+    below: f32,
+    c: f32,
+    mut halfway: Option<&mut Vec<u32>>,
+) -> f32 {
+    let (unit, zero) = (v.splat(c), v.splat(0.0));
+    let half_unit = c * (f32::EPSILON / 2.0);
+    let half = v.splat(half_unit);
+    let (lowest, highest) = (v.splat(above), v.splat(below));
+    let mut added = zero;
+    let mut base = 0;
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        // Outside the range it becomes 0, which rounds to 0.
+        let x = v.if_lt(x, highest, x, zero);
+        let x = v.if_lt(lowest, x, x, zero);
+        let rounded = v.sub(v.add(x, unit), unit);
+        let off = v.abs(v.sub(x, rounded));
+        let lanes = v.eq(off, half);
+        if lanes == 0 {
+            added = v.add(added, rounded);
+        } else {
+            added = v.add(added, v.if_lt(off, half, rounded, zero));
+            if let Some(halfway) = &mut halfway {
+                push_lanes(lanes, base, halfway);
+            }
+        }
+        base += V::LANES as u32;
+    }
+    let mut sum = v.total(added);
+    for &x in chunks.remainder() {
+        let inside = x > above && x < below;
+        let x = if inside { x } else { 0.0 };
+        let rounded = (x + c) - c;
+        if (x - rounded).abs() != half_unit {
+            sum += rounded;
+        } else if let Some(halfway) = &mut halfway {
+            halfway.push(base);
+        }
+        base += 1;
+    }
+    sum
+}

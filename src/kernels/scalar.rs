@@ -1,0 +1,180 @@
+//! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the others, and what runs where no vector instructions are.
+
+use super::math::{exp, exp_f64};
+use super::{BLOCK, Squares};
+use crate::token::{TokenData, comparable};
+
+/// The largest logit; minus infinity when empty.
+pub fn max(data: &[TokenData]) -> f32 {
+    let logits = data.iter().map(|c| comparable(c.logit));
+    logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
+}
+
+/// Index of the largest logit, the first of equals; 0 when empty.
+pub fn argmax(data: &[TokenData]) -> usize {
+    let mut best = 0;
+    let mut max = f32::NEG_INFINITY;
+    for (i, candidate) in data.iter().enumerate() {
+        if candidate.logit > max {
+            best = i;
+            max = candidate.logit;
+        }
+    }
+    best
+}
+
+/// Copies the logits, NaN as minus infinity, and gives the largest.
+pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
+    assert_eq!(data.len(), to.len());
+    let mut max = f32::NEG_INFINITY;
+    for (candidate, to) in data.iter().zip(to) {
+        *to = comparable(candidate.logit);
+        if max < *to {
+            max = *to;
+        }
+    }
+    max
+}
+
+/// Replaces every x by e^(x - max), and gives their sum.
+pub fn exp_sum(xs: &mut [f32], max: f32) -> f32 {
+    let mut sum = 0.0f32;
+    for x in xs {
+        *x = exp(*x - max);
+        sum += *x;
+    }
+    sum
+}
+
+/// The same with a sum in `double`, whose last bits depend on the instruction set; `sums` takes the sum up to the end of each block of [`BLOCK`].
+pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in xs.chunks_mut(BLOCK).zip(sums) {
+        for x in block {
+            *x = exp(*x - max);
+            sum += f64::from(*x);
+        }
+        *to = sum;
+    }
+    sum
+}
+
+/// Replaces every x by e^(x - max), the difference taken in `double`, and gives their sum in `double` before they are rounded. The exponential of
+/// the vector instructions is that of [`exp`]: off by 2^-32 of itself, which moves 1 in 256 of the floats by 1 ulp.
+pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 {
+    let mut sum = 0.0;
+    for x in xs {
+        let e = exp_f64(f64::from(*x) - f64::from(max));
+        *x = e as f32;
+        sum += e;
+    }
+    sum
+}
+
+/// `start` plus all terms, which are not negative, in order.
+pub fn sum(start: f32, xs: &[f32]) -> f32 {
+    xs.iter().fold(start, |sum, x| sum + x)
+}
+
+/// The sum of all terms, which are not negative, in `double`, with last bits that depend on the instruction set; `sums` takes the sum up to the end of each block of [`BLOCK`].
+pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in xs.chunks(BLOCK).zip(sums) {
+        sum = block.iter().fold(sum, |sum, &x| sum + f64::from(x));
+        *to = sum;
+    }
+    sum
+}
+
+/// The sum of all but minus infinity, in order, and how many those are.
+pub fn signed_sum(xs: &[f32]) -> (f32, usize) {
+    let mut sum = 0.0f32;
+    let mut count = 0;
+    for &x in xs {
+        if x != f32::NEG_INFINITY {
+            sum += x;
+            count += 1;
+        }
+    }
+    (sum, count)
+}
+
+/// The sum of squared deviations from `mean` of all but minus infinity, in order.
+pub fn squares(xs: &[f32], mean: f32) -> f32 {
+    let mut squares = Squares { mean, sum: 0.0 };
+    xs.iter().for_each(|&x| squares.add(x));
+    squares.sum
+}
+
+/// Writes the probabilities.
+pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
+    assert_eq!(data.len(), ps.len());
+    for (candidate, &p) in data.iter_mut().zip(ps) {
+        candidate.p = p;
+    }
+}
+
+/// Writes the probabilities, each times `factor` in `double`.
+pub fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) {
+    assert_eq!(data.len(), ps.len());
+    for (candidate, &p) in data.iter_mut().zip(ps) {
+        candidate.p = (f64::from(p) * factor) as f32;
+    }
+}
+
+/// Divides all.
+pub fn divide(xs: &mut [f32], by: f32) {
+    xs.iter_mut().for_each(|x| *x /= by);
+}
+
+/// Divides all logits.
+pub fn divide_logits(data: &mut [TokenData], by: f32) {
+    data.iter_mut().for_each(|c| c.logit /= by);
+}
+
+/// Makes every logit below `threshold` minus infinity.
+pub fn mask_below(data: &mut [TokenData], threshold: f32) {
+    for candidate in data {
+        if candidate.logit < threshold {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Appends the indices, counted from `first`, of all logits at or above `threshold`.
+pub fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) {
+    for (i, candidate) in data.iter().enumerate() {
+        if candidate.logit >= threshold {
+            to.push(first + i as u32);
+        }
+    }
+}
+
+/// Appends the indices of all values at or above `threshold`.
+pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+    for (i, &x) in xs.iter().enumerate() {
+        if x >= threshold {
+            to.push(i as u32);
+        }
+    }
+}
+
+/// The sum of all values above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
+/// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
+pub fn tail(xs: &[f32], above: f32, below: f32, c: f32, mut halfway: Option<&mut Vec<u32>>) -> f32 {
+    let half = c * (f32::EPSILON / 2.0);
+    let mut sum = 0.0;
+    for (i, &x) in xs.iter().enumerate() {
+        let inside = x > above && x < below;
+        if !inside {
+            continue;
+        }
+        let rounded = (x + c) - c;
+        if (x - rounded).abs() != half {
+            sum += rounded;
+        } else if let Some(halfway) = &mut halfway {
+            halfway.push(i as u32);
+        }
+    }
+    sum
+}

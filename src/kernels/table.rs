@@ -1,0 +1,184 @@
+//! One table of functions, chosen once.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use super::{math, scalar};
+use crate::log;
+use crate::token::TokenData;
+
+/// The type of [`scalar::tail`].
+type Tail = fn(&[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+
+/// The passes of one instruction set. What each does says its namesake in [`scalar`].
+pub struct Table {
+    pub(super) name: &'static CStr,
+    pub(super) max: fn(&[TokenData]) -> f32,
+    pub(super) argmax: fn(&[TokenData]) -> usize,
+    pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
+    pub(super) exp_sum: fn(&mut [f32], f32) -> f32,
+    pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
+    pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
+    pub(super) sum: fn(f32, &[f32]) -> f32,
+    pub(super) sum_double: fn(&[f32], &mut [f64]) -> f64,
+    pub(super) signed_sum: fn(&[f32]) -> (f32, usize),
+    pub(super) squares: fn(&[f32], f32) -> f32,
+    pub(super) set_p: fn(&mut [TokenData], &[f32]),
+    pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
+    pub(super) divide: fn(&mut [f32], f32),
+    pub(super) divide_logits: fn(&mut [TokenData], f32),
+    pub(super) mask_below: fn(&mut [TokenData], f32),
+    pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
+    pub(super) values_at_least: fn(&[f32], f32, &mut Vec<u32>),
+    pub(super) tail: Tail,
+}
+
+pub(super) static SCALAR: Table = Table {
+    name: c"scalar",
+    max: scalar::max,
+    argmax: scalar::argmax,
+    logits: scalar::logits,
+    exp_sum: scalar::exp_sum,
+    exp_sum_double: scalar::exp_sum_double,
+    exp_wide: scalar::exp_wide,
+    sum: scalar::sum,
+    sum_double: scalar::sum_double,
+    signed_sum: scalar::signed_sum,
+    squares: scalar::squares,
+    set_p: scalar::set_p,
+    set_p_scaled: scalar::set_p_scaled,
+    divide: scalar::divide,
+    divide_logits: scalar::divide_logits,
+    mask_below: scalar::mask_below,
+    at_least: scalar::at_least,
+    values_at_least: scalar::values_at_least,
+    tail: scalar::tail,
+};
+
+/// The static `TABLE` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
+macro_rules! instantiate {
+    ($token:ident, $name:literal, $features:literal) => {
+        use super::{portable, table::Table};
+
+        super::instantiate!(@functions $token, $features,
+            fn max(data: &[TokenData]) -> f32;
+            fn argmax(data: &[TokenData]) -> usize;
+            fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
+            fn exp_sum(xs: &mut [f32], max: f32) -> f32;
+            fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
+            fn exp_wide(xs: &mut [f32], max: f32) -> f64;
+            fn sum(start: f32, xs: &[f32]) -> f32;
+            fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
+            fn signed_sum(xs: &[f32]) -> (f32, usize);
+            fn squares(xs: &[f32], mean: f32) -> f32;
+            fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
+            fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
+            fn divide(xs: &mut [f32], by: f32) -> ();
+            fn divide_logits(data: &mut [TokenData], by: f32) -> ();
+            fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
+            fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
+            fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) -> ();
+            fn tail(xs: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
+        );
+
+        /// Every pass with this instruction set.
+        ///
+        /// # Safety
+        /// Only where the processor has it may a function of the table be called.
+        pub unsafe fn table() -> &'static Table {
+            static TABLE: Table = Table {
+                name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
+                set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail,
+            };
+            &TABLE
+        }
+    };
+    (@functions $token:ident, $features:literal,
+        $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        fn $name($($argument: $type),*) -> $result {
+            #[target_feature(enable = $features)]
+            fn compiled($($argument: $type),*) -> $result {
+                // SAFETY: this function runs only where the processor has these features.
+                portable::$name(unsafe { $token::new() }, $($argument),*)
+            }
+            // SAFETY: the table is given out only where the processor has these features.
+            unsafe { compiled($($argument),*) }
+        }
+    )*};
+}
+pub(super) use instantiate;
+
+/// The tables that this processor can use, the best one last.
+pub(super) fn supported() -> Vec<&'static Table> {
+    let mut tables = vec![&SCALAR];
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        if avx2 {
+            // SAFETY: just asked.
+            tables.push(unsafe { super::avx2::table() });
+        }
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl");
+        if avx2 && avx512 {
+            // SAFETY: just asked.
+            tables.push(unsafe { super::avx512::table() });
+        }
+    }
+    tables
+}
+
+/// The table in use.
+#[inline]
+pub(super) fn current() -> &'static Table {
+    match CURRENT.get() {
+        Some(table) => table,
+        None => choose(),
+    }
+}
+
+static CURRENT: OnceLock<&Table> = OnceLock::new();
+
+/// The best, or the one that LLAMA_SIEVE_SIMD names.
+#[cold]
+fn choose() -> &'static Table {
+    let supported = supported();
+    let best = *supported.last().expect("scalar is always there");
+    let name = std::env::var("LLAMA_SIEVE_SIMD").ok();
+    let named = name
+        .as_deref()
+        .and_then(|name| supported.iter().find(|t| t.name.to_str() == Ok(name)));
+    let mut table = named.copied().unwrap_or(best);
+    if !exp_agrees(table) {
+        table = &SCALAR;
+    }
+    let first = CURRENT.set(table).is_ok();
+    // Only now, since the sink of the log may call the library.
+    if let (Some(name), None, true) = (name, named, first) {
+        log::warn(&format!(
+            "LLAMA_SIEVE_SIMD={name} is unknown or not supported by this processor; {} is used",
+            table.name.to_string_lossy()
+        ));
+    }
+    table
+}
+
+/// Whether the table's `exp` gives what the host's `expf` gives, on some thousand values.
+///
+/// It does on the GNU C library since 2.27. Where it does not, exactness goes before speed, and the built-ins themselves spend most of
+/// their time in `expf`.
+pub(super) fn exp_agrees(table: &Table) -> bool {
+    const N: usize = 4096;
+    let mut xs: Vec<f32> = (0..N)
+        .map(|i| {
+            // Densest near 0, down to where everything rounds to 0.
+            let x = i as f32 / N as f32;
+            -104.5 * x * x
+        })
+        .collect();
+    let expected: Vec<u32> = xs.iter().map(|&x| math::exp(x).to_bits()).collect();
+    (table.exp_sum)(&mut xs, 0.0);
+    xs.iter().zip(&expected).all(|(x, e)| x.to_bits() == *e)
+}

@@ -1,0 +1,296 @@
+//! Every instruction set that this processor has against the scalar reference, on the same arrays.
+
+use super::table::{SCALAR, Table, exp_agrees, supported};
+use super::{BLOCK, math};
+use crate::token::TokenData;
+
+/// A small generator of test inputs.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn unit(&mut self) -> f32 {
+        (self.next() & 0xFF_FFFF) as f32 / 16_777_216.0
+    }
+
+    fn normal(&mut self) -> f32 {
+        let sum: f32 = (0..12).map(|_| self.unit()).sum();
+        sum - 6.0
+    }
+}
+
+const SIZES: [usize; 22] = [
+    0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 127, 128, 129, 255, 1000, 1025, 5000, 40_001,
+];
+
+/// Logits of every kind that a pass may meet.
+fn inputs(n: usize) -> Vec<Vec<f32>> {
+    let mut rng = Rng(n as u64 + 1);
+    let normal: Vec<f32> = (0..n).map(|_| rng.normal() * 2.4 - 1.5).collect();
+    let mut peaked = normal.clone();
+    for i in 0..n.min(60) {
+        peaked[rng.next() as usize % n] = 17.0 - i as f32 / 8.0;
+    }
+    let mut sorted = peaked.clone();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let rising: Vec<f32> = sorted.iter().rev().copied().collect();
+    let mut special = normal.clone();
+    for x in &mut special {
+        let odd = [
+            f32::NAN,
+            -f32::NAN,
+            f32::NEG_INFINITY,
+            0.0,
+            -0.0,
+            f32::MIN,
+            -300.0,
+        ];
+        if rng.unit() < 0.3 {
+            *x = odd[rng.next() as usize % odd.len()];
+        }
+    }
+    // Multiples of a power of two are half-way between the multiples of the next one.
+    let coarse = (0..n).map(|_| (rng.next() % 64) as f32 / 16.0 - 2.0);
+    let coarse = coarse.collect();
+    let mut infinite = normal.clone();
+    if n > 0 {
+        infinite[n / 2] = f32::INFINITY;
+    }
+    vec![
+        normal,
+        peaked,
+        sorted,
+        rising,
+        special,
+        coarse,
+        infinite,
+        vec![3.0; n],
+        vec![f32::NEG_INFINITY; n],
+        vec![f32::NAN; n],
+        (0..n).map(|_| rng.unit() * 600.0 - 300.0).collect(),
+        (0..n).map(|_| rng.unit() * 1e-38).collect(),
+    ]
+}
+
+fn array(logits: &[f32]) -> Vec<TokenData> {
+    let candidates = logits.iter().enumerate().map(|(i, &logit)| TokenData {
+        id: i as i32,
+        logit,
+        p: i as f32,
+    });
+    candidates.collect()
+}
+
+fn bits(xs: &[f32]) -> Vec<u32> {
+    // All NaN are one.
+    let canonical = xs.iter().map(|x| if x.is_nan() { f32::NAN } else { *x });
+    canonical.map(f32::to_bits).collect()
+}
+
+fn bits_of(data: &[TokenData]) -> Vec<(i32, u32, u32)> {
+    let p = |x: f32| bits(&[x])[0];
+    data.iter().map(|c| (c.id, p(c.logit), p(c.p))).collect()
+}
+
+fn same(a: f32, b: f32) -> bool {
+    bits(&[a]) == bits(&[b])
+}
+
+/// Calls `check` with every table, the reference included, on every input.
+fn for_all(mut check: impl FnMut(&'static Table, &[f32])) {
+    for table in supported() {
+        for n in SIZES {
+            for logits in inputs(n) {
+                check(table, &logits);
+            }
+        }
+    }
+}
+
+#[test]
+fn maxima() {
+    for_all(|table, logits| {
+        let data = array(logits);
+        // -0 and +0 are equal.
+        assert_eq!((table.max)(&data), (SCALAR.max)(&data), "{:?}", table.name);
+        assert_eq!((table.argmax)(&data), (SCALAR.argmax)(&data));
+        let (mut a, mut b) = (vec![0.0; data.len()], vec![0.0; data.len()]);
+        assert_eq!(
+            (table.logits)(&data, &mut a),
+            (SCALAR.logits)(&data, &mut b)
+        );
+        assert_eq!(bits(&a), bits(&b));
+    });
+}
+
+#[test]
+fn exponentials_and_their_sums() {
+    for_all(|table, logits| {
+        let data = array(logits);
+        let mut xs = vec![0.0; data.len()];
+        let max = (SCALAR.logits)(&data, &mut xs);
+        // The second as in an array that is wrongly said to be sorted.
+        for max in [max, xs.first().copied().unwrap_or(0.0)] {
+            let (mut a, mut b) = (xs.clone(), xs.clone());
+            let sums = ((table.exp_sum)(&mut a, max), (SCALAR.exp_sum)(&mut b, max));
+            assert_eq!(bits(&a), bits(&b), "{:?}", table.name);
+            assert!(same(sums.0, sums.1), "{:?} {sums:?}", table.name);
+            check_double(table, &xs, max);
+        }
+    });
+}
+
+fn check_double(table: &Table, xs: &[f32], max: f32) {
+    let blocks = xs.len().div_ceil(BLOCK);
+    let (mut a, mut b) = (xs.to_vec(), xs.to_vec());
+    let (mut sums_a, mut sums_b) = (vec![0.0; blocks], vec![0.0; blocks]);
+    let total_a = (table.exp_sum_double)(&mut a, max, &mut sums_a);
+    let total_b = (SCALAR.exp_sum_double)(&mut b, max, &mut sums_b);
+    assert_eq!(bits(&a), bits(&b));
+    // The order of additions is free, and with it the last bits.
+    let near = |a: f64, b: f64| {
+        let error = (a - b).abs();
+        error <= b.abs() * xs.len() as f64 * f64::EPSILON || a == b || (a.is_nan() && b.is_nan())
+    };
+    assert!(near(total_a, total_b), "{total_a} {total_b}");
+    assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
+    let again = (table.sum_double)(&b, &mut sums_a);
+    assert!(near(again, total_b));
+    assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
+}
+
+#[test]
+fn wide_exponentials() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let max = (SCALAR.logits)(&array(logits), &mut xs);
+        if !max.is_finite() {
+            return;
+        }
+        let (mut a, mut b) = (xs.clone(), xs);
+        let sums = (
+            (table.exp_wide)(&mut a, max),
+            (SCALAR.exp_wide)(&mut b, max),
+        );
+        assert!((sums.0 - sums.1).abs() <= sums.1 * 1e-9, "{sums:?}");
+        for (a, b) in a.iter().zip(&b) {
+            assert!(a.to_bits().abs_diff(b.to_bits()) <= 1, "{a} {b}");
+        }
+    });
+}
+
+#[test]
+fn sums() {
+    for_all(|table, logits| {
+        let terms: Vec<f32> = logits.iter().map(|x| x.abs()).collect();
+        for start in [0.0, 1e-20, 0.75, 1.0, 16_777_215.0] {
+            let (a, b) = ((table.sum)(start, &terms), (SCALAR.sum)(start, &terms));
+            assert!(same(a, b), "{:?} {a} {b}", table.name);
+        }
+        let mut xs = vec![0.0; logits.len()];
+        (SCALAR.logits)(&array(logits), &mut xs);
+        let (a, b) = ((table.signed_sum)(&xs), (SCALAR.signed_sum)(&xs));
+        assert!(same(a.0, b.0) && a.1 == b.1, "{:?} {a:?} {b:?}", table.name);
+        for mean in [0.0, -1.5, 1e-9, 100.0] {
+            let (a, b) = ((table.squares)(&xs, mean), (SCALAR.squares)(&xs, mean));
+            assert!(same(a, b), "{:?} {a} {b}", table.name);
+        }
+    });
+}
+
+#[test]
+fn tails() {
+    for_all(|table, logits| {
+        let xs: Vec<f32> = logits.iter().map(|x| x.abs()).collect();
+        for (above, below, c) in [(0.0, 2.0, 1e6), (0.5, 1.5, 1e5), (0.0, 1e-3, 64.0)] {
+            let c = f32::from_bits(f32::to_bits(c) & 0x7f80_0000);
+            let (mut a, mut b) = (vec![], vec![]);
+            let sums = (
+                (table.tail)(&xs, above, below, c, Some(&mut a)),
+                (SCALAR.tail)(&xs, above, below, c, Some(&mut b)),
+            );
+            assert!(same(sums.0, sums.1) || sums.1 >= 2.0 * c, "{sums:?}");
+            assert_eq!(a, b, "{:?}", table.name);
+        }
+    });
+}
+
+#[test]
+fn rewriting() {
+    for_all(|table, logits| {
+        let both = |f: &dyn Fn(&Table, &mut [TokenData])| {
+            let (mut a, mut b) = (array(logits), array(logits));
+            f(table, &mut a);
+            f(&SCALAR, &mut b);
+            assert_eq!(bits_of(&a), bits_of(&b), "{:?}", table.name);
+        };
+        both(&|t, data| (t.set_p)(data, logits));
+        both(&|t, data| (t.set_p_scaled)(data, logits, 1.0 / 3.0));
+        both(&|t, data| (t.divide_logits)(data, 0.8));
+        both(&|t, data| (t.mask_below)(data, 0.5));
+        both(&|t, data| (t.mask_below)(data, f32::NAN));
+        let (mut a, mut b) = (logits.to_vec(), logits.to_vec());
+        (table.divide)(&mut a, 0.7);
+        (SCALAR.divide)(&mut b, 0.7);
+        assert_eq!(bits(&a), bits(&b));
+    });
+}
+
+#[test]
+fn thresholds() {
+    for_all(|table, logits| {
+        for threshold in [-1.0, 3.0, f32::NEG_INFINITY, f32::NAN, f32::INFINITY] {
+            let data = array(logits);
+            let (mut a, mut b) = (vec![7], vec![7]);
+            (table.at_least)(&data, 5, threshold, &mut a);
+            (SCALAR.at_least)(&data, 5, threshold, &mut b);
+            assert_eq!(a, b, "{:?}", table.name);
+            (table.values_at_least)(logits, threshold, &mut a);
+            (SCALAR.values_at_least)(logits, threshold, &mut b);
+            assert_eq!(a, b, "{:?}", table.name);
+        }
+    });
+}
+
+/// One float in 997 of all from -1e-30 to -110, and from 1e-30 to 90.
+#[test]
+fn exp_is_that_of_the_host() {
+    exp_on_every(997);
+}
+
+/// All of them: some seconds.
+#[test]
+#[ignore = "takes a minute; the test above takes one float in 997"]
+fn exp_is_that_of_the_host_on_every_float() {
+    exp_on_every(1);
+}
+
+fn exp_on_every(step: usize) {
+    let ranges = [(-1e-30f32, -110.0f32), (1e-30, 90.0)];
+    for table in supported() {
+        assert!(exp_agrees(table), "{:?}", table.name);
+        for (from, to) in ranges {
+            let mut previous = f32::INFINITY;
+            let mut all = (from.to_bits()..to.to_bits()).step_by(step).peekable();
+            while all.peek().is_some() {
+                let xs: Vec<f32> = all.by_ref().take(4096).map(f32::from_bits).collect();
+                let mut ours = xs.clone();
+                (table.exp_sum)(&mut ours, 0.0);
+                for (x, e) in xs.iter().zip(&ours) {
+                    let host = math::exp(*x);
+                    assert_eq!(e.to_bits(), host.to_bits(), "{:?}: exp({x})", table.name);
+                    // What a descending sum relies on: never up where x goes down.
+                    assert!(*e <= previous || from > 0.0, "exp({x})");
+                    previous = *e;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the algorithms need of an instruction set.
+
+use crate::token::TokenData;
+
+/// An instruction set, as a value: one exists only where the processor has the instructions, which is what makes the methods safe.
+///
+/// `F` holds [`LANES`](Self::LANES) floats, `D` half as many doubles. Comparisons give one bit per lane, the first lane lowest.
+/// Everything is `#[inline(always)]`, so that it is compiled with the instruction set of the function that it ends in.
+pub trait Vector: Copy {
+    /// How many floats `F` holds; at most [`MAX_LANES`].
+    const LANES: usize;
+    /// Floats.
+    type F: Copy;
+    /// Doubles, half as many.
+    type D: Copy;
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::F;
+    /// The first floats of `from`.
+    fn load(self, from: &[f32]) -> Self::F;
+    /// Writes to the beginning of `to`.
+    fn store(self, to: &mut [f32], x: Self::F);
+    /// The logits of the first candidates.
+    fn logits(self, data: &[TokenData]) -> Self::F;
+    /// Writes the logits of the first candidates and nothing else.
+    fn set_logits(self, data: &mut [TokenData], x: Self::F);
+    /// Writes the probabilities of the first candidates and nothing else.
+    fn set_p(self, data: &mut [TokenData], x: Self::F);
+
+    /// a + b.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a - b.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a / b.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The larger one; `b` where either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Without the sign.
+    fn abs(self, a: Self::F) -> Self::F;
+    /// a >= b, false for NaN.
+    fn ge(self, a: Self::F, b: Self::F) -> u32;
+    /// a < b, false for NaN.
+    fn lt(self, a: Self::F, b: Self::F) -> u32;
+    /// a == b, false for NaN.
+    fn eq(self, a: Self::F, b: Self::F) -> u32;
+    /// `x` where a < b, else `y`; NaN is not below anything.
+    fn if_lt(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
+    /// The largest lane; no lane is NaN.
+    fn largest(self, a: Self::F) -> f32;
+    /// The sum of the lanes, in no particular order.
+    fn total(self, a: Self::F) -> f32;
+
+    /// `x` in every lane.
+    fn splat_d(self, x: f64) -> Self::D;
+    /// Lower and upper half as doubles.
+    fn widen(self, a: Self::F) -> [Self::D; 2];
+    /// Rounded to floats.
+    fn narrow(self, a: [Self::D; 2]) -> Self::F;
+    /// a + b.
+    fn add_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a - b.
+    fn sub_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a * b.
+    fn mul_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a * b + c, rounded once.
+    fn fma_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
+    /// a * b - c, rounded once.
+    fn fms_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
+    /// Without the sign.
+    fn abs_d(self, a: Self::D) -> Self::D;
+    /// The larger one; `b` where either is NaN.
+    fn max_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// The largest lane; no lane is NaN.
+    fn largest_d(self, a: Self::D) -> f64;
+    /// The sum of the lanes, in no particular order.
+    fn total_d(self, a: Self::D) -> f64;
+    /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.
+    fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2];
+}
+
+/// No `F` holds more.
+pub const MAX_LANES: usize = 16;
