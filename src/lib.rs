@@ -11,14 +11,15 @@
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give? | [`rng`] |
+//! | How do raw logits become a token in one call, with control at every token? | [`sieve`]; stage by stage: `docs/sampling.md` |
 //! | How uncertain is a distribution? | [`metrics`] |
-//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
+//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
 //! | How is the llama.cpp of the process found? | [`ffi::host`] |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`) <- `samplers` <- `ffi`. Only `ffi` and the calls of
+//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- `samplers` <- `sieve` <- `ffi`. Only `ffi` and the calls of
 //! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust

@@ -146,6 +146,9 @@ impl Source<'_> {
     }
 }
 
+/// A window up to which there is room for all its tokens at once.
+const WINDOW: usize = 1024;
+
 /// Bias and penalties of one sieve, ready to be looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjustments {
@@ -193,7 +196,9 @@ impl Adjustments {
             Some(_) => history.distinct(),
             None => &[],
         };
-        reserve(touched, self.biases.len() + penalised.len());
+        // As many as a full window could name, so that a window that fills up does not allocate.
+        let window = penalised.len().max(history.capacity().min(WINDOW));
+        reserve(touched, self.biases.len() + window);
         let tokens = self.biases.iter().map(|&(token, _)| token);
         let tokens = tokens.chain(penalised.iter().map(|&(token, _)| token));
         let known = tokens.filter(|&token| usize::try_from(token).is_ok_and(|token| token < n));
