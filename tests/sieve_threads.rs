@@ -45,7 +45,6 @@ fn two_threads_with_one_sieve_get_an_error() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let sieve = sieve;
                 for _ in 0..200_000 {
                     if done.load(Ordering::Relaxed) {
                         return;
