@@ -197,6 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn a_resized_window_keeps_the_newest_tokens() {
+        let mut history = History::new(8);
+        for token in [1, 2, 3, 1, 2, 1] {
+            history.accept(token);
+        }
+        history.resize(3);
+        assert!(history.tokens().eq([1, 2, 1]));
+        assert_eq!((history.count(1), history.count(2)), (2, 1));
+        assert!(!history.contains(3));
+        history.resize(4);
+        for token in [5, 6] {
+            history.accept(token);
+        }
+        assert!(history.tokens().eq([2, 1, 5, 6]));
+        history.resize(0);
+        assert!(history.is_empty() && history.distinct().is_empty());
+        history.accept(1);
+        assert_eq!((history.len(), history.capacity()), (0, 0));
+    }
+
+    #[test]
     fn a_huge_window_costs_nothing_before_it_is_used() {
         let mut history = History::new(usize::MAX);
         history.accept(3);

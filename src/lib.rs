@@ -12,9 +12,10 @@
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give (mt19937 and others)? | [`rng`] |
+//! | How do raw logits become a token in one call, with control at every token? | [`sieve`]; stage by stage: `docs/sampling.md` |
 //! | How uncertain is a distribution? | [`metrics`] |
 //! | What has to be done for a new sampler? | the list in [`samplers`] |
-//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; version, errors, log: `ffi/library.rs`) |
+//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
 //! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::llama_h`] |
 //! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
@@ -22,7 +23,7 @@
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`) <- (`samplers`, `trie`) <- `ffi`. Only `ffi` and the calls of
+//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
 //! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust

@@ -161,12 +161,20 @@ fn compare(ours: &[TokenData], theirs: &Array) -> Result<(), String> {
     Ok(())
 }
 
+/// The same candidates, masked ones apart, in another order.
+fn same_but_for_order(ours: &[TokenData], theirs: &Array) -> bool {
+    let live = |id: i32, logit: f32| (logit > f32::NEG_INFINITY).then_some((id, logit.to_bits()));
+    let ours: BTreeMap<i32, u32> = ours.iter().filter_map(|c| live(c.id, c.logit)).collect();
+    let theirs = theirs.data.iter().filter_map(|c| live(c.id, c.logit));
+    ours == theirs.collect::<BTreeMap<i32, u32>>()
+}
+
 /// 20,000 by default; LLAMA_SIEVE_PARITY_CASES sets another number.
 #[test]
 fn parity_is_the_built_in_chain_for_random_parameters() {
     let cases = number_from_env("LLAMA_SIEVE_PARITY_CASES", 20_000);
     let mut rng = Rng(500);
-    let mut tokens = 0;
+    let (mut tokens, mut ties) = (0, 0);
     for case in 0..cases {
         let n = random_size(&mut rng);
         let params = random_params(&mut rng, n);
@@ -185,7 +193,13 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
             let ours = sieve.sample(&logits).expect("there is a candidate");
             let what = format!("case {case}, step {step}, n {n}, {params:?}");
             if let Err(text) = compare(sieve.candidates(), &array) {
-                panic!("{what}: {text}");
+                // Where the temperature's division makes two logits equal, or two are at equal distance from the entropy, the built-ins leave what
+                // their unstable sort gives.
+                let can_tie = params.typical_p < 1.0 || params.order == Order::TempFirst;
+                let tied = can_tie && same_but_for_order(sieve.candidates(), &array);
+                assert!(tied, "{what}: {text}");
+                ties += 1;
+                break;
             }
             assert_eq!(ours, theirs, "{what}");
             sieve.accept(ours);
@@ -197,7 +211,10 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
             tokens += 1;
         }
     }
-    eprintln!("{cases} parameter sets, {tokens} tokens and candidate arrays: identical");
+    eprintln!(
+        "{cases} parameter sets, {tokens} tokens and candidate arrays: identical but for {ties} ties"
+    );
+    assert!(ties * 10_000 <= cases, "{ties} ties");
 }
 
 /// Whole generations on the trained model, straight from its context.

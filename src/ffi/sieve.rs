@@ -567,6 +567,7 @@ type GetVocab = unsafe extern "C" fn(*const llama_model) -> *const llama_vocab;
 type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
 
 /// The host's functions that lead to logits.
+#[derive(Clone, Copy)]
 struct ContextFunctions {
     logits_ith: LogitsIth,
     get_model: GetModel,
@@ -574,9 +575,24 @@ struct ContextFunctions {
     n_tokens: NTokens,
 }
 
+/// Those of the host that was asked last: looking up names for every token would cost as much as sampling from a small vocabulary.
+static CONTEXT_FUNCTIONS: Mutex<Option<(&'static Host, ContextFunctions)>> = Mutex::new(None);
+
 impl ContextFunctions {
     fn of_host() -> Result<Self, String> {
         let host = Host::get()?;
+        let mut known = CONTEXT_FUNCTIONS.lock();
+        if let Some((of, functions)) = *known
+            && std::ptr::eq(of, host)
+        {
+            return Ok(functions);
+        }
+        let functions = Self::looked_up(host)?;
+        *known = Some((host, functions));
+        Ok(functions)
+    }
+
+    fn looked_up(host: &Host) -> Result<Self, String> {
         Ok(Self {
             logits_ith: host_function!(host, c"llama_get_logits_ith", LogitsIth),
             get_model: host_function!(host, c"llama_get_model", GetModel),

@@ -303,13 +303,13 @@ fn keep_typical(
     let (mut ranked, mut sum) = (0, 0.0f64);
     let mut wanted = RANKED_FIRST;
     spare.clear();
+    reserve(spare, n);
     while ranked < n {
         let end = n.min(wanted);
         if end < n {
             keys[ranked..].select_nth_unstable(end - ranked);
         }
         keys[ranked..end].sort_unstable();
-        reserve(spare, end);
         for &key in &keys[ranked..end] {
             let candidate = candidates[key as u32 as usize];
             spare.push(candidate);

@@ -219,7 +219,7 @@ pub(super) fn keep_mass(
         }
     }
     spare.clear();
-    reserve(spare, kept);
+    reserve(spare, candidates.len());
     spare.extend(keys[..kept].iter().map(|&key| candidates[index_of(key)]));
     std::mem::swap(candidates, spare);
     low == 0
@@ -242,7 +242,7 @@ pub(super) fn keep_largest(
     }
     keys.sort_unstable();
     spare.clear();
-    reserve(spare, keys.len());
+    reserve(spare, candidates.len());
     spare.extend(keys.iter().map(|&key| candidates[index_of(key)]));
     std::mem::swap(candidates, spare);
 }

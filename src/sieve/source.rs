@@ -14,9 +14,6 @@ use crate::sieve::penalties::Penalties;
 use crate::sieve::workspace::reserve;
 use crate::token::Token;
 
-/// Windows of up to so many tokens get their room at the first token.
-const ROOM_AT_ONCE: usize = 1024;
-
 /// Raw logits of one position, indexed by token, in any of three precisions.
 #[derive(Clone, Copy, Debug)]
 pub enum Logits<'a> {
@@ -149,6 +146,9 @@ impl Source<'_> {
     }
 }
 
+/// A window up to which there is room for all its tokens at once.
+const WINDOW: usize = 1024;
+
 /// Bias and penalties of one sieve, ready to be looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjustments {
@@ -196,9 +196,9 @@ impl Adjustments {
             Some(_) => history.distinct(),
             None => &[],
         };
-        // How many distinct tokens a common window holds changes from token to token; the room for it does not.
-        let room = penalised.len().max(history.capacity().min(ROOM_AT_ONCE));
-        reserve(touched, self.biases.len() + room);
+        // As many as a full window could name, so that a window that fills up does not allocate.
+        let window = penalised.len().max(history.capacity().min(WINDOW));
+        reserve(touched, self.biases.len() + window);
         let tokens = self.biases.iter().map(|&(token, _)| token);
         let tokens = tokens.chain(penalised.iter().map(|&(token, _)| token));
         let known = tokens.filter(|&token| usize::try_from(token).is_ok_and(|token| token < n));
