@@ -1,7 +1,7 @@
 //! Softmax of the sorted array without sorting it.
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other, and use the last bit of the sum. As
-//! [`portable`](super::portable) says, inside one binade the order of additions does not matter but for terms half-way between two
+//! `portable` says, inside one binade the order of additions does not matter but for terms half-way between two
 //! multiples of the unit. So only a head need be ranked and added in order, large enough that what follows stays in the binade which the
 //! head has reached; the tail is rounded and added in any order. For a term of the tail that is half-way, the sum of the larger ones tells which way
 //! it goes.

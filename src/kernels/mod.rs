@@ -14,22 +14,27 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod descending;
+#[cfg(target_arch = "x86_64")]
 mod exp;
 pub mod fallbacks;
 pub mod math;
 pub mod order;
+#[cfg(target_arch = "x86_64")]
 mod portable;
 mod scalar;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
 mod vector;
 
 use std::ffi::CStr;
 
 use crate::token::{TokenData, comparable};
 use fallbacks::Fallback;
-use table::{SCALAR, Table, current, instantiate};
+#[cfg(target_arch = "x86_64")]
+use table::instantiate;
+use table::{SCALAR, Table, current};
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
 const BLOCK: usize = 256;

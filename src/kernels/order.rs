@@ -426,6 +426,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_that_misleads_gives_way() {
+        const N: usize = 10_000;
+        let mut logits: Vec<f32> = (0..N).map(|i| -(i as f32)).collect();
+        // Large ones where the sample looks, and nowhere else.
+        for group in 0..30 {
+            logits[group * (N - SAMPLE_GROUP) / 64] = 1.0 + group as f32;
+        }
+        let data = array(&logits);
+        let before = Fallback::TopK.count();
+        let mut order = Order::default();
+        let top = ids(order.top(&data, 40));
+        assert!(Fallback::TopK.count() > before);
+        let mut expected = data.clone();
+        expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        assert_eq!(top, ids(&expected[..40]));
+    }
+
+    #[test]
     fn equals_end_where_std_sort_leaves_them() {
         for n in (0..200).chain([1000, 4097, 32_000, 128_256, 200_000]) {
             let mut ours: Vec<u32> = (0..n).collect();

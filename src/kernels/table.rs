@@ -55,7 +55,8 @@ pub(super) static SCALAR: Table = Table {
     tail: scalar::tail,
 };
 
-/// The static `TABLE` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
+/// The function `table` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
+#[cfg(target_arch = "x86_64")]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
         use super::{portable, table::Table};
@@ -106,10 +107,12 @@ macro_rules! instantiate {
         }
     )*};
 }
+#[cfg(target_arch = "x86_64")]
 pub(super) use instantiate;
 
 /// The tables that this processor can use, the best one last.
 pub(super) fn supported() -> Vec<&'static Table> {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
     let mut tables = vec![&SCALAR];
     #[cfg(target_arch = "x86_64")]
     {

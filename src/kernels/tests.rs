@@ -1,7 +1,8 @@
 //! Every instruction set that this processor has against the scalar reference, on the same arrays.
 
+use super::fallbacks::Fallback;
 use super::table::{SCALAR, Table, exp_agrees, supported};
-use super::{BLOCK, math};
+use super::{BLOCK, Workspace, math};
 use crate::token::TokenData;
 
 /// A small generator of test inputs.
@@ -293,4 +294,17 @@ fn exp_on_every(step: usize) {
             }
         }
     }
+}
+
+/// A draw exactly on the border of two candidates is decided by the operations of the built-in, one inside a candidate is not.
+#[test]
+fn a_draw_on_a_border_gives_way() {
+    let mut work = Workspace::default();
+    work.take_logits(&array(&[1.0, 1.0]));
+    let sum = work.sum_double();
+    let before = Fallback::Draw.count();
+    assert_eq!(work.choose(sum, 0.5, |_| 7), 7);
+    assert!(Fallback::Draw.count() > before);
+    assert_eq!(work.choose(sum, 0.25, |_| 7), 0);
+    assert_eq!(work.choose(sum, 0.75, |_| 7), 1);
 }
