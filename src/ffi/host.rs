@@ -70,6 +70,11 @@ impl Host {
         Ok(())
     }
 
+    /// Whether both are the same llama.cpp.
+    pub fn is(&self, other: &Self) -> bool {
+        self.library == other.library && self.sampler_init as usize == other.sampler_init as usize
+    }
+
     /// The host's function `name`, or an error that names it.
     pub fn function(&self, name: &CStr) -> Result<Address, String> {
         let found = match self.library {

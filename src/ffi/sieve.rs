@@ -576,18 +576,18 @@ struct ContextFunctions {
 }
 
 /// Those of the host that was asked last: looking up names for every token would cost as much as sampling from a small vocabulary.
-static CONTEXT_FUNCTIONS: Mutex<Option<(&'static Host, ContextFunctions)>> = Mutex::new(None);
+static CONTEXT_FUNCTIONS: Mutex<Option<(Host, ContextFunctions)>> = Mutex::new(None);
 
 impl ContextFunctions {
     fn of_host() -> Result<Self, String> {
         let host = Host::get()?;
         let mut known = CONTEXT_FUNCTIONS.lock();
         if let Some((of, functions)) = *known
-            && std::ptr::eq(of, host)
+            && of.is(&host)
         {
             return Ok(functions);
         }
-        let functions = Self::looked_up(host)?;
+        let functions = Self::looked_up(&host)?;
         *known = Some((host, functions));
         Ok(functions)
     }
