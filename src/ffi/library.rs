@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
@@ -83,19 +84,23 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
         "llama_sieve_last_error",
         || c"".as_ptr(),
         || {
-            let text = c_string(last_error::get());
-            SHOWN
-                .try_with(|shown| {
-                    *shown.borrow_mut() = text;
-                    shown.borrow().as_ptr()
-                })
-                .unwrap_or(c"".as_ptr())
+            let shown = show(&SHOWN, last_error::get());
+            if shown.is_null() { c"".as_ptr() } else { shown }
         },
     )
 }
 
+/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a thread that is ending.
+pub(super) fn show(place: &'static LocalKey<RefCell<CString>>, text: String) -> *const c_char {
+    let shown = place.try_with(|place| {
+        *place.borrow_mut() = c_string(text);
+        place.borrow().as_ptr()
+    });
+    shown.unwrap_or(null())
+}
+
 /// A text for C, which cannot have NUL in it.
-pub(super) fn c_string(mut text: String) -> CString {
+fn c_string(mut text: String) -> CString {
     text.retain(|c| c != '\0');
     CString::new(text).unwrap_or_default()
 }

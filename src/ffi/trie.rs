@@ -10,7 +10,7 @@ use crate::ffi::host::{Host, host_function};
 use crate::ffi::host_vocabulary::llama_vocab;
 use crate::ffi::library::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND,
-    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK, c_string,
+    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK, show,
 };
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
@@ -232,14 +232,7 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
                 None
             }
         };
-        let Some(leaf) = leaf else {
-            return null();
-        };
-        let shown = SHOWN.try_with(|shown| {
-            *shown.borrow_mut() = c_string(leaf);
-            shown.borrow().as_ptr()
-        });
-        shown.unwrap_or(null())
+        leaf.map_or(null(), |leaf| show(&SHOWN, leaf))
     })
 }
 
