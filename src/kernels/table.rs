@@ -1,7 +1,8 @@
 //! One table of functions, chosen once.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{math, scalar};
 use crate::log;
@@ -136,13 +137,16 @@ pub(super) fn supported() -> Vec<&'static Table> {
 /// The table in use.
 #[inline]
 pub(super) fn current() -> &'static Table {
-    match CURRENT.get() {
+    // SAFETY: null, or what `choose` stored: a table that lives as long as the program and is never written.
+    match unsafe { CURRENT.load(Ordering::Acquire).as_ref() } {
         Some(table) => table,
         None => choose(),
     }
 }
 
-static CURRENT: OnceLock<&Table> = OnceLock::new();
+/// The table in use, null before the first choice. An atomic and no `OnceLock`: a thread sanitizer does not see into the standard library, whose locks are
+/// compiled without it.
+static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
 /// The best, or the one that LLAMA_SIEVE_SIMD names.
 #[cold]
@@ -157,7 +161,10 @@ fn choose() -> &'static Table {
     if !exp_agrees(table) {
         table = &SCALAR;
     }
-    let first = CURRENT.set(table).is_ok();
+    let chosen = ptr::from_ref(table).cast_mut();
+    let first = CURRENT
+        .compare_exchange(ptr::null_mut(), chosen, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok();
     // Only now, since the sink of the log may call the library.
     if let (Some(name), None, true) = (name, named, first) {
         log::warn(&format!(
