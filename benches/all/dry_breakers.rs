@@ -1,47 +1,56 @@
-//! How long DRY's constructor takes to find all tokens that overlap its sequence breakers, beside the built-in's, on a vocabulary of 128,256 tokens.
-//!
-//! `cargo bench --bench dry_breakers`: alternates both in one process, checks that both lead to the same logits, and prints medians and their ratio.
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! How long DRY's constructor takes to find all tokens that overlap its sequence breakers, beside the built-in's. Checks that both lead to the same logits.
 
 use std::ffi::c_char;
-use std::time::Instant;
 
 use llama_sieve::ffi::samplers::llama_sieve_init_dry;
-use support::arrays::Rng;
-use support::{Array, HostSampler};
 use vendor_llama_cpp::{Model, sys, test_model};
+
+use crate::Options;
+use crate::measure::{median, thread_time};
+use crate::report::Measurement;
+use crate::support::arrays::Rng;
+use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
 const ROUNDS: usize = 9;
 
-fn main() {
+const NAME: &str = "init of dry";
+
+/// The one row.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    if !options.wants(NAME) {
+        return;
+    }
     let model = Model::load(test_model::cached(N_VOCAB, 1)).expect("the model loads");
     // llama.cpp's defaults.
     let mut breakers: Vec<*const c_char> = [c"\n", c":", c"\"", c"*"].map(|b| b.as_ptr()).into();
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         let (pointer, n) = (breakers.as_mut_ptr(), breakers.len());
-        let start = Instant::now();
+        let start = thread_time();
         // SAFETY: the vocabulary and the breakers live during the call.
         let ours = HostSampler::new(unsafe {
             llama_sieve_init_dry(model.vocab().cast(), 0.8, 1.75, 2, 1000, pointer, n)
         });
-        times[0].push(start.elapsed().as_secs_f64() * 1e3);
-        let start = Instant::now();
+        times[0].push((thread_time() - start) * 1e3);
+        let start = thread_time();
         // SAFETY: as above.
         let theirs = HostSampler::new(unsafe {
             sys::llama_sampler_init_dry(model.vocab(), 0.8, 1.75, 2, 1000, pointer, n)
         });
-        times[1].push(start.elapsed().as_secs_f64() * 1e3);
+        times[1].push((thread_time() - start) * 1e3);
         check(&ours, &theirs);
     }
     let [ours, theirs] = times.map(median);
-    println!(
-        "sequence breakers over {N_VOCAB} tokens: ours {ours:.1} ms, built-in {theirs:.1} ms, ratio {:.2}",
-        theirs / ours
-    );
+    done(Measurement {
+        part: "dry_breakers".into(),
+        name: NAME.into(),
+        n: N_VOCAB,
+        shape: String::new(),
+        ours_ns: ours,
+        theirs_ns: Some(theirs),
+        floor_ns: None,
+    });
 }
 
 /// Both sides penalise alike after a text in which every token of the first thousand may be a breaker.
@@ -57,9 +66,4 @@ fn check(ours: &HostSampler, theirs: &HostSampler) {
     ours.apply(&mut a);
     theirs.apply(&mut b);
     assert_eq!(a, b, "the two sides differ");
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

@@ -1,29 +1,23 @@
-//! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size: a Markdown table of medians and ratios.
+//! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size, and on logits of the trained model.
 //!
-//! `cargo bench --bench samplers`: sizes 40, 1,000, 32,000, 128,256 and 262,144; `-- --quick`: 128,256 with fewer rounds, under a minute. `--only NAME`
-//! measures the rows whose name contains NAME, `--size N` arrays of N candidates.
-//!
-//! Each row first checks that both sides give the same, then alternates them in one process on fresh copies of the same array. The copy is outside the
-//! timed part, and so is what other programs take of the processor; it leaves the array as warm as a host's loop that builds it. "floor" is the library's own maximum over the array, the least that a pass
-//! costs. At the end: how often a shortcut had to give way to the built-in's own order of operations.
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! The copy of the array is outside the timed part; it leaves the array as warm as a host's loop that builds it.
 
 use std::time::Instant;
 
 use llama_sieve::ffi::samplers as sieve;
-use llama_sieve::kernels::fallbacks::Fallback;
-use llama_sieve::{TokenData, kernels};
-use support::arrays::Rng;
-use support::compare::{Order, same};
-use support::{Array, HostSampler};
-use vendor_llama_cpp::sys;
+use vendor_llama_cpp::{Context, Model, sys};
+
+use crate::Options;
+use crate::measure::{floor, median, thread_time};
+use crate::report::Measurement;
+use crate::support::arrays::Rng;
+use crate::support::compare::{Order, same};
+use crate::support::{Array, HostSampler, trained_model};
 
 /// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are compared.
-struct Row {
-    name: &'static str,
-    make: fn(n_vocab: i32) -> [HostSampler; 2],
+pub struct Row {
+    pub name: &'static str,
+    pub make: fn(n_vocab: i32) -> [HostSampler; 2],
     order: Order,
 }
 
@@ -88,7 +82,7 @@ fn penalties(n: i32) -> [HostSampler; 2] {
     sides
 }
 
-const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     row("greedy", |_| {
         both!(llama_sieve_init_greedy, llama_sampler_init_greedy)
     }),
@@ -228,43 +222,8 @@ fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token
     (thread_time() - start) / repeats as f64
 }
 
-/// Microseconds that this thread has run: what other programs take of the machine does not count.
-fn thread_time() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time is written to a valid place.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
-}
-
-/// The library's maximum over the array.
-fn floor(input: &Array) -> f64 {
-    let data: Vec<TokenData> = input
-        .data
-        .iter()
-        .map(|c| TokenData {
-            id: c.id,
-            logit: c.logit,
-            p: c.p,
-        })
-        .collect();
-    let times = (0..201).map(|_| {
-        let start = thread_time();
-        std::hint::black_box(kernels::max_logit(std::hint::black_box(&data), false));
-        thread_time() - start
-    });
-    median(times.collect())
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 /// N(-1.5, 2.4), and in the peaked one 60 tokens that decay from 17 to 9.
-fn input(n: usize, peaked: bool) -> Array {
+pub fn input(n: usize, peaked: bool) -> Array {
     let mut rng = Rng(n as u64);
     let mut normal = || {
         let (u, v) = (rng.unit().max(1e-300), rng.unit());
@@ -280,50 +239,45 @@ fn input(n: usize, peaked: bool) -> Array {
     array
 }
 
-fn main() {
-    let mut quick = false;
-    let mut only = String::new();
-    let mut size: Option<usize> = None;
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--quick" => quick = true,
-            "--only" => only = arguments.next().expect("--only NAME"),
-            "--size" => size = arguments.next().and_then(|n| n.parse().ok()),
-            // What cargo passes to every benchmark.
-            "--bench" => {}
-            other => panic!("unknown argument {other}; --quick, --only NAME, --size N"),
-        }
-    }
-    let (sizes, budget): (&[usize], f64) = if quick {
-        (&[128_256], 0.8)
+/// What the trained model leaves after some words.
+fn recorded() -> Array {
+    let model = Model::load(trained_model()).expect("the model loads");
+    let prompt = model.tokenize("In the beginning God created the", true);
+    let mut context = Context::new(&model, prompt.len() as u32, 1).expect("a context");
+    context.decode(&prompt).expect("the prompt fits");
+    Array::of_logits(context.logits().iter().copied())
+}
+
+/// Measures every row on every input.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let sizes: &[usize] = if options.quick {
+        &[128_256]
     } else {
-        (&[40, 1000, 32_000, 128_256, 262_144], 1.5)
+        &[40, 1000, 32_000, 128_256, 151_936, 262_144]
     };
-    let sizes = size.as_ref().map_or(sizes, std::slice::from_ref);
-    println!(
-        "Instruction set: {}\n",
-        kernels::instruction_set().to_string_lossy()
-    );
-    println!("| sampler | V | shape | ours us | built-in us | ratio | ns/candidate | floor us |");
-    println!("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
+    let sizes = options.size.as_ref().map_or(sizes, std::slice::from_ref);
     for &n in sizes {
         for (shape, peaked) in [("peaked", true), ("flat", false)] {
-            let input = input(n, peaked);
-            let floor = floor(&input);
-            for row in ROWS.iter().filter(|row| row.name.contains(&only)) {
-                let Measured { ours, theirs } = measure(row, &input, budget);
-                println!(
-                    "| {} | {n} | {shape} | {ours:.2} | {theirs:.2} | {:.1} | {:.2} | {floor:.2} |",
-                    row.name,
-                    theirs / ours,
-                    ours * 1e3 / n as f64
-                );
-            }
+            rows(&input(n, peaked), shape, options, done);
         }
     }
-    println!("\nShortcuts that gave way:");
-    for fallback in Fallback::ALL {
-        println!("- {fallback:?}: {}", fallback.count());
+    if options.size.is_none() && !options.quick {
+        rows(&recorded(), "recorded", options, done);
+    }
+}
+
+fn rows(input: &Array, shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let floor = floor(input);
+    for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+        let Measured { ours, theirs } = measure(row, input, options.budget());
+        done(Measurement {
+            part: "samplers".into(),
+            name: row.name.into(),
+            n: input.data.len(),
+            shape: shape.into(),
+            ours_ns: ours * 1e3,
+            theirs_ns: Some(theirs * 1e3),
+            floor_ns: Some(floor * 1e3),
+        });
     }
 }

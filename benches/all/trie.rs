@@ -1,22 +1,16 @@
-//! What the token trie costs, beside the built-in grammar sampler on the same choices: `cargo bench --bench trie`.
-//!
-//! On a vocabulary of 128,256 tokens, one thread. Checks that both sides allow the same tokens before it times them; medians of alternating rounds. The floor is
-//! one pass over the candidate array for its largest logit.
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! What the token trie costs, beside the built-in grammar sampler on the same choices; checks that both allow the same tokens.
 
 use std::ffi::CString;
 use std::hint::black_box;
-use std::time::Instant;
 
 use llama_sieve::ffi::trie::*;
-use llama_sieve::kernels;
-use llama_sieve::token::TokenData;
-use llama_sieve::trie::{Payload, Trie, cache};
-use support::arrays::{Rng, peaked};
-use support::{Array, HostSampler};
 use vendor_llama_cpp::{Model, sys, test_model};
+
+use crate::Options;
+use crate::measure::{self, floor, median};
+use crate::report::Measurement;
+use crate::support::arrays::{Rng, peaked};
+use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
 const ROUNDS: usize = 41;
@@ -41,21 +35,9 @@ fn payload(model: &Model, names: &[String]) -> String {
         .to_string()
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Microseconds of `run` on what `prepare` makes, which is not timed; the median.
+/// Nanoseconds of `run` on what `prepare` makes; the median.
 fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
-    let times = (0..ROUNDS).map(|_| {
-        let mut input = prepare();
-        let start = Instant::now();
-        run(&mut input);
-        let elapsed = start.elapsed();
-        black_box(&input);
-        elapsed.as_secs_f64() * 1e6
-    });
+    let times = (0..ROUNDS).map(|_| measure::time(&mut prepare, &mut run) * 1e3);
     median(times.collect())
 }
 
@@ -83,7 +65,21 @@ fn allowed(array: &Array) -> Vec<i32> {
     ids
 }
 
-fn main() {
+/// Measures every row.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let mut row = |name: &str, n: usize, ours: f64, theirs: Option<f64>, floor: Option<f64>| {
+        if options.wants(name) {
+            done(Measurement {
+                part: "trie".into(),
+                name: name.into(),
+                n,
+                shape: String::new(),
+                ours_ns: ours,
+                theirs_ns: theirs,
+                floor_ns: floor,
+            });
+        }
+    };
     let model = Model::load(test_model::cached(N_VOCAB, 1)).expect("the model loads");
     let thirty = names(30);
     let json = payload(&model, &thirty);
@@ -91,38 +87,23 @@ fn main() {
     let grammar = grammar_of(&model, &thirty);
     check(&model, &json, &grammar, &input);
 
-    println!("| what | microseconds |\n| --- | --- |");
-    let row = |what: &str, us: f64| println!("| {what} | {us:.3} |");
-    let floor = time(
-        || input.clone(),
-        |array| {
-            // SAFETY: the mirrors have one layout.
-            let data = unsafe {
-                std::slice::from_raw_parts(
-                    array.data.as_ptr().cast::<TokenData>(),
-                    array.data.len(),
-                )
-            };
-            black_box(kernels::max_logit(data, false));
-        },
-    );
-    row("floor: largest logit of the array", floor);
+    let floor = floor(&input) * 1e3;
+    let theirs = time(|| input.clone(), |array| grammar.apply(array));
     for (what, mode) in [
-        ("apply, masking, 30 choices", LLAMA_SIEVE_TRIE_SAMPLED),
+        ("trie, 30 choices, masking", LLAMA_SIEVE_TRIE_SAMPLED),
         (
-            "apply, compact, 30 choices",
+            "trie, 30 choices, compact",
             LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT,
         ),
     ] {
         let trie = trie_of(&model, &json, mode);
-        row(what, time(|| input.clone(), |array| trie.apply(array)));
+        let ours = time(|| input.clone(), |array| trie.apply(array));
+        row(what, N_VOCAB, ours, Some(theirs), Some(floor));
     }
-    row(
-        "built-in grammar, the same choices",
-        time(|| input.clone(), |array| grammar.apply(array)),
-    );
-    accept(&row);
-    set(&model, &row);
+    row("trie, accept, 200 children", 0, accept(), None, None);
+    let [cached, fresh] = set(&model);
+    row("trie, set, 200 names, cached", 0, cached, None, None);
+    row("trie, set, 200 names, not cached", 0, fresh, None, None);
 }
 
 /// The trie and the grammar allow the same tokens at the beginning, but for tokens that the tokenizer does not use: a grammar also allows
@@ -140,8 +121,8 @@ fn check(model: &Model, json: &str, grammar: &HostSampler, input: &Array) {
     }
 }
 
-/// `accept` with 200 children.
-fn accept(row: &impl Fn(&str, f64)) {
+/// Nanoseconds of `accept` with 200 children.
+fn accept() -> f64 {
     let leaves: Vec<_> = (0..200)
         .map(|i| serde_json::json!({"name": i.to_string(), "tokens": [i * 600, 1, 2]}))
         .collect();
@@ -163,11 +144,11 @@ fn accept(row: &impl Fn(&str, f64)) {
         },
     );
     let reset = time(|| (), |()| (0..BATCH).for_each(|_| trie.reset()));
-    row("accept, 200 children", (both - reset) / BATCH as f64);
+    (both - reset) / BATCH as f64
 }
 
-/// `set` of 200 names, cached and not.
-fn set(model: &Model, row: &impl Fn(&str, f64)) {
+/// Nanoseconds of `set` of 200 names, cached and not.
+fn set(model: &Model) -> [f64; 2] {
     let json = payload(model, &names(200));
     // SAFETY: the vocabulary lives.
     let slot = HostSampler::new(unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) });
@@ -179,19 +160,11 @@ fn set(model: &Model, row: &impl Fn(&str, f64)) {
         assert_eq!(answer, 0);
     };
     set(&json);
-    row("set, 200 names, cached", time(|| (), |()| set(&json)));
+    let cached = time(|| (), |()| set(&json));
     let mut n = 0;
     let fresh = || {
         n += 1;
         json.replace("bench", &format!("bench{n:04}"))
     };
-    row("set, 200 names, not cached", time(fresh, |json| set(json)));
-    let trie = Trie::new(&Payload::parse(json.as_bytes(), None).expect("the payload is good"));
-    println!(
-        "\n{} bytes of JSON, {} nodes, {} bytes; cache: {:?}",
-        json.len(),
-        trie.n_nodes(),
-        trie.bytes(),
-        cache::stats()
-    );
+    [cached, time(fresh, |json| set(json))]
 }

@@ -1,0 +1,170 @@
+//! Instruction counts of every drop-in as a check against regressions: the same on a busy machine and on an idle one, where times are not.
+//!
+//! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2 path (valgrind knows no AVX-512), and compares the instructions of one
+//! `apply` to 128,256 candidates with `benches/results/instructions.json`; more than 3 % above is a failure. `--update-instructions` writes that file anew. Another
+//! compiler makes other code, so a compiler that is not the file's own is only reported.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use llama_sieve::kernels;
+use serde::{Deserialize, Serialize};
+use vendor_llama_cpp::sys;
+
+use crate::samplers::{ROWS, input};
+use crate::support::{Array, HostSampler};
+
+const N: usize = 128_256;
+const TOLERANCE: f64 = 0.03;
+const MEASURED: &str = "llama_sieve_bench_measured";
+
+/// The committed counts.
+#[derive(Deserialize, Serialize)]
+struct Counts {
+    compiler: String,
+    /// Instructions by "sampler, shape".
+    instructions: BTreeMap<String, u64>,
+}
+
+/// What is counted: one `apply`.
+#[unsafe(export_name = "llama_sieve_bench_measured")]
+#[inline(never)]
+extern "C" fn measured(sampler: *mut sys::llama_sampler, array: &mut sys::llama_token_data_array) {
+    // SAFETY: the sampler lives, the array is valid.
+    unsafe { sys::llama_sampler_apply(sampler, array) };
+}
+
+fn labels() -> Vec<String> {
+    let shapes = ["peaked", "flat"];
+    let of_shape = |shape| ROWS.iter().map(move |row| format!("{}, {shape}", row.name));
+    shapes.into_iter().flat_map(of_shape).collect()
+}
+
+/// What runs under valgrind: every row once, in the order of [`labels`], after a warm-up that is not counted.
+pub fn apply_once() {
+    assert_eq!(kernels::instruction_set().to_bytes(), b"avx2");
+    for peaked in [true, false] {
+        let input = input(N, peaked);
+        for row in ROWS {
+            let [ours, _] = (row.make)(N as i32);
+            ours.apply(&mut input.clone());
+            apply(&ours, &mut input.clone());
+        }
+    }
+}
+
+fn apply(sampler: &HostSampler, array: &mut Array) {
+    let mut raw = sys::llama_token_data_array {
+        data: array.data.as_mut_ptr(),
+        size: array.data.len(),
+        selected: -1,
+        sorted: false,
+    };
+    measured(sampler.as_ptr(), &mut raw);
+}
+
+/// Counts, and compares with the committed counts or replaces them. Whether all is well.
+pub fn check(update: bool) -> bool {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: instruction counts need valgrind");
+        return true;
+    }
+    let counts = count();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/instructions.json");
+    if update {
+        let text = serde_json::to_string_pretty(&counts).expect("plain data");
+        std::fs::write(&file, text + "\n").expect("the counts can be written");
+        return true;
+    }
+    let text = std::fs::read_to_string(&file).expect("the committed counts");
+    let committed: Counts = serde_json::from_str(&text).expect("as --update-instructions wrote it");
+    compare(&committed, &counts)
+}
+
+fn compare(committed: &Counts, counts: &Counts) -> bool {
+    println!("| sampler | instructions | committed | change |\n| --- | ---: | ---: | ---: |");
+    let mut risen = Vec::new();
+    for (label, &now) in &counts.instructions {
+        let Some(&before) = committed.instructions.get(label) else {
+            println!("| {label} | {now} | none | |");
+            risen.push(label);
+            continue;
+        };
+        let change = now as f64 / before as f64 - 1.0;
+        println!("| {label} | {now} | {before} | {:+.1} % |", change * 100.0);
+        if change > TOLERANCE {
+            risen.push(label);
+        }
+    }
+    if committed.compiler != counts.compiler {
+        println!(
+            "\nnot judged: counted with {}, committed with {}",
+            counts.compiler, committed.compiler
+        );
+        return true;
+    }
+    if !risen.is_empty() {
+        println!(
+            "\nmore instructions than committed: {risen:?}. If that is meant: cargo bench -- --update-instructions"
+        );
+    }
+    risen.is_empty()
+}
+
+fn count() -> Counts {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("instructions");
+    // What an earlier run left would be taken for this one's.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the target directory can be written");
+    let run = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .arg(format!("--toggle-collect={MEASURED}"))
+        .arg(format!("--dump-after={MEASURED}"))
+        .arg(format!(
+            "--callgrind-out-file={}",
+            folder.join("out").display()
+        ))
+        .arg(std::env::current_exe().expect("this program"))
+        .arg("--apply-once")
+        .env("LLAMA_SIEVE_SIMD", "avx2")
+        .output()
+        .expect("valgrind runs");
+    let log = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        run.status.success(),
+        "the run under valgrind failed:\n{log}"
+    );
+    let totals = (1..).map_while(|i| total(&folder.join(format!("out.{i}"))));
+    let totals: Vec<u64> = totals.collect();
+    let labels = labels();
+    assert!(
+        totals.len() >= labels.len(),
+        "{} dumps for {} rows:\n{log}",
+        totals.len(),
+        labels.len()
+    );
+    Counts {
+        compiler: compiler(),
+        instructions: labels.into_iter().zip(totals).collect(),
+    }
+}
+
+/// The instructions of one dump.
+fn total(dump: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(dump).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    Some(line?.trim().parse().expect("a number"))
+}
+
+fn compiler() -> String {
+    let rustc = std::env::var_os("RUSTC");
+    let output = Command::new(rustc.as_deref().unwrap_or(OsStr::new("rustc")))
+        .arg("--version")
+        .output();
+    output.map_or_else(
+        |_| "unknown".into(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}

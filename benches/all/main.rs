@@ -1,0 +1,135 @@
+//! Everything that is measured, in one process and one run: `cargo bench`.
+//!
+//! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six sizes and two shapes, and on logits of the trained model;
+//! - `trie`: the token trie beside the built-in grammar;
+//! - `dry_breakers`: the constructor of DRY beside the built-in's.
+//!
+//! Each row first checks that both sides give the same, then alternates them on fresh copies of one input; the figures are medians of the time that the thread
+//! itself ran. "floor" is the library's own maximum over the same array: the least that a pass over it costs.
+//!
+//! ```text
+//! cargo bench -- --quick            one size, under a minute
+//! cargo bench -- --only chain       the rows whose name contains a text
+//! cargo bench -- --part trie        one part
+//! cargo bench -- --size 32000       one size
+//! cargo bench -- --save             also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
+//! cargo bench -- --draw FILE.json   draws the charts of a saved run again
+//! cargo bench -- --instructions     counts instructions under valgrind and compares with the committed counts; --update-instructions replaces those
+//! ```
+
+mod chart;
+mod dry_breakers;
+mod instructions;
+mod measure;
+mod report;
+mod samplers;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod trie;
+
+use std::path::{Path, PathBuf};
+
+use llama_sieve::kernels::fallbacks::Fallback;
+use report::{Measurement, Run};
+
+/// What the command line asks for.
+pub struct Options {
+    /// Fewer sizes, shorter rows.
+    pub quick: bool,
+    only: String,
+    part: Option<String>,
+    /// One size instead of all.
+    pub size: Option<usize>,
+    save: bool,
+    draw: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse() -> Self {
+        let mut options = Self {
+            quick: false,
+            only: String::new(),
+            part: None,
+            size: None,
+            save: false,
+            draw: None,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .unwrap_or_else(|| panic!("{argument} needs a value"))
+            };
+            match argument.as_str() {
+                "--instructions" => finish(instructions::check(false)),
+                "--update-instructions" => finish(instructions::check(true)),
+                // How this program calls itself under valgrind.
+                "--apply-once" => {
+                    instructions::apply_once();
+                    finish(true);
+                }
+                "--quick" => options.quick = true,
+                "--only" => options.only = value(),
+                "--part" => options.part = Some(value()),
+                "--size" => options.size = Some(value().parse().expect("--size needs a number")),
+                "--save" => options.save = true,
+                "--draw" => options.draw = Some(value().into()),
+                // What cargo passes to every benchmark.
+                "--bench" => {}
+                other => panic!(
+                    "unknown argument {other}; there are --quick, --only NAME, --part samplers|trie|dry_breakers, --size N, --save, --draw FILE, --instructions and --update-instructions"
+                ),
+            }
+        }
+        options
+    }
+
+    /// Whether a row of this name is wanted.
+    pub fn wants(&self, name: &str) -> bool {
+        name.contains(&self.only)
+    }
+
+    /// How long one row is measured, in seconds.
+    pub fn budget(&self) -> f64 {
+        if self.quick { 0.5 } else { 1.5 }
+    }
+}
+
+fn finish(good: bool) -> ! {
+    std::process::exit(i32::from(!good))
+}
+
+type Part = fn(&Options, &mut dyn FnMut(Measurement));
+
+const PARTS: [(&str, Part); 3] = [
+    ("samplers", samplers::run),
+    ("trie", trie::run),
+    ("dry_breakers", dry_breakers::run),
+];
+
+fn main() {
+    let options = Options::parse();
+    if let Some(saved) = &options.draw {
+        chart::draw(&Run::read(saved), saved);
+        return;
+    }
+    let mut run = Run::here();
+    println!("{}\n", run.title());
+    println!("{}", report::HEAD);
+    for (name, part) in PARTS {
+        if options.part.as_deref().is_none_or(|wanted| wanted == name) {
+            part(&options, &mut |row| {
+                println!("{}", row.line());
+                run.rows.push(row);
+            });
+        }
+    }
+    run.fallbacks = Fallback::ALL.map(|f| (format!("{f:?}"), f.count())).into();
+    println!("\n{}", run.fallbacks());
+    if options.save {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
+        let json = run.save(&folder);
+        chart::draw(&run, &json);
+    }
+}

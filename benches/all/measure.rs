@@ -1,0 +1,52 @@
+//! The clock and the medians.
+
+use crate::support::Array;
+use llama_sieve::{TokenData, kernels};
+
+/// Microseconds that this thread has run: what other programs take of the machine does not count.
+pub fn thread_time() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to a valid place.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// Microseconds of `run` on what `prepare` makes, which is not timed.
+pub fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
+    let mut input = prepare();
+    let start = thread_time();
+    run(&mut input);
+    let elapsed = thread_time() - start;
+    std::hint::black_box(&input);
+    elapsed
+}
+
+pub fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Microseconds of the library's maximum over the array.
+pub fn floor(input: &Array) -> f64 {
+    let data: Vec<TokenData> = input
+        .data
+        .iter()
+        .map(|c| TokenData {
+            id: c.id,
+            logit: c.logit,
+            p: c.p,
+        })
+        .collect();
+    let pass = || {
+        time(
+            || (),
+            |()| {
+                std::hint::black_box(kernels::max_logit(std::hint::black_box(&data), false));
+            },
+        )
+    };
+    median((0..201).map(|_| pass()).collect())
+}

@@ -1,0 +1,158 @@
+//! What a run gave: rows, a Markdown table, a JSON file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use llama_sieve::kernels;
+use serde::{Deserialize, Serialize};
+
+/// One row. Times are medians in nanoseconds.
+#[derive(Deserialize, Serialize)]
+pub struct Measurement {
+    pub part: String,
+    pub name: String,
+    /// How many candidates.
+    pub n: usize,
+    /// "peaked", "flat" or "recorded"; empty where there is no array.
+    pub shape: String,
+    pub ours_ns: f64,
+    /// The built-in's, where there is one.
+    pub theirs_ns: Option<f64>,
+    /// One maximum over the same input.
+    pub floor_ns: Option<f64>,
+}
+
+pub const HEAD: &str = "\
+| what | candidates | shape | ours us | built-in us | ratio | ours ns/candidate | floor us |
+| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |";
+
+impl Measurement {
+    /// How many times longer the built-in takes.
+    pub fn ratio(&self) -> Option<f64> {
+        self.theirs_ns.map(|theirs| theirs / self.ours_ns)
+    }
+
+    /// A row of the table that begins with [`HEAD`].
+    pub fn line(&self) -> String {
+        let us = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("{:.2}", ns / 1e3));
+        let ratio = self
+            .ratio()
+            .map_or_else(String::new, |ratio| format!("{ratio:.1}"));
+        let each = if self.n == 0 {
+            String::new()
+        } else {
+            format!("{:.2}", self.ours_ns / self.n as f64)
+        };
+        format!(
+            "| {} | {} | {} | {} | {} | {ratio} | {each} | {} |",
+            self.name,
+            self.n,
+            self.shape,
+            us(Some(self.ours_ns)),
+            us(self.theirs_ns),
+            us(self.floor_ns)
+        )
+    }
+}
+
+/// A whole run and where it was made.
+#[derive(Deserialize, Serialize)]
+pub struct Run {
+    pub cpu: String,
+    pub instruction_set: String,
+    /// Year, month and day.
+    pub date: String,
+    pub version: String,
+    pub llama_cpp: String,
+    /// Flags of the built-ins' compiler beyond upstream's own.
+    pub extra_flags: String,
+    pub rows: Vec<Measurement>,
+    /// How often each shortcut gave way to the built-in's own order of operations.
+    pub fallbacks: Vec<(String, u64)>,
+}
+
+impl Run {
+    /// An empty run on this machine.
+    pub fn here() -> Self {
+        Self {
+            cpu: cpu(),
+            instruction_set: kernels::instruction_set().to_string_lossy().into_owned(),
+            date: today(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            llama_cpp: vendor_llama_cpp::model::version().to_owned(),
+            extra_flags: std::env::var("CXXFLAGS").unwrap_or_default(),
+            rows: Vec::new(),
+            fallbacks: Vec::new(),
+        }
+    }
+
+    pub fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    pub fn title(&self) -> String {
+        let flags = match self.extra_flags.as_str() {
+            "" => String::from("upstream's flags"),
+            flags => format!("upstream's flags and {flags}"),
+        };
+        format!(
+            "llama-sieve {} ({}) beside llama.cpp {} ({flags}) on {}, {}",
+            self.version, self.instruction_set, self.llama_cpp, self.cpu, self.date
+        )
+    }
+
+    pub fn fallbacks(&self) -> String {
+        let lines = self
+            .fallbacks
+            .iter()
+            .map(|(name, count)| format!("- {name}: {count}\n"));
+        format!("Shortcuts that gave way:\n\n{}", lines.collect::<String>())
+    }
+
+    fn markdown(&self) -> String {
+        let lines: String = self.rows.iter().map(|row| row.line() + "\n").collect();
+        format!(
+            "# {}\n\n{HEAD}\n{lines}\n{}",
+            self.title(),
+            self.fallbacks()
+        )
+    }
+
+    /// Writes the table and the JSON file; the latter's path.
+    pub fn save(&self, folder: &Path) -> PathBuf {
+        let kept = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let mut name: String = format!("{}-{}-{}", self.cpu, self.instruction_set, self.date);
+        if !self.extra_flags.is_empty() {
+            name += &self.extra_flags;
+        }
+        let name: String = name.to_lowercase().chars().map(kept).collect();
+        let parts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
+        let json = folder.join(parts.join("-") + ".json");
+        std::fs::create_dir_all(folder).expect("the folder can be made");
+        let text = serde_json::to_string_pretty(self).expect("plain data");
+        std::fs::write(&json, text + "\n").expect("the results can be written");
+        std::fs::write(json.with_extension("md"), self.markdown()).expect("as above");
+        println!("saved {}", json.display());
+        json
+    }
+}
+
+/// The processor's name, as Linux gives it.
+fn cpu() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let names = info.lines().filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim().replace("(R)", ""))
+    });
+    names.into_iter().next().unwrap_or_else(|| "unknown".into())
+}
+
+fn today() -> String {
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    date.map_or_else(
+        |_| "undated".into(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}
