@@ -3,10 +3,10 @@
 //! - [`math`]: the host's `expf` and `logf`.
 //! - [`order`]: descending order, full or of the top k only.
 //! - this file: maxima, softmax sums and rewriting, as one table of functions that is chosen once. [`instruction_set`] tells which;
-//!   the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512) names another.
+//!   the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512, neon) names another.
 //!
-//! `scalar` is the reference, in the operations of the built-ins; `portable` has the same passes over a small vector trait, `vector`; `avx2` and
-//! `avx512` instantiate them. What needs more than one pass streams the 12-byte array once into 4 bytes per candidate of the sampler's
+//! `scalar` is the reference, in the operations of the built-ins; `portable` has the same passes over a small vector trait, `vector`; `avx2`,
+//! `avx512` and `neon` instantiate them. What needs more than one pass streams the 12-byte array once into 4 bytes per candidate of the sampler's
 //! own [`Workspace`], which stays in the second-level cache: working in the array itself lost, since every pass then moves three times the bytes.
 
 #[cfg(target_arch = "x86_64")]
@@ -14,25 +14,27 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod descending;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod exp;
 pub mod fallbacks;
 pub mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod order;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable;
 mod scalar;
 mod table;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector;
 
 use std::ffi::CStr;
 
 use crate::token::{TokenData, comparable};
 use fallbacks::Fallback;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use table::instantiate;
 use table::{SCALAR, Table, current};
 

@@ -57,7 +57,7 @@ pub(super) static SCALAR: Table = Table {
 };
 
 /// The function `table` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
         use super::{portable, table::Table};
@@ -108,12 +108,15 @@ macro_rules! instantiate {
         }
     )*};
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use instantiate;
 
 /// The tables that this processor can use, the best one last.
 pub(super) fn supported() -> Vec<&'static Table> {
-    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        expect(unused_mut)
+    )]
     let mut tables = vec![&SCALAR];
     #[cfg(target_arch = "x86_64")]
     {
@@ -130,6 +133,11 @@ pub(super) fn supported() -> Vec<&'static Table> {
             // SAFETY: just asked.
             tables.push(unsafe { super::avx512::table() });
         }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: the architecture has it.
+        tables.push(unsafe { super::neon::table() });
     }
     tables
 }
