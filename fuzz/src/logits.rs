@@ -74,3 +74,38 @@ impl Number {
         self.0
     }
 }
+
+/// A whole number for a parameter: often small or at an edge, sometimes any.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole(pub i32);
+
+impl<'a> Arbitrary<'a> for Whole {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        const EDGES: [i32; 12] = [
+            0,
+            1,
+            -1,
+            2,
+            40,
+            64,
+            128,
+            129,
+            1025,
+            i32::MIN,
+            i32::MAX,
+            i32::MIN + 1,
+        ];
+        Ok(Whole(match u.int_in_range(0..=3)? {
+            0 => *u.choose(&EDGES)?,
+            1 | 2 => i32::from(u8::arbitrary(u)?),
+            _ => u.arbitrary()?,
+        }))
+    }
+}
+
+impl Whole {
+    /// As a number of candidates.
+    pub fn size(self) -> usize {
+        self.0 as usize
+    }
+}
