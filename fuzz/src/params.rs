@@ -65,6 +65,15 @@ impl CParams {
         params
     }
 
+    /// These, without biases of their own.
+    pub fn of(raw: llama_sieve_params) -> Self {
+        Self {
+            raw,
+            biases: Vec::new(),
+            no_bias: None,
+        }
+    }
+
     fn change(&mut self, change: Change) {
         let raw = &mut self.raw;
         match change {
