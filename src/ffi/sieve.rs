@@ -174,6 +174,12 @@ fn answer(function: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
     )
 }
 
+/// The answer of a call that is not one per token, and forgets older errors.
+fn done() -> Result<c_int, Failure> {
+    last_error::clear();
+    Ok(LLAMA_SIEVE_OK)
+}
+
 /// The same for what returns a pointer: NULL on failure.
 fn made<T>(function: &str, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(function, null_mut, || match body() {
@@ -386,6 +392,7 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
     made("llama_sieve_clone", || {
         // SAFETY: the caller guarantees the sieve.
         let copy = unsafe { with("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
+        last_error::clear();
         Ok(Handle::boxed(copy))
     })
 }
@@ -442,7 +449,7 @@ pub unsafe extern "C" fn llama_sieve_set_params(
             let params = params_of(params)?;
             with("llama_sieve_set_params", sieve, |sieve| {
                 sieve.set_params(&params)?;
-                Ok(LLAMA_SIEVE_OK)
+                done()
             })
         }
     })
@@ -662,7 +669,7 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     answer("llama_sieve_measure", || {
         let measure = |sieve: &mut Sieve| {
             sieve.measure(measured);
-            Ok(LLAMA_SIEVE_OK)
+            done()
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_measure", sieve, measure) }
@@ -689,7 +696,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         let stats = unsafe { with("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
         // SAFETY: the size is that of the whole struct.
         unsafe { out.write(stats_for_c(&stats)) };
-        Ok(LLAMA_SIEVE_OK)
+        done()
     })
 }
 
@@ -932,7 +939,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
                 }
             };
             sieve.save(bytes)?;
-            Ok(LLAMA_SIEVE_OK)
+            done()
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_state_save", sieve, save) }
@@ -964,9 +971,53 @@ pub unsafe extern "C" fn llama_sieve_state_load(
         let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
         let load = |sieve: &mut Sieve| {
             sieve.load(bytes)?;
-            Ok(LLAMA_SIEVE_OK)
+            done()
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_state_load", sieve, load) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_succeeds_forgets_older_errors() {
+        let mut params = llama_sieve_default_params();
+        params.seed = 7;
+        // SAFETY: the sieve lives until it is freed, parameters, bytes and stats are what the calls are told.
+        unsafe {
+            let sieve = llama_sieve_new(&params);
+            let mut bytes = vec![0u8; llama_sieve_state_size(sieve)];
+            let (state, size) = (bytes.as_mut_ptr(), bytes.len());
+            let mut stats = std::mem::zeroed::<llama_sieve_stats>();
+            stats.struct_size = size_of::<llama_sieve_stats>();
+            let mut copy = null_mut();
+            let calls: [(&str, &mut dyn FnMut() -> c_int); 6] = [
+                ("set_params", &mut || llama_sieve_set_params(sieve, &params)),
+                ("measure", &mut || llama_sieve_measure(sieve, false)),
+                ("last_stats", &mut || {
+                    llama_sieve_last_stats(sieve, &mut stats)
+                }),
+                ("state_save", &mut || {
+                    llama_sieve_state_save(sieve, state, size)
+                }),
+                ("state_load", &mut || {
+                    llama_sieve_state_load(sieve, state, size)
+                }),
+                ("clone", &mut || {
+                    copy = llama_sieve_clone(sieve);
+                    LLAMA_SIEVE_OK
+                }),
+            ];
+            for (name, call) in calls {
+                last_error::set("an older error");
+                assert_eq!(call(), LLAMA_SIEVE_OK, "{name}");
+                assert_eq!(last_error::get(), "", "{name}");
+            }
+            llama_sieve_free(copy);
+            llama_sieve_free(sieve);
+        }
+    }
 }

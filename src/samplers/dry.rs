@@ -97,7 +97,7 @@ impl Dry {
     }
 
     fn penalty(&self, length: i32) -> f32 {
-        let mut exponent = length - self.params.allowed_length;
+        let mut exponent = length.saturating_sub(self.params.allowed_length);
         if let Some(max) = self.max_exponent() {
             exponent = exponent.min(max);
         }
@@ -317,5 +317,32 @@ mod tests {
                 assert_eq!(reach[k], naive, "{tokens:?} at {k}");
             }
         }
+    }
+
+    /// The logit of the token that would repeat, after the penalty.
+    fn penalised(allowed_length: i32) -> f32 {
+        let params = DryParams {
+            multiplier: 0.8,
+            base: 1.75,
+            allowed_length,
+            last_n: 64,
+        };
+        let mut dry = Dry::new(params).expect("the parameters enable it");
+        for token in [1, 2, 3, 1, 2] {
+            dry.accept(token);
+        }
+        let mut data = [0, 1, 2, 3].map(|id| TokenData {
+            id,
+            logit: 1.0,
+            p: 0.0,
+        });
+        dry.apply(&mut Candidates::new(&mut data, false));
+        data[3].logit
+    }
+
+    #[test]
+    fn the_least_allowed_length_penalises_as_every_far_negative_one() {
+        assert!(penalised(-1_000_000_000) < -1e30);
+        assert_eq!(penalised(i32::MIN), penalised(-1_000_000_000));
     }
 }

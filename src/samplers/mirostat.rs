@@ -80,7 +80,7 @@ impl Mirostat {
     /// The exponent of Zipf's law for these candidates, by least squares on the first `m`.
     fn zipf_exponent(&self, ps: &[f32]) -> f32 {
         // An `m` below 1 means all, as the built-in's unsigned arithmetic has it.
-        let pairs = usize::try_from(self.m - 1).unwrap_or(usize::MAX);
+        let pairs = usize::try_from(self.m.saturating_sub(1)).unwrap_or(usize::MAX);
         let mut products = 0.0f32;
         let mut squares = 0.0f32;
         for (i, pair) in ps.windows(2).take(pairs).enumerate() {
@@ -228,5 +228,30 @@ impl Sampler for MirostatV2 {
 
     fn seed(&self) -> Option<u32> {
         Some(self.feedback.rng.current_seed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::{Token, TokenData};
+
+    fn selected(m: i32) -> Option<usize> {
+        let mut data: Vec<TokenData> = (0..50)
+            .map(|i| TokenData {
+                id: i as Token,
+                logit: (i as f32 * 1.7).sin() * 4.0,
+                p: 0.0,
+            })
+            .collect();
+        let mut candidates = Candidates::new(&mut data, false);
+        Mirostat::new(50, 7, 3.0, 0.1, m).apply(&mut candidates);
+        candidates.selected()
+    }
+
+    #[test]
+    fn an_m_below_1_means_all_also_the_least_there_is() {
+        assert_eq!(selected(i32::MIN), selected(0));
+        assert_eq!(selected(-5), selected(0));
     }
 }

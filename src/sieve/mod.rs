@@ -132,7 +132,8 @@ impl Sieve {
     /// Takes note of a token that has become part of the text, chosen here or not (a prompt's, say).
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
-        self.accepted += 1;
+        // A loaded state may say any number, of which only the bits count.
+        self.accepted = self.accepted.wrapping_add(1);
     }
 
     /// The accepted tokens that the penalties look back on.

@@ -137,3 +137,31 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     value.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::{Params, Sieve};
+
+    #[test]
+    fn the_largest_numbers_of_a_state_go_on_too() {
+        let mut sieve = Sieve::new(&Params::default()).expect("the defaults are good");
+        let state = State {
+            place: Place {
+                kind: RngKind::Xoroshiro128Plus,
+                seed: u64::MAX,
+                draws: u64::MAX,
+                state: [1, 2],
+            },
+            accepted: u64::MAX,
+            window: [7].into_iter(),
+        };
+        let mut bytes = vec![0; size(1)];
+        state.write(&mut bytes);
+        sieve.load(&bytes).expect("a whole state");
+        let logits = [1.0f32, 2.0, 3.0];
+        let token = sieve.sample(&logits[..]).expect("a token");
+        sieve.accept(token);
+        assert_eq!(sieve.accepted(), 0);
+    }
+}

@@ -7,12 +7,17 @@
 //! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path of the element, as in
 //! `descriptors[0].leaves[2].tokens[1]`.
 
-use serde::Deserialize;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::token::Token;
 
 /// A parsed payload.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Payload {
     /// Which model's tokens these are. Not looked at.
     #[serde(rename = "modelId", default)]
@@ -22,7 +27,8 @@ pub struct Payload {
 }
 
 /// The allowed values of one span.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Descriptor {
     /// The name by which the span is activated.
     pub path: String,
@@ -31,13 +37,41 @@ pub struct Descriptor {
 }
 
 /// One allowed value.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Leaf {
     /// What it stands for.
     pub name: String,
     /// Its tokens, in order. A value without tokens is skipped.
     pub tokens: Vec<Token>,
 }
+
+/// Takes a `T` from an object. What serde derives alone would also take an array of the fields in order, which the schema does not have.
+struct Object<T>(PhantomData<T>);
+
+macro_rules! from_object {
+    ($($type:ident)*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_map(Object::<Self>(PhantomData))
+            }
+        }
+
+        impl<'de> Visitor<'de> for Object<$type> {
+            type Value = $type;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<$type, A::Error> {
+                $type::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+    )*};
+}
+
+from_object!(Payload Descriptor Leaf);
 
 impl Payload {
     /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it; some value must have tokens.
@@ -106,6 +140,10 @@ mod tests {
             ),
             (r#"{"modelId":"t","descriptors":[]}"#, "no leaf with tokens"),
             (r#"{"descriptors":[{"leaves":[]}]}"#, "missing field `path`"),
+            (
+                r#"{"descriptors":[{"path":"a","leaves":[["n",[1]]]}]}"#,
+                "invalid type: sequence, expected an object at line 1 column",
+            ),
         ];
         for (json, part) in cases {
             let text = error(json);

@@ -129,7 +129,11 @@ pub fn number_from_env(name: &str, default: usize) -> usize {
         .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
 }
 
-/// The trained model of the repository.
+/// The trained model of the repository, also for the crate in fuzz/.
 pub fn trained_model() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models/kjv-tiny.gguf")
+    let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut models = folders.map(|folder| folder.join("models/kjv-tiny.gguf"));
+    models
+        .find(|model| model.exists())
+        .expect("the repository has its model")
 }

@@ -1,0 +1,532 @@
+//! The drop-in samplers: any members with any parameters in one chain, on any logits. What must hold always holds (no panic, no new ids, no empty array, a choice within it), and
+//! where the built-in's answer is defined, every member's answer is the built-in's, on the array that the members before have left.
+#![no_main]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::collections::HashSet;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use llama_sieve::ffi::samplers as sieve;
+use llama_sieve_fuzz::logits::{Logit, Number, Whole};
+use support::arrays::{Rng, Shape};
+use support::compare::{Order, same};
+use support::family::{FAMILY, vocabulary};
+use support::{Array, HostSampler};
+use vendor_llama_cpp::sys;
+
+fuzz_target!(
+    init: {
+        llama_sieve_fuzz::silence();
+        vocabulary();
+    },
+    |case: Case| case.run()
+);
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    members: Vec<Spec>,
+    steps: Vec<Step>,
+}
+
+/// A sampler and its parameters.
+#[derive(Arbitrary, Clone, Debug)]
+enum Spec {
+    Greedy,
+    Dist(u16),
+    TopK(Whole),
+    TopP(Number, Whole),
+    MinP(Number, Whole),
+    Typical(Number, Whole),
+    Temp(Number),
+    TopNSigma(Number),
+    TempExt(Number, Number, Number),
+    Xtc(Number, Number, Whole, u16),
+    Mirostat(Whole, u16, Number, Number, Whole),
+    MirostatV2(u16, Number, Number),
+    Penalties(Whole, Whole, Number, Number, Number),
+    Dry(Number, Number, Whole, Whole, Vec<Breaker>),
+    AdaptiveP(Number, Number, u16),
+    LogitBias(Vec<(i16, Logit)>),
+    Infill,
+    TailFree(Number, Whole),
+    Softmax,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Breaker {
+    Null,
+    Newline,
+    And,
+    TheLord,
+    Odd,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Step {
+    input: Input,
+    accept: Accept,
+    then: Between,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    shape: u8,
+    size: u16,
+    seed: u16,
+    changes: Vec<(u16, Logit)>,
+    selected: i8,
+    claims_order: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Accept {
+    /// What was selected, or the first.
+    Selected,
+    Nth(u8),
+    Any(i32),
+}
+
+#[derive(Arbitrary, Debug)]
+enum Between {
+    Nothing,
+    Reset,
+    Clone,
+    /// A copy parts ways and comes back.
+    Copy(u8),
+}
+
+/// One sampler of ours, and the built-in while both are known to be in the same state.
+struct Member {
+    spec: Spec,
+    ours: HostSampler,
+    theirs: Option<HostSampler>,
+    sorts: bool,
+    order: Order,
+    selects: bool,
+    accept_always: bool,
+}
+
+/// A parameter at which the built-in's arithmetic stays defined.
+fn tame(numbers: &[f32]) -> bool {
+    numbers.iter().all(|x| x.is_finite())
+}
+
+/// So many accepted tokens the built-ins keep room for at once.
+const LONGEST_WINDOW: i32 = 5000;
+
+impl Spec {
+    fn make(&self) -> Member {
+        // A selector is one whatever its parameters are.
+        let selects = matches!(
+            self,
+            Spec::Greedy
+                | Spec::Dist(_)
+                | Spec::Mirostat(..)
+                | Spec::MirostatV2(..)
+                | Spec::AdaptiveP(..)
+        );
+        let (name, ours, theirs) = self.both();
+        let row = FAMILY.iter().find(|row| row.name == name);
+        Member {
+            spec: self.clone(),
+            ours: HostSampler::new(ours),
+            theirs: theirs.map(HostSampler::new),
+            sorts: row.is_none_or(|row| row.sorts),
+            order: row.map_or(Order::Logit, |row| row.order),
+            selects,
+            accept_always: row.is_some_and(|row| row.accept_always),
+        }
+    }
+
+    /// The name in the table of drop-ins, ours, and the built-in where its answer is defined.
+    fn both(&self) -> Both {
+        macro_rules! both {
+            ($name:literal, $ours:ident, $theirs:ident, $defined:expr, ($($argument:expr),*)) => {{
+                // SAFETY: constructors without preconditions.
+                let theirs = $defined.then(|| unsafe { sys::$theirs($($argument),*) });
+                ($name, sieve::$ours($($argument),*), theirs)
+            }};
+        }
+        let seed = |seed: u16| u32::from(seed);
+        match *self {
+            Spec::Greedy => both!(
+                "greedy",
+                llama_sieve_init_greedy,
+                llama_sampler_init_greedy,
+                true,
+                ()
+            ),
+            Spec::Dist(s) => both!(
+                "dist",
+                llama_sieve_init_dist,
+                llama_sampler_init_dist,
+                true,
+                (seed(s))
+            ),
+            Spec::TopK(k) => both!(
+                "top_k",
+                llama_sieve_init_top_k,
+                llama_sampler_init_top_k,
+                true,
+                (k.0)
+            ),
+            Spec::TopP(p, keep) => both!(
+                "top_p",
+                llama_sieve_init_top_p,
+                llama_sampler_init_top_p,
+                tame(&[p.0]),
+                (p.0, keep.size())
+            ),
+            Spec::MinP(p, keep) => both!(
+                "min_p",
+                llama_sieve_init_min_p,
+                llama_sampler_init_min_p,
+                tame(&[p.0]),
+                (p.0, keep.size())
+            ),
+            Spec::Typical(p, keep) => both!(
+                "typical",
+                llama_sieve_init_typical,
+                llama_sampler_init_typical,
+                tame(&[p.0]),
+                (p.0, keep.size())
+            ),
+            Spec::Temp(t) => both!(
+                "temp",
+                llama_sieve_init_temp,
+                llama_sampler_init_temp,
+                tame(&[t.0]),
+                (t.0)
+            ),
+            Spec::TopNSigma(n) => both!(
+                "top_n_sigma",
+                llama_sieve_init_top_n_sigma,
+                llama_sampler_init_top_n_sigma,
+                tame(&[n.0]),
+                (n.0)
+            ),
+            Spec::TempExt(t, d, e) => both!(
+                "temp_ext",
+                llama_sieve_init_temp_ext,
+                llama_sampler_init_temp_ext,
+                tame(&[t.0, d.0, e.0]),
+                (t.0, d.0, e.0)
+            ),
+            Spec::Xtc(p, t, keep, s) => both!(
+                "xtc",
+                llama_sieve_init_xtc,
+                llama_sampler_init_xtc,
+                tame(&[p.0, t.0]),
+                (p.0, t.0, keep.size(), seed(s))
+            ),
+            Spec::Mirostat(n, s, tau, eta, m) => both!(
+                "mirostat",
+                llama_sieve_init_mirostat,
+                llama_sampler_init_mirostat,
+                // The built-in computes m - 1.
+                tame(&[tau.0, eta.0]) && m.0 > i32::MIN,
+                (n.0, seed(s), tau.0, eta.0, m.0)
+            ),
+            Spec::MirostatV2(s, tau, eta) => both!(
+                "mirostat_v2",
+                llama_sieve_init_mirostat_v2,
+                llama_sampler_init_mirostat_v2,
+                tame(&[tau.0, eta.0]),
+                (seed(s), tau.0, eta.0)
+            ),
+            Spec::Penalties(n, last, r, f, p) => both!(
+                "penalties",
+                llama_sieve_init_penalties,
+                llama_sampler_init_penalties,
+                tame(&[r.0, f.0, p.0]) && last.0 <= LONGEST_WINDOW,
+                (n.0, last.0, r.0, f.0, p.0)
+            ),
+            Spec::AdaptiveP(t, d, s) => both!(
+                "adaptive_p",
+                llama_sieve_init_adaptive_p,
+                llama_sampler_init_adaptive_p,
+                tame(&[t.0, d.0]),
+                (t.0, d.0, seed(s))
+            ),
+            Spec::TailFree(z, keep) => (
+                "tail_free",
+                sieve::llama_sieve_init_tail_free(z.0, keep.size()),
+                None,
+            ),
+            Spec::Softmax => ("softmax", sieve::llama_sieve_init_softmax(), None),
+            Spec::Infill => {
+                let vocab = vocabulary();
+                // SAFETY: the vocabulary lives as long as the process.
+                let (ours, theirs) = unsafe {
+                    (
+                        sieve::llama_sieve_init_infill(vocab.cast()),
+                        sys::llama_sampler_init_infill(vocab),
+                    )
+                };
+                ("infill", ours, Some(theirs))
+            }
+            Spec::LogitBias(ref biases) => logit_bias(biases),
+            Spec::Dry(multiplier, base, allowed, last, ref breakers) => {
+                dry(multiplier.0, base.0, allowed.0, last.0, breakers)
+            }
+        }
+    }
+}
+
+type Both = (
+    &'static str,
+    *mut llama_sieve::ffi::llama_h::llama_sampler,
+    Option<*mut sys::llama_sampler>,
+);
+
+fn logit_bias(biases: &[(i16, Logit)]) -> Both {
+    let biases: Vec<_> = biases
+        .iter()
+        .map(|&(token, bias)| sys::llama_logit_bias {
+            token: i32::from(token),
+            bias: bias.value(),
+        })
+        .collect();
+    let n = biases.len() as i32;
+    // SAFETY: `n` biases, copied by both.
+    unsafe {
+        (
+            "logit_bias",
+            sieve::llama_sieve_init_logit_bias(0, n, biases.as_ptr().cast()),
+            Some(sys::llama_sampler_init_logit_bias(0, n, biases.as_ptr())),
+        )
+    }
+}
+
+fn dry(multiplier: f32, base: f32, allowed: i32, last_n: i32, breakers: &[Breaker]) -> Both {
+    let breakers = breakers.iter().take(4).map(|breaker| match breaker {
+        Breaker::Null => std::ptr::null(),
+        Breaker::Newline => c"\n".as_ptr(),
+        Breaker::And => c"and".as_ptr(),
+        Breaker::TheLord => c"the LORD".as_ptr(),
+        Breaker::Odd => c"\xC3\xA9\xFF".as_ptr(),
+    });
+    let mut breakers: Vec<_> = breakers.collect();
+    let (pointer, n) = (breakers.as_mut_ptr(), breakers.len());
+    let vocab = vocabulary();
+    // The built-in adds to the length and makes room for the window at once.
+    let defined =
+        tame(&[multiplier, base]) && last_n <= LONGEST_WINDOW && allowed.unsigned_abs() < 1 << 30;
+    // SAFETY: the vocabulary lives as long as the process, the breakers during the calls.
+    unsafe {
+        let theirs = defined.then(|| {
+            sys::llama_sampler_init_dry(vocab, multiplier, base, allowed, last_n, pointer, n)
+        });
+        (
+            "dry",
+            sieve::llama_sieve_init_dry(
+                vocab.cast(),
+                multiplier,
+                base,
+                allowed,
+                last_n,
+                pointer,
+                n,
+            ),
+            theirs,
+        )
+    }
+}
+
+impl Input {
+    fn array(&self, largest: usize) -> Array {
+        // Mostly few, sometimes more than the built-ins' thresholds of 128 and 1024.
+        let classes = [1, 2, 8, 20, 64, 64, 200, 1500];
+        let class = classes[usize::from(self.size & 7)];
+        let n = (1 + usize::from(self.size >> 3) % class).min(largest);
+        let shape = Shape::ALL[usize::from(self.shape) % Shape::ALL.len()];
+        let mut array = shape.array(n, &mut Rng(u64::from(self.seed)));
+        for &(index, logit) in &self.changes {
+            let index = usize::from(index) % array.data.len();
+            array.data[index].logit = logit.value();
+        }
+        let descends = array.data.is_sorted_by(|a, b| a.logit >= b.logit);
+        // Whoever says so wrongly gets something, but no crash; the comparison with the built-ins ends there.
+        array.sorted = descends && array.sorted || self.claims_order;
+        array.selected = i64::from(self.selected).clamp(-1, array.data.len() as i64 - 1);
+        array
+    }
+}
+
+impl Case {
+    fn run(&self) {
+        let specs = &self.members[..self.members.len().min(5)];
+        let mut members: Vec<Member> = specs.iter().map(Spec::make).collect();
+        let mut chain =
+            HostSampler::chain(members.iter().map(|member| member.ours.clone()).collect());
+        let infill = specs.iter().any(|spec| matches!(spec, Spec::Infill));
+        let largest = if infill { 60 } else { usize::MAX };
+        for step in self.steps.iter().take(6) {
+            let input = step.input.array(largest);
+            let output = apply_all(&mut members, &input);
+            let mut of_chain = input.clone();
+            chain.apply(&mut of_chain);
+            assert_eq!(bits(&output), bits(&of_chain), "a chain is its members");
+            accept(&mut members, &chain, &output, &step.accept);
+            between(&mut members, &mut chain, &step.then);
+        }
+    }
+}
+
+fn apply_all(members: &mut [Member], input: &Array) -> Array {
+    let mut array = input.clone();
+    for member in members {
+        let before = array.clone();
+        member.ours.apply(&mut array);
+        if let Err(wrong) = invariants(member, &before, &array) {
+            panic!("{:?}: {wrong}\n{before:?}\n{array:?}", member.spec);
+        }
+        if !is_defined(member, &before) {
+            member.theirs = None;
+        }
+        let Some(theirs) = &member.theirs else {
+            continue;
+        };
+        let mut expected = before.clone();
+        theirs.apply(&mut expected);
+        if expected.data.iter().any(|c| c.logit.is_nan()) {
+            member.theirs = None;
+            continue;
+        }
+        if let Err(difference) = same(&before, &array, &expected, member.order) {
+            panic!("{:?}: {difference}\n{before:?}", member.spec);
+        }
+    }
+    array
+}
+
+/// What must hold whatever the input is.
+fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), String> {
+    let (n, left) = (before.data.len(), after.data.len());
+    if left > n || (left == 0 && n > 0) {
+        return Err(format!("{n} candidates became {left}"));
+    }
+    let known: HashSet<i32> = before.data.iter().map(|c| c.id).collect();
+    let mut seen = HashSet::new();
+    for candidate in &after.data {
+        let known = known.contains(&candidate.id) || member.order == Order::Replaced;
+        if !known || !seen.insert(candidate.id) {
+            return Err(format!("id {} is new or twice", candidate.id));
+        }
+    }
+    if member.selects {
+        let within = usize::try_from(after.selected).is_ok_and(|index| index < left);
+        if !within && n > 0 {
+            return Err(format!("selected {} of {left}", after.selected));
+        }
+    } else if after.selected != before.selected {
+        return Err("a filter selects".to_owned());
+    }
+    // Of infinite logits the arithmetic makes NaN, which is in no order.
+    let ordered = after.data.iter().any(|c| c.logit.is_nan())
+        || after.data.is_sorted_by(|a, b| a.logit >= b.logit);
+    if after.sorted && !before.sorted && !ordered {
+        return Err("said to be sorted, and is not".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the built-in's answer to this array is defined.
+fn is_defined(member: &Member, array: &Array) -> bool {
+    let logits = || array.data.iter().map(|c| c.logit);
+    if array.data.is_empty() || logits().any(f32::is_nan) {
+        return false;
+    }
+    // To the comparison the two zeros are no tie, to a sort they are.
+    let has = |zero: f32| logits().any(|logit| logit.to_bits() == zero.to_bits());
+    if has(0.0) && has(-0.0) {
+        return false;
+    }
+    if array.sorted && !array.data.is_sorted_by(|a, b| a.logit >= b.logit) {
+        return false;
+    }
+    // Its buckets are numbers that do not fit an int.
+    if member.sorts
+        && logits().any(|logit| logit > 1e8 || (logit < -1e8 && logit > f32::NEG_INFINITY))
+    {
+        return false;
+    }
+    // It joins tokens pair by pair in sorted order, so that equal logits decide what is left.
+    if member.order == Order::Replaced {
+        let distinct: HashSet<u32> = logits().map(f32::to_bits).collect();
+        return distinct.len() == array.data.len();
+    }
+    true
+}
+
+fn accept(members: &mut [Member], chain: &HostSampler, output: &Array, how: &Accept) {
+    // Some built-ins abort on a token that is none, or read out of bounds when cloned between the choice and the token.
+    let needs_token = members
+        .iter()
+        .any(|member| member.accept_always && member.theirs.is_some());
+    let nth = |n: usize| output.data.get(n % output.data.len().max(1)).map(|c| c.id);
+    let selected = usize::try_from(output.selected).unwrap_or(0);
+    let token = match *how {
+        Accept::Selected => nth(selected),
+        Accept::Nth(n) => nth(usize::from(n)),
+        Accept::Any(_) if needs_token => nth(0),
+        Accept::Any(token) => Some(token),
+    };
+    let Some(token) = token else {
+        members.iter_mut().for_each(|member| member.theirs = None);
+        return;
+    };
+    chain.accept(token);
+    for member in members {
+        member.ours.accept(token);
+        if let Some(theirs) = &member.theirs {
+            theirs.accept(token);
+        }
+    }
+}
+
+fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
+    match what {
+        Between::Nothing => {}
+        Between::Reset => {
+            chain.reset();
+            members
+                .iter()
+                .for_each(|member| member.each(HostSampler::reset));
+        }
+        Between::Clone => {
+            *chain = chain.clone();
+            for member in members {
+                member.ours = member.ours.clone();
+                member.theirs = member.theirs.clone();
+            }
+        }
+        Between::Copy(token) => {
+            let apart = |sampler: &HostSampler| {
+                let copy = sampler.clone();
+                sampler.accept(i32::from(*token));
+                sampler.copy_from(&copy);
+            };
+            apart(chain);
+            members.iter().for_each(|member| member.each(apart));
+        }
+    }
+}
+
+impl Member {
+    fn each(&self, act: impl Fn(&HostSampler)) {
+        act(&self.ours);
+        if let Some(theirs) = &self.theirs {
+            act(theirs);
+        }
+    }
+}
+
+fn bits(array: &Array) -> (Vec<(i32, u32, u32)>, i64, bool) {
+    let data = array.data.iter();
+    let data = data.map(|c| (c.id, c.logit.to_bits(), c.p.to_bits()));
+    (data.collect(), array.selected, array.sorted)
+}

@@ -1,0 +1,464 @@
+//! The sieve: parameters of any bits, saved states of any bytes, and FAST against PARITY.
+#![no_main]
+
+use std::collections::BTreeSet;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use llama_sieve::ffi::library::*;
+use llama_sieve::ffi::sieve::*;
+use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
+use llama_sieve_fuzz::logits::{Logit, Whole};
+use llama_sieve_fuzz::params::{CParams, Change};
+
+fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
+    Case::Bits(bits) => any_bits(&bits),
+    Case::Changes { first, second, logits } => changes(&first, &second, &logits),
+    Case::State { params, logits, accepted, damage, reader } => {
+        state(&params, &logits, &accepted, &damage, reader.as_deref());
+    }
+    Case::Bytes { params, bytes } => bytes_as_state(&params, &bytes),
+    Case::Modes { params, logits, accepted } => modes(&params, &logits, &accepted),
+});
+
+#[derive(Arbitrary, Debug)]
+enum Case {
+    /// The struct as so many bytes.
+    Bits(Vec<u8>),
+    Changes {
+        first: Vec<Change>,
+        second: Vec<Change>,
+        logits: Vec<Logit>,
+    },
+    State {
+        params: Vec<Change>,
+        logits: Vec<Logit>,
+        accepted: Vec<i16>,
+        damage: Vec<Damage>,
+        reader: Option<Vec<Change>>,
+    },
+    Bytes {
+        params: Vec<Change>,
+        bytes: Vec<u8>,
+    },
+    Modes {
+        params: Tame,
+        logits: Vec<i16>,
+        accepted: Vec<u8>,
+    },
+}
+
+#[derive(Arbitrary, Debug)]
+enum Damage {
+    Xor(u16, u8),
+    Truncate(u16),
+    Append(u8),
+    /// Another number of draws, few enough to repeat.
+    Draws(u16),
+    Seed(u64),
+    Generator(u8),
+    State(u8),
+    Accepted(u64),
+    /// The check sum that belongs to the bytes.
+    Sum,
+}
+
+/// Parameters at which no arithmetic overflows.
+#[derive(Arbitrary, Debug)]
+struct Tame {
+    temperature: u8,
+    top_k: Whole,
+    top_p: u8,
+    min_p: u8,
+    typical_p: u8,
+    top_n_sigma: u8,
+    min_keep: u8,
+    repeat: u8,
+    freq: i8,
+    present: i8,
+    temp_first: bool,
+    bias: Vec<(u8, i8)>,
+}
+
+fn any_bits(bits: &[u8]) {
+    let mut raw = llama_sieve_default_params();
+    let size = size_of::<llama_sieve_params>();
+    let mut bytes = vec![0u8; size];
+    // Where there are no bits the defaults stay. The biases have a case of their own: a pointer cannot be any bits.
+    let known = std::mem::offset_of!(llama_sieve_params, bias);
+    // SAFETY: plain numbers and a pointer, copied as bytes, and the pointer's bytes stay.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const raw).cast(), bytes.as_mut_ptr(), size);
+        let n = bits.len().min(known);
+        bytes[..n].copy_from_slice(&bits[..n]);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast::<u8>(), known);
+    }
+    let params = CParams::of(raw);
+    // SAFETY: the struct is whole, and its bias NULL.
+    unsafe {
+        let sieve = llama_sieve_new(&params.raw);
+        assert_eq!(sieve.is_null(), !params.is_valid(), "{raw:?}");
+        if !sieve.is_null() {
+            let logits = [0.5f32, 3.0, -1.0, f32::NAN, 2.5];
+            for _ in 0..3 {
+                let token = llama_sieve_sample(sieve, logits.as_ptr(), 5);
+                assert!((0..5).contains(&token), "{token}");
+                llama_sieve_accept(sieve, token);
+            }
+        }
+        llama_sieve_free(sieve);
+    }
+}
+
+fn values(logits: &[Logit]) -> Vec<f32> {
+    logits.iter().take(200).map(|logit| logit.value()).collect()
+}
+
+/// The tokens of some steps; a failure is a negative number.
+///
+/// # Safety
+/// `sieve` is alive.
+unsafe fn tokens(sieve: *mut Handle, logits: &[f32], steps: usize) -> Vec<i32> {
+    let mut tokens = Vec::new();
+    let mut logits = logits.to_vec();
+    for _ in 0..steps {
+        // SAFETY: the sieve is alive, and the logits are as many.
+        unsafe {
+            let token = llama_sieve_sample(sieve, logits.as_ptr(), logits.len() as i32);
+            assert!(
+                token >= 0
+                    || [LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_NO_CANDIDATE].contains(&token),
+                "{token}"
+            );
+            check_candidates(sieve, token, &logits);
+            tokens.push(token);
+            llama_sieve_accept(sieve, token.max(0));
+        }
+        if !logits.is_empty() {
+            logits.rotate_left(1);
+        }
+    }
+    tokens
+}
+
+/// What was drawn from holds the token, no other ids, and probabilities.
+///
+/// # Safety
+/// `sieve` is alive.
+unsafe fn check_candidates(sieve: *mut Handle, token: i32, logits: &[f32]) {
+    // SAFETY: the sieve is alive, and there is room.
+    let candidates = unsafe {
+        let n = llama_sieve_candidates(sieve, std::ptr::null_mut(), 0);
+        let mut out =
+            vec![llama_sieve::TokenData::default(); usize::try_from(n).expect("a number")];
+        llama_sieve_candidates(sieve, out.as_mut_ptr(), out.len());
+        out
+    };
+    assert_eq!(candidates.is_empty(), token < 0);
+    if token < 0 {
+        return;
+    }
+    let ids: BTreeSet<i32> = candidates.iter().map(|c| c.id).collect();
+    assert_eq!(ids.len(), candidates.len());
+    assert!(
+        ids.iter()
+            .all(|&id| usize::try_from(id).is_ok_and(|id| id < logits.len()))
+    );
+    assert!(ids.contains(&token));
+    let sum: f64 = candidates.iter().map(|c| f64::from(c.p)).sum();
+    // Penalties and biases of the largest numbers make infinite logits, or none.
+    if candidates.iter().all(|c| c.logit.abs() < 1e30) {
+        assert!((sum - 1.0).abs() < 1e-4, "probabilities add up to {sum}");
+    }
+}
+
+/// Parameters that are refused change nothing.
+fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
+    let (first, second) = (CParams::new(first), CParams::new(second));
+    let logits = values(logits);
+    // SAFETY: parameters are whole, sieves alive until they are freed.
+    unsafe {
+        let sieve = llama_sieve_new(&first.raw);
+        assert_eq!(sieve.is_null(), !first.is_valid());
+        if sieve.is_null() {
+            return;
+        }
+        tokens(sieve, &logits, 2);
+        let same = llama_sieve_clone(sieve);
+        let answer = llama_sieve_set_params(sieve, &second.raw);
+        assert_eq!(answer == LLAMA_SIEVE_OK, second.is_valid());
+        if answer != LLAMA_SIEVE_OK {
+            assert!([LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS].contains(&answer));
+            assert_eq!(tokens(sieve, &logits, 3), tokens(same, &logits, 3));
+        } else {
+            tokens(sieve, &logits, 2);
+            // Back again: history and generator of the other way are what they are, but nothing breaks.
+            assert_eq!(llama_sieve_set_params(sieve, &first.raw), LLAMA_SIEVE_OK);
+            tokens(sieve, &logits, 1);
+        }
+        llama_sieve_free(sieve);
+        llama_sieve_free(same);
+    }
+}
+
+/// # Safety
+/// `sieve` is alive.
+unsafe fn saved(sieve: *mut Handle) -> Vec<u8> {
+    // SAFETY: the sieve is alive, and there is room.
+    unsafe {
+        let mut bytes = vec![0; llama_sieve_state_size(sieve)];
+        assert_eq!(
+            llama_sieve_state_save(sieve, bytes.as_mut_ptr(), bytes.len()),
+            LLAMA_SIEVE_OK
+        );
+        bytes
+    }
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+impl Damage {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let mut put = |at: usize, value: &[u8]| {
+            if let Some(place) = bytes.get_mut(at..at + value.len()) {
+                place.copy_from_slice(value);
+            }
+        };
+        match self {
+            Damage::Xor(at, xor) => {
+                let at = usize::from(*at) % bytes.len().max(1);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= xor;
+                }
+            }
+            Damage::Truncate(len) => bytes.truncate(usize::from(*len)),
+            Damage::Append(byte) => bytes.push(*byte),
+            Damage::Draws(draws) => put(24, &u64::from(*draws).to_le_bytes()),
+            Damage::Seed(seed) => put(16, &seed.to_le_bytes()),
+            Damage::Generator(kind) => put(8, &u32::from(*kind).to_le_bytes()),
+            Damage::State(byte) => put(32, &[*byte; 16]),
+            Damage::Accepted(n) => put(48, &n.to_le_bytes()),
+            Damage::Sum => {
+                if let Some(end) = bytes.len().checked_sub(8) {
+                    let sum = fnv1a(&bytes[..end]).to_le_bytes();
+                    bytes[end..].copy_from_slice(&sum);
+                }
+            }
+        }
+    }
+}
+
+/// Draws of mt19937 are repeated by a load: seconds of them are allowed, and too long here.
+fn takes_long(bytes: &[u8]) -> bool {
+    let number = |at: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    };
+    bytes.get(8) == Some(&1) && number(24).is_some_and(|draws| (1 << 16..=1 << 31).contains(&draws))
+}
+
+/// A state, damaged or not, is refused and nothing changes, or taken and goes on as the sieve that saved it.
+fn state(
+    params: &[Change],
+    logits: &[Logit],
+    accepted: &[i16],
+    damage: &[Damage],
+    reader: Option<&[Change]>,
+) {
+    let params = CParams::new(params);
+    let reader = reader.map_or_else(|| CParams::of(params.raw), CParams::new);
+    let logits = values(logits);
+    // SAFETY: parameters are whole (the biases of `params` live), sieves alive until they are freed.
+    unsafe {
+        let (writer, reader) = (llama_sieve_new(&params.raw), llama_sieve_new(&reader.raw));
+        if !writer.is_null() && !reader.is_null() {
+            for &token in accepted {
+                llama_sieve_accept(writer, i32::from(token));
+            }
+            tokens(writer, &logits, 2);
+            let whole = saved(writer);
+            let mut bytes = whole.clone();
+            damage.iter().for_each(|damage| damage.apply(&mut bytes));
+            if !takes_long(&bytes) {
+                load(reader, &bytes, &logits);
+            }
+            // One with the same parameters goes on with the same tokens.
+            let twin = llama_sieve_new(&params.raw);
+            assert_eq!(
+                llama_sieve_state_load(twin, whole.as_ptr(), whole.len()),
+                LLAMA_SIEVE_OK
+            );
+            assert_eq!(saved(twin), whole);
+            assert_eq!(tokens(twin, &logits, 3), tokens(writer, &logits, 3));
+            llama_sieve_free(twin);
+        }
+        llama_sieve_free(writer);
+        llama_sieve_free(reader);
+    }
+}
+
+fn bytes_as_state(params: &[Change], bytes: &[u8]) {
+    let params = CParams::new(params);
+    if takes_long(bytes) {
+        return;
+    }
+    // SAFETY: parameters are whole, the sieve alive until it is freed.
+    unsafe {
+        let sieve = llama_sieve_new(&params.raw);
+        if !sieve.is_null() {
+            load(sieve, bytes, &[1.0, 2.0, 3.0]);
+        }
+        llama_sieve_free(sieve);
+    }
+}
+
+/// # Safety
+/// `sieve` is alive.
+unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
+    // SAFETY: the sieve is alive, the bytes are as many; clones are alive until they are freed.
+    unsafe {
+        llama_sieve_accept(sieve, 5);
+        let before = saved(sieve);
+        let answer = llama_sieve_state_load(sieve, bytes.as_ptr(), bytes.len());
+        if answer != LLAMA_SIEVE_OK {
+            assert_eq!(answer, LLAMA_SIEVE_ERROR_STATE);
+            assert_eq!(saved(sieve), before);
+            return;
+        }
+        let after = saved(sieve);
+        let end = bytes.len() - 8;
+        assert_eq!(fnv1a(&bytes[..end]).to_le_bytes(), bytes[end..]);
+        // Generator, seed and numbers are those of the bytes; of the window as much as there is room for, the newest.
+        assert_eq!(after[..12], bytes[..12]);
+        assert_eq!(after[16..32], bytes[16..32]);
+        assert_eq!(after[48..56], bytes[48..56]);
+        let window = |state: &[u8]| state[56..state.len() - 8].to_vec();
+        assert!(window(bytes).ends_with(&window(&after)));
+        let copy = llama_sieve_clone(sieve);
+        assert_eq!(tokens(copy, logits, 2), tokens(sieve, logits, 2));
+        llama_sieve_free(copy);
+    }
+}
+
+impl Tame {
+    fn params(&self) -> Params {
+        let unit = |byte: u8| f32::from(byte) / 250.0;
+        Params {
+            temperature: f32::from(self.temperature) / 64.0 + 0.05,
+            top_k: self.top_k.0,
+            top_p: unit(self.top_p),
+            min_p: unit(self.min_p),
+            typical_p: unit(self.typical_p),
+            top_n_sigma: f32::from(self.top_n_sigma) / 64.0,
+            min_keep: usize::from(self.min_keep),
+            penalty_last_n: 16,
+            penalty_repeat: 0.5 + unit(self.repeat),
+            penalty_freq: f32::from(self.freq) / 64.0,
+            penalty_present: f32::from(self.present) / 64.0,
+            seed: 7,
+            mode: Mode::Parity,
+            rng: RngKind::Mt19937,
+            method: Method::Cdf,
+            order: if self.temp_first {
+                Order::TempFirst
+            } else {
+                Order::TempLast
+            },
+            bias: self
+                .bias
+                .iter()
+                .take(8)
+                .map(|&(token, bias)| (i32::from(token), f32::from(bias) / 16.0))
+                .collect(),
+        }
+    }
+}
+
+/// The candidates that are left, by rising id.
+fn kept(params: &Params, logits: &[f32], accepted: &[u8]) -> Result<Vec<(i32, f32)>, Error> {
+    let mut sieve = Sieve::new(params)?;
+    accepted
+        .iter()
+        .for_each(|&token| sieve.accept(i32::from(token)));
+    sieve.sample(logits)?;
+    let candidates = sieve.candidates().iter();
+    let possible = candidates.filter(|c| c.logit > f32::NEG_INFINITY);
+    let mut kept: Vec<(i32, f32)> = possible.map(|c| (c.id, c.p)).collect();
+    kept.sort_by_key(|&(id, _)| id);
+    Ok(kept)
+}
+
+fn ids(kept: &[(i32, f32)]) -> Vec<i32> {
+    kept.iter().map(|&(id, _)| id).collect()
+}
+
+/// Where no threshold is so near to a candidate that rounding could decide, both modes keep the same.
+fn modes(params: &Tame, logits: &[i16], accepted: &[u8]) {
+    // Distinct by a multiple of what float can tell, after penalties too in all likelihood; equal ones are left out below.
+    let logits: Vec<f32> = logits
+        .iter()
+        .take(150)
+        .enumerate()
+        .map(|(i, &x)| f32::from(x) / 2048.0 + i as f32 / 65536.0)
+        .collect();
+    let accepted = &accepted[..accepted.len().min(24)];
+    let parity = params.params();
+    let adjusted = {
+        let mut sieve = Sieve::new(&parity).expect("tame parameters");
+        accepted
+            .iter()
+            .for_each(|&token| sieve.accept(i32::from(token)));
+        let adjusted = logits.iter().enumerate();
+        let adjusted: Vec<f32> = adjusted
+            .map(|(i, &logit)| sieve.adjusted(i as i32, logit))
+            .collect();
+        adjusted
+    };
+    let mut sorted = adjusted.clone();
+    sorted.sort_by(f32::total_cmp);
+    if sorted.windows(2).any(|pair| pair[1] - pair[0] < 1e-5) || logits.is_empty() {
+        return;
+    }
+    // Where probabilities underflow the entropy of PARITY is not a number.
+    let spread = (sorted[sorted.len() - 1] - sorted[0]) / parity.temperature.min(1.0);
+    if spread > 60.0 {
+        return;
+    }
+    let expected = kept(&parity, &logits, accepted).expect("a candidate");
+    // Each threshold a little off, either way.
+    type Nudge = fn(&mut Params, f32);
+    let nudges: [Nudge; 4] = [
+        |p, by| p.top_p *= by,
+        |p, by| p.min_p *= by,
+        |p, by| p.typical_p *= by,
+        |p, by| p.top_n_sigma *= by,
+    ];
+    for nudge in nudges {
+        for by in [1.0 - 1e-3, 1.0 + 1e-3] {
+            let mut near = parity.clone();
+            nudge(&mut near, by);
+            if kept(&near, &logits, accepted).map(|kept| ids(&kept)) != Ok(ids(&expected)) {
+                return;
+            }
+        }
+    }
+    // Typical takes them in the order of their distances from the entropy, of which two may be as good as equal.
+    if parity.typical_p < 1.0 && parity.min_keep > 1 {
+        return;
+    }
+    let fast = Params {
+        mode: Mode::Fast,
+        ..parity.clone()
+    };
+    let got = kept(&fast, &logits, accepted).expect("a candidate");
+    // Greedy of PARITY masks, FAST keeps one: the same candidates with a probability.
+    assert_eq!(ids(&got), ids(&expected), "{parity:?}\n{adjusted:?}");
+    for (a, b) in got.iter().zip(&expected) {
+        assert!(
+            (a.1 - b.1).abs() <= 1e-5 * b.1.max(1e-3),
+            "{a:?} {b:?} {parity:?}"
+        );
+    }
+}

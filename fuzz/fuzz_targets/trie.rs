@@ -1,0 +1,472 @@
+//! The token trie against a naive model. Input that begins with a byte 0 describes sequences and what is done with them; any other input is a payload as it
+//! stands, for the parser.
+#![no_main]
+
+use std::sync::Arc;
+
+use arbitrary::{Arbitrary, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use llama_sieve::trie::sampler::Mode;
+use llama_sieve::trie::{Payload, Slot, Trie, TrieSampler, cache};
+use llama_sieve::{Candidates, Sampler, TokenData};
+use llama_sieve_fuzz::logits::Logit;
+use llama_sieve_fuzz::payload::{Descriptors, Verdict, judge};
+use llama_sieve_fuzz::span::{Span, as_number, first_best};
+
+fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| {
+    if let Some((0, script)) = data.split_first().map(|(&first, rest)| (first, rest)) {
+        let Ok(script) = Script::arbitrary(&mut Unstructured::new(script)) else {
+            return;
+        };
+        script.run();
+        return;
+    }
+    for n_vocab in [None, Some(300)] {
+        raw(data, n_vocab);
+    }
+});
+
+/// The parser takes what the rules take, and the trie holds what the payload says.
+fn raw(json: &[u8], n_vocab: Option<usize>) {
+    let parsed = Payload::parse(json, n_vocab);
+    let descriptors = match (judge(json, n_vocab), &parsed) {
+        (Verdict::Accepted(descriptors), Ok(_)) => descriptors,
+        (Verdict::Refused(_), Err(_)) | (Verdict::Unclear, _) => return,
+        (verdict, parsed) => panic!("{verdict:?}, but {parsed:?}"),
+    };
+    let payload = parsed.expect("the match says so");
+    let trie = Arc::new(Trie::new(&payload));
+    // The cache gives the same one, whether it knows it already or not.
+    let cached = cache::trie_of(json, n_vocab).expect("it was parsed before");
+    assert_eq!(trie.n_nodes(), cached.n_nodes());
+    assert_eq!(trie.max_token(), cached.max_token());
+    walk_all(&trie, &descriptors);
+}
+
+/// Every value is where it should be, and nothing else is.
+fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
+    let mut nodes = 0;
+    let mut paths = Vec::new();
+    for (path, leaves) in descriptors {
+        let mut values: Vec<&[i32]> = leaves.iter().map(|(_, tokens)| &tokens[..]).collect();
+        values.retain(|tokens| !tokens.is_empty());
+        values.sort();
+        if values.is_empty() {
+            continue;
+        }
+        paths.push(path.as_str());
+        // The root, and of each sequence what it has not in common with the one before.
+        nodes += 1 + values[0].len();
+        for pair in values.windows(2) {
+            let common = pair[0].iter().zip(pair[1]).take_while(|(a, b)| a == b);
+            nodes += pair[1].len() - common.count();
+        }
+    }
+    assert!(trie.paths().eq(paths.iter().copied()));
+    assert_eq!(trie.n_nodes(), nodes);
+    for (path, leaves) in descriptors {
+        // Of two descriptors with one path, only the first can be reached.
+        let first = descriptors
+            .iter()
+            .find(|(p, leaves)| p == path && leaves.iter().any(|(_, tokens)| !tokens.is_empty()));
+        if first.is_none_or(|(_, first)| !std::ptr::eq(first, leaves)) {
+            continue;
+        }
+        let root = trie.root(path).expect("the descriptor has values");
+        for (name, tokens) in leaves.iter().filter(|(_, tokens)| !tokens.is_empty()) {
+            let mut node = root;
+            for &token in tokens {
+                assert!(trie.children(node).is_sorted_by(|a, b| a < b));
+                node = trie.child(node, token).expect("a prefix of a value");
+            }
+            let known = trie.name(node).expect("a value ends here");
+            assert!(known <= name.as_str());
+        }
+    }
+}
+
+/// One allowed value, of few different tokens, so that values share their beginnings.
+#[derive(Arbitrary, Debug)]
+struct Value {
+    name: u8,
+    tokens: Vec<u8>,
+    /// The tokens are repeated this often in all, to reach the length at which a span is closed.
+    times: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Script {
+    descriptors: Vec<(u8, Vec<Value>)>,
+    greedy: bool,
+    compact: bool,
+    steps: Vec<Step>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Apply(Array),
+    /// One of the tokens that may follow, if any.
+    Follow(u8),
+    /// Any token, mostly of the few.
+    Accept(i16),
+    /// All tokens that are forced.
+    Skip,
+    Reset,
+    Clone,
+    CloneFrom,
+    Activate(u8),
+    Set {
+        greedy: bool,
+        compact: bool,
+    },
+    Clear,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Array {
+    logits: Vec<Logit>,
+    order: Order,
+    selected: Option<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Order {
+    /// As a host passes it: `data[id].id == id`.
+    InPlace,
+    Reversed,
+    /// Sorted, and said to be.
+    Sorted,
+    /// Every so many-th candidate is missing.
+    Thinned(u8),
+    /// Ids as given.
+    Ids(Vec<u8>),
+}
+
+impl Array {
+    fn candidates(&self) -> (Vec<TokenData>, bool) {
+        let logits = self.logits.iter().take(300).enumerate();
+        let mut data: Vec<TokenData> = logits
+            .map(|(i, logit)| TokenData {
+                id: i as i32,
+                logit: logit.value(),
+                p: 0.0,
+            })
+            .collect();
+        match &self.order {
+            Order::InPlace => {}
+            Order::Reversed => data.reverse(),
+            Order::Sorted => {
+                data.sort_by(|a, b| as_number(b.logit).total_cmp(&as_number(a.logit)));
+                return (data, true);
+            }
+            Order::Thinned(n) => {
+                let mut i = 0;
+                data.retain(|_| {
+                    i += 1;
+                    i % (usize::from(*n) + 2) != 0
+                });
+            }
+            Order::Ids(ids) => {
+                for (candidate, &id) in data.iter_mut().zip(ids) {
+                    candidate.id = i32::from(id) - 2;
+                }
+            }
+        }
+        (data, false)
+    }
+}
+
+fn token(byte: u8) -> i32 {
+    i32::from(if byte < 224 { byte % 8 } else { byte })
+}
+
+impl Script {
+    fn descriptors(&self) -> Descriptors {
+        // The naive model looks at all sequences at every step; one is as long as a span can be.
+        let mut longest = 600;
+        let descriptors = self.descriptors.iter().take(4);
+        let descriptors = descriptors.map(|(path, values)| {
+            let values = values.iter().take(12).map(|value| {
+                let tokens = value.tokens.iter().take(24);
+                let mut tokens: Vec<i32> = tokens.map(|&byte| token(byte)).collect();
+                if value.times >= 192 {
+                    tokens = tokens.repeat(usize::from(value.times - 191));
+                    tokens.truncate(longest);
+                    longest = 24;
+                }
+                (format!("name {}", value.name % 4), tokens)
+            });
+            (format!("path {}", path % 4), values.collect())
+        });
+        descriptors.collect()
+    }
+
+    fn run(&self) {
+        let descriptors = self.descriptors();
+        let json = json_of(&descriptors);
+        raw(json.as_bytes(), None);
+        let Ok(payload) = Payload::parse(json.as_bytes(), Some(256)) else {
+            let empty = |(_, tokens): &(String, Vec<i32>)| tokens.is_empty();
+            assert!(
+                descriptors
+                    .iter()
+                    .all(|(_, leaves)| leaves.iter().all(empty))
+            );
+            return;
+        };
+        let trie = Arc::new(Trie::new(&payload));
+        let slot = Arc::new(Slot::new(Some(256)));
+        let mut walk = Walk {
+            sampler: TrieSampler::new(Arc::clone(&slot)),
+            slot,
+            span: None,
+            mode: Mode {
+                greedy: self.greedy,
+                compact: self.compact,
+            },
+        };
+        walk.check();
+        walk.set(&trie, &descriptors);
+        for step in self.steps.iter().take(64) {
+            walk.step(step, &trie, &descriptors);
+            walk.check();
+        }
+    }
+}
+
+fn json_of(descriptors: &Descriptors) -> String {
+    let descriptors: Vec<_> = descriptors
+        .iter()
+        .map(|(path, leaves)| {
+            let leaves: Vec<_> = leaves
+                .iter()
+                .map(|(name, tokens)| serde_json::json!({"name": name, "tokens": tokens}))
+                .collect();
+            serde_json::json!({"path": path, "leaves": leaves})
+        })
+        .collect();
+    serde_json::json!({ "descriptors": descriptors }).to_string()
+}
+
+/// The sampler and its model, in step.
+struct Walk {
+    sampler: TrieSampler,
+    slot: Arc<Slot>,
+    /// `None`: nothing is set.
+    span: Option<Span>,
+    mode: Mode,
+}
+
+impl Walk {
+    fn set(&mut self, trie: &Arc<Trie>, descriptors: &Descriptors) {
+        self.slot.set(Arc::clone(trie), self.mode);
+        self.span = Some(Span::new(descriptors));
+    }
+
+    fn step(&mut self, step: &Step, trie: &Arc<Trie>, descriptors: &Descriptors) {
+        match step {
+            Step::Apply(array) => self.apply(array),
+            Step::Follow(which) => {
+                let children = self.span.as_ref().map_or(Vec::new(), Span::following);
+                if !children.is_empty() {
+                    self.accept(children[usize::from(*which) % children.len()]);
+                }
+            }
+            Step::Accept(token) => self.accept(i32::from(*token)),
+            Step::Skip => {
+                let run = self.span.as_ref().map_or(Vec::new(), Span::forced);
+                for token in run {
+                    self.accept(token);
+                }
+            }
+            Step::Reset => {
+                self.sampler.reset();
+                if let Some(span) = &mut self.span {
+                    span.restart();
+                }
+            }
+            Step::Clone => {
+                // The clone goes on by itself: what happens to the old one does not reach it.
+                let copy = self.sampler.clone();
+                self.sampler.accept(0);
+                self.sampler = copy;
+                let shared = self.sampler.shared().expect("a slot");
+                self.slot = shared.downcast::<Slot>().expect("a slot");
+            }
+            Step::CloneFrom => {
+                let copy = self.sampler.clone();
+                self.sampler.accept(0);
+                self.sampler.accept(1);
+                self.sampler.clone_from(&copy);
+            }
+            Step::Activate(path) => {
+                let path = format!("path {}", path % 5);
+                let known = self.span.as_mut().is_some_and(|span| span.activate(&path));
+                assert_eq!(self.slot.activate(&path).is_ok(), known);
+            }
+            Step::Set { greedy, compact } => {
+                self.mode = Mode {
+                    greedy: *greedy,
+                    compact: *compact,
+                };
+                self.set(trie, descriptors);
+            }
+            Step::Clear => {
+                self.slot.clear();
+                self.span = None;
+            }
+        }
+    }
+
+    fn accept(&mut self, token: i32) {
+        self.sampler.accept(token);
+        if let Some(span) = &mut self.span {
+            span.accept(token);
+        }
+    }
+
+    fn check(&self) {
+        let span = self.span.as_ref();
+        assert_eq!(self.slot.is_active(), span.is_some_and(Span::is_active));
+        assert_eq!(self.slot.leaf().as_deref(), span.and_then(Span::leaf));
+        let forced = span.map_or(Vec::new(), Span::forced);
+        let mut room = [-1; 3];
+        assert_eq!(self.slot.forced(&mut room), forced.len());
+        let written = forced.len().min(room.len());
+        assert_eq!(room[..written], forced[..written]);
+        assert!(room[written..].iter().all(|&token| token == -1));
+    }
+
+    fn apply(&mut self, array: &Array) {
+        let (input, sorted) = array.candidates();
+        let selected = array.selected.map(usize::from);
+        let mut data = input.clone();
+        let mut candidates = Candidates::new(&mut data, sorted).with_selected(selected);
+        self.sampler.apply(&mut candidates);
+        let output = Output {
+            data: candidates.as_slice().to_vec(),
+            sorted: candidates.is_sorted(),
+            selected: candidates.selected(),
+        };
+        let greedy = self.mode.greedy;
+        let allowed = self
+            .span
+            .as_mut()
+            .and_then(|span| span.allowed(&input, greedy));
+        let Some(allowed) = allowed else {
+            let unchanged = Output {
+                data: input,
+                sorted,
+                selected,
+            };
+            return unchanged.assert_same(&output);
+        };
+        for candidate in &output.data {
+            let survives = as_number(candidate.logit) > f32::NEG_INFINITY;
+            assert!(
+                !survives || allowed.contains(&candidate.id),
+                "{candidate:?}, {allowed:?}"
+            );
+        }
+        let survivors = output
+            .data
+            .iter()
+            .filter(|c| as_number(c.logit) > f32::NEG_INFINITY);
+        assert!(survivors.count() > 0 || input.is_empty(), "nothing is left");
+        let mut ids: Vec<i32> = input.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        // With an id twice in the array only the safety is promised.
+        if ids.windows(2).all(|pair| pair[0] != pair[1]) {
+            self.expected(&input, sorted, selected, &allowed)
+                .assert_same(&output);
+        }
+    }
+
+    fn expected(
+        &self,
+        input: &[TokenData],
+        sorted: bool,
+        selected: Option<usize>,
+        allowed: &[i32],
+    ) -> Output {
+        let greedy = self.mode.greedy;
+        let valid: Vec<TokenData> = input
+            .iter()
+            .copied()
+            .filter(|c| allowed.contains(&c.id))
+            .collect();
+        let possible = valid
+            .iter()
+            .filter(|c| as_number(c.logit) > f32::NEG_INFINITY)
+            .count();
+        if possible == 0 {
+            let kept = allowed.iter().take(input.len());
+            let data: Vec<TokenData> = kept
+                .map(|&id| TokenData {
+                    id,
+                    logit: 0.0,
+                    p: 0.0,
+                })
+                .collect();
+            let select = greedy && !data.is_empty();
+            let selected = if select { Some(0) } else { selected };
+            return Output {
+                data,
+                sorted: false,
+                selected,
+            };
+        }
+        let best = valid[first_best(&valid).expect("one is possible")];
+        if possible == 1 || best.logit == f32::INFINITY || (greedy && self.mode.compact) {
+            let selected = if greedy { Some(0) } else { selected };
+            return Output {
+                data: vec![best],
+                sorted,
+                selected,
+            };
+        }
+        if self.mode.compact {
+            return Output {
+                data: valid,
+                sorted,
+                selected,
+            };
+        }
+        let masked = input.iter().map(|c| TokenData {
+            logit: if allowed.contains(&c.id) {
+                as_number(c.logit)
+            } else {
+                f32::NEG_INFINITY
+            },
+            ..*c
+        });
+        let place = input.iter().position(|c| c.id == best.id);
+        let selected = if greedy { place } else { selected };
+        Output {
+            data: masked.collect(),
+            sorted: false,
+            selected,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Output {
+    data: Vec<TokenData>,
+    sorted: bool,
+    selected: Option<usize>,
+}
+
+impl Output {
+    fn assert_same(&self, other: &Self) {
+        let bits = |output: &Self| -> Vec<(i32, u32)> {
+            output
+                .data
+                .iter()
+                .map(|c| (c.id, c.logit.to_bits()))
+                .collect()
+        };
+        assert_eq!(bits(self), bits(other));
+        assert_eq!((self.sorted, self.selected), (other.sorted, other.selected));
+    }
+}

@@ -1,0 +1,161 @@
+//! A constrained span as a list of sequences and the tokens so far: the state machine of docs/token-trie.md in its plainest form.
+
+use llama_sieve::TokenData;
+
+use crate::payload::{Descriptors, Leaves};
+
+/// A span that has not ended after this many tokens is closed.
+const LONGEST: usize = 500;
+
+/// What is constrained, and where the text is.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Of the descriptors that have values.
+    descriptors: Descriptors,
+    active: usize,
+    /// What was accepted since the span began; `None` while idle.
+    prefix: Option<Vec<i32>>,
+    leaf: Option<String>,
+}
+
+impl Span {
+    pub fn new(descriptors: &Descriptors) -> Self {
+        let mut descriptors = descriptors.clone();
+        for (_, leaves) in &mut descriptors {
+            leaves.retain(|(_, tokens)| !tokens.is_empty());
+        }
+        descriptors.retain(|(_, leaves)| !leaves.is_empty());
+        Self {
+            descriptors,
+            active: 0,
+            prefix: Some(Vec::new()),
+            leaf: None,
+        }
+    }
+
+    pub fn restart(&mut self) {
+        self.prefix = Some(Vec::new());
+        self.leaf = None;
+    }
+
+    /// Says whether there is such a path.
+    pub fn activate(&mut self, path: &str) -> bool {
+        let Some(index) = self.descriptors.iter().position(|(p, _)| p == path) else {
+            return false;
+        };
+        self.active = index;
+        self.restart();
+        true
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.prefix.is_some()
+    }
+
+    pub fn leaf(&self) -> Option<&str> {
+        self.leaf.as_deref()
+    }
+
+    fn leaves(&self) -> &Leaves {
+        &self.descriptors[self.active].1
+    }
+
+    /// The smallest name of the value that `prefix` is.
+    fn name(&self, prefix: &[i32]) -> Option<String> {
+        let names = self.leaves().iter().filter(|(_, tokens)| tokens == prefix);
+        names.map(|(name, _)| name.clone()).min()
+    }
+
+    /// Ascending.
+    fn children(&self, prefix: &[i32]) -> Vec<i32> {
+        let longer = self.leaves().iter().map(|(_, tokens)| tokens);
+        let longer =
+            longer.filter(|tokens| tokens.len() > prefix.len() && tokens.starts_with(prefix));
+        let mut children: Vec<i32> = longer.map(|tokens| tokens[prefix.len()]).collect();
+        children.sort_unstable();
+        children.dedup();
+        children
+    }
+
+    /// The tokens that may follow here, ascending; none while idle.
+    pub fn following(&self) -> Vec<i32> {
+        self.prefix
+            .as_ref()
+            .map_or(Vec::new(), |prefix| self.children(prefix))
+    }
+
+    /// The tokens that `apply` lets through; `None`: all. Greedy, at a value that others go on from, may complete the span.
+    pub fn allowed(&mut self, data: &[TokenData], greedy: bool) -> Option<Vec<i32>> {
+        let prefix = self.prefix.clone()?;
+        let children = self.children(&prefix);
+        let Some(name) = self.name(&prefix) else {
+            return Some(children);
+        };
+        if !greedy {
+            return None;
+        }
+        let best = first_best(data)?;
+        if children.contains(&data[best].id) {
+            return Some(children);
+        }
+        self.leaf = Some(name);
+        self.prefix = None;
+        None
+    }
+
+    pub fn accept(&mut self, token: i32) {
+        let Some(mut prefix) = self.prefix.take() else {
+            return;
+        };
+        if !self.children(&prefix).contains(&token) {
+            self.leaf = self.name(&prefix);
+            return;
+        }
+        prefix.push(token);
+        if self.children(&prefix).is_empty() {
+            self.leaf = self.name(&prefix);
+        } else if prefix.len() < LONGEST {
+            self.prefix = Some(prefix);
+        }
+    }
+
+    pub fn forced(&self) -> Vec<i32> {
+        let Some(prefix) = &self.prefix else {
+            return Vec::new();
+        };
+        let values = self.leaves().iter().map(|(_, tokens)| tokens);
+        let values: Vec<&Vec<i32>> = values.filter(|value| value.starts_with(prefix)).collect();
+        let mut run = Vec::new();
+        for depth in prefix.len().. {
+            // Where a value ends, ending is a choice.
+            let next = values.iter().map(|value| value.get(depth).copied());
+            let mut next: Vec<Option<i32>> = next.collect();
+            next.dedup();
+            let [Some(only)] = next[..] else {
+                break;
+            };
+            run.push(only);
+        }
+        run
+    }
+}
+
+/// Index of the largest logit, the first of equals; NaN counts as minus infinity.
+pub fn first_best(data: &[TokenData]) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (i, candidate) in data.iter().enumerate() {
+        if best.is_none_or(|best| as_number(candidate.logit) > as_number(data[best].logit)) {
+            best = Some(i);
+        }
+    }
+    best
+}
+
+/// NaN counts as minus infinity.
+pub fn as_number(logit: f32) -> f32 {
+    if logit.is_nan() {
+        f32::NEG_INFINITY
+    } else {
+        logit
+    }
+}
