@@ -64,7 +64,7 @@ impl Host {
         // SAFETY: the caller guarantees the handle.
         let symbol = unsafe { symbol_of(handle.as_ptr(), SAMPLER_INIT) };
         let symbol = symbol.ok_or(
-            "llama_sieve_bind_host: the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
+            "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
         *BOUND.write() = Some(Self::new(symbol, Some(handle)));
         Ok(())
