@@ -31,10 +31,14 @@ pub fn set_sink(sink: Option<Sink>) {
     *SINK.write() = sink;
 }
 
+/// The sink; `None` is the default.
+pub fn sink() -> Option<Sink> {
+    SINK.read().clone()
+}
+
 /// Gives `text` (no line end) to the sink.
 pub fn log(level: Level, text: &str) {
-    let sink = SINK.read().clone();
-    if let Some(sink) = sink {
+    if let Some(sink) = sink() {
         sink(level, text);
         return;
     }

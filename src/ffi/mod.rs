@@ -27,6 +27,8 @@ pub mod metrics;
 pub mod samplers;
 pub mod seed;
 pub mod sieve;
+#[cfg(test)]
+mod tests;
 pub mod trie;
 pub mod trie_handles;
 pub mod vtable;
