@@ -62,18 +62,16 @@ fn build_dir(source: &source::Source, tools: &toolchain::Toolchain) -> PathBuf {
     target_dir().join(format!("llama.cpp-{:016x}", name.finish()))
 }
 
-/// OUT_DIR is `<target>/[triple/]<profile>/build/<package>-<hash>/out`; any other shape
-/// (a future cargo) costs only the sharing between profiles.
+/// OUT_DIR is `<target>/[triple/]<profile>/build/<package>-<hash>/out`, of newer cargos `.../build/<package>/<hash>/out`; any other shape
+/// costs only the sharing between profiles.
 fn target_dir() -> PathBuf {
     let out_dir = PathBuf::from(cargo_env("OUT_DIR"));
     target_dir_above(&out_dir).unwrap_or(out_dir)
 }
 
 fn target_dir_above(out_dir: &Path) -> Option<PathBuf> {
-    let build = out_dir.ancestors().nth(2)?;
-    if build.file_name()? != "build" {
-        return None;
-    }
+    let mut above = out_dir.ancestors().skip(2).take(2);
+    let build = above.find(|folder| folder.file_name().is_some_and(|name| name == "build"))?;
     let above_profile = build.ancestors().nth(2)?;
     if above_profile.file_name()? == cargo_env("TARGET").as_str() {
         return above_profile.parent().map(Path::to_path_buf);
