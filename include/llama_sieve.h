@@ -354,9 +354,10 @@ const char *llama_sieve_version(void);
 const char *llama_sieve_simd(void);
 
 /*
- What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors, and functions that return an
- error number, clear it when they succeed; others, such as the calls per token, leave it as it is. Never NULL; valid until this thread calls this
- function again.
+ What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors and clones, functions that return an
+ error number (also those that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they begin, so that afterwards it speaks of
+ that call alone; others, such as the calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this thread
+ calls this function again.
  */
 const char *llama_sieve_last_error(void);
 

@@ -21,6 +21,7 @@
 //! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
 //! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
+//! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
 //! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
@@ -42,6 +43,7 @@
 //! ```
 
 pub mod candidates;
+mod fault;
 pub mod ffi;
 pub mod history;
 pub mod kernels;

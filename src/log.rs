@@ -31,10 +31,14 @@ pub fn set_sink(sink: Option<Sink>) {
     *SINK.write() = sink;
 }
 
+/// The sink; `None` is the default.
+pub fn sink() -> Option<Sink> {
+    SINK.read().clone()
+}
+
 /// Gives `text` (no line end) to the sink.
 pub fn log(level: Level, text: &str) {
-    let sink = SINK.read().clone();
-    if let Some(sink) = sink {
+    if let Some(sink) = sink() {
         sink(level, text);
         return;
     }
@@ -49,12 +53,17 @@ pub fn log(level: Level, text: &str) {
 
 /// A warning, which is also kept as this thread's last error.
 pub fn warn(text: &str) {
-    last_error::set(text);
-    log(Level::Warn, text);
+    kept(Level::Warn, text);
 }
 
 /// An error, which is also kept as this thread's last error.
 pub fn error(text: &str) {
+    kept(Level::Error, text);
+}
+
+fn kept(level: Level, text: &str) {
     last_error::set(text);
-    log(Level::Error, text);
+    log(level, text);
+    // The sink may have called the library, which then speaks of that call.
+    last_error::set(text);
 }

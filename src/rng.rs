@@ -284,6 +284,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn positions_and_seeds_give_different_numbers() {
         let mut seen = std::collections::HashSet::new();
         for seed in 0..100 {
@@ -295,6 +296,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls C++")]
     fn the_stream_is_that_of_libstdcxx() {
         for seed in [0, 1, 42, 4_294_967_294] {
             let expected = vendor_llama_cpp::reference::std_uniform_double(seed, 5000);

@@ -42,18 +42,24 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
 }
 
 /// What the body of an export may begin with: the guard, or a function that does nothing but call it.
-const GUARDED: [&str; 5] = [
+const GUARDED: [&str; 7] = [
     "guard(",
     "construct(",
     "construct_selector(",
     "answer(",
     "made(",
+    "value(",
+    "aloud(",
 ];
 
 #[test]
 fn every_extern_c_function_runs_inside_the_guard() {
     let mut count = 0;
     for path in rust_files(&root().join("src/ffi")) {
+        // Its functions are those of a host.
+        if path.ends_with("tests/mock_host.rs") {
+            continue;
+        }
         for (name, body) in extern_c_functions(&read(&path)) {
             // Called by the dynamic linker, inside our own call; it does nothing that can panic but push to a vector.
             if name == "collect" {
@@ -62,6 +68,7 @@ fn every_extern_c_function_runs_inside_the_guard() {
             let first = body.lines().map(str::trim).find(|line| {
                 let declaration = line.starts_with("thread_local!")
                     || line.starts_with("static ")
+                    || line.starts_with("//")
                     || line.starts_with('}');
                 !line.is_empty() && !declaration
             });
@@ -81,8 +88,8 @@ fn every_extern_c_function_runs_inside_the_guard() {
         let body = body.split(" {\n").nth(1).expect("it has a body");
         assert!(body.trim_start().starts_with("guard("), "{helper}");
     }
-    let source = read(&root().join("src/ffi/sieve.rs"));
-    for helper in ["fn answer(", "fn made<"] {
+    let source = read(&root().join("src/ffi/failure.rs"));
+    for helper in ["fn answer(", "fn made<", "fn value<"] {
         let body = source.split(helper).nth(1).expect("the helper exists");
         let body = body.split(" {\n").nth(1).expect("it has a body");
         assert!(body.trim_start().starts_with("guard("), "{helper}");

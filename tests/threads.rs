@@ -1,6 +1,6 @@
 //! Independent samplers on many threads: each thread has its own chain of the whole family, and all get the same tokens.
 //!
-//! `ci/thread-sanitizer` runs this under ThreadSanitizer. 10,000 steps; LLAMA_SIEVE_TEST_STEPS sets another number.
+//! `ci/sanitize tsan` runs this under ThreadSanitizer. 10,000 steps; LLAMA_SIEVE_TEST_STEPS sets another number.
 
 mod support;
 

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::fault;
 use crate::log;
 
 /// Runs `body`; after a panic, gives what `fallback` makes.
@@ -14,6 +15,10 @@ use crate::log;
 /// `what` names the call in the message; it is formatted only then.
 pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     // Unwind safety: callers either own nothing afterwards or take their object out of use.
+    let body = || {
+        fault::point();
+        body()
+    };
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => {

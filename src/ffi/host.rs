@@ -18,6 +18,8 @@ use std::ptr::NonNull;
 use parking_lot::RwLock;
 
 use crate::ffi::llama_h::SamplerInit;
+#[cfg(test)]
+use crate::ffi::tests::mock_host;
 
 const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
@@ -44,6 +46,13 @@ static BOUND: RwLock<Option<Host>> = RwLock::new(None);
 impl Host {
     /// The host of this process, or why there is none.
     pub fn get() -> Result<Self, String> {
+        #[cfg(test)]
+        if let Some(sampler_init) = mock_host::sampler_init() {
+            return Ok(Self {
+                sampler_init,
+                library: None,
+            });
+        }
         if let Some(host) = *BOUND.read() {
             return Ok(host);
         }
@@ -64,7 +73,7 @@ impl Host {
         // SAFETY: the caller guarantees the handle.
         let symbol = unsafe { symbol_of(handle.as_ptr(), SAMPLER_INIT) };
         let symbol = symbol.ok_or(
-            "llama_sieve_bind_host: the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
+            "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
         *BOUND.write() = Some(Self::new(symbol, Some(handle)));
         Ok(())
@@ -77,17 +86,21 @@ impl Host {
 
     /// The host's function `name`, or an error that names it.
     pub fn function(&self, name: &CStr) -> Result<Address, String> {
+        #[cfg(test)]
+        if let Some(found) = mock_host::function(name) {
+            return found.ok_or_else(|| Self::lacks(name));
+        }
         let found = match self.library {
             // SAFETY: the handle stays open as long as the host.
             Some(library) => unsafe { symbol_of(library.as_ptr(), name) },
             None => linked(name).or_else(|| global(name)),
         };
-        found.ok_or_else(|| {
-            let name = name.to_string_lossy();
-            format!(
-                "the llama.cpp of this process has no {name}: it is too old, or was stripped of it"
-            )
-        })
+        found.ok_or_else(|| Self::lacks(name))
+    }
+
+    fn lacks(name: &CStr) -> String {
+        let name = name.to_string_lossy();
+        format!("the llama.cpp of this process has no {name}: it is too old, or was stripped of it")
     }
 
     fn new(sampler_init: Address, library: Option<Address>) -> Self {
@@ -122,7 +135,7 @@ fn find() -> Option<Host> {
 
 /// Declares words that the linker fills with the addresses of the named functions, or with 0 where it finds none. Rust has no stable weak
 /// linkage; the assembler does.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 macro_rules! weak_references {
     ($count:literal: $($name:literal)*) => {
         std::arch::global_asm!(
@@ -150,7 +163,7 @@ macro_rules! weak_references {
     };
 }
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 weak_references! {
     15:
     "llama_sampler_init"
@@ -170,7 +183,7 @@ weak_references! {
     "llama_get_model"
 }
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
 fn linked(_name: &CStr) -> Option<Address> {
     None
 }

@@ -6,6 +6,7 @@ use std::ptr::{NonNull, null};
 use std::sync::Arc;
 use std::thread::LocalKey;
 
+use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::kernels;
@@ -72,9 +73,10 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     )
 }
 
-/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors, and functions that return an
-/// error number, clear it when they succeed; others, such as the calls per token, leave it as it is. Never NULL; valid until this thread calls this
-/// function again.
+/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors and clones, functions that return an
+/// error number (also those that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they begin, so that afterwards it speaks of
+/// that call alone; others, such as the calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this thread
+/// calls this function again.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
@@ -152,23 +154,14 @@ unsafe impl Sync for User {}
 /// `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_bind_host(dl_handle: *mut c_void) -> c_int {
-    guard(
-        "llama_sieve_bind_host",
-        || LLAMA_SIEVE_ERROR_INTERNAL,
-        || {
-            let Some(handle) = NonNull::new(dl_handle) else {
-                last_error::set(
-                    "llama_sieve_bind_host: the handle is NULL; pass what dlopen gave for libllama",
-                );
-                return LLAMA_SIEVE_ERROR_NULL;
-            };
-            // SAFETY: the caller guarantees the handle.
-            if let Err(text) = unsafe { Host::bind(handle) } {
-                last_error::set(&text);
-                return LLAMA_SIEVE_ERROR_NO_HOST;
-            }
-            last_error::clear();
-            LLAMA_SIEVE_OK
-        },
-    )
+    answer("llama_sieve_bind_host", || {
+        let Some(handle) = NonNull::new(dl_handle) else {
+            let text = "the handle is NULL; pass what dlopen gave for libllama";
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_NULL, text));
+        };
+        // SAFETY: the caller guarantees the handle.
+        unsafe { Host::bind(handle) }
+            .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+        Ok(LLAMA_SIEVE_OK)
+    })
 }

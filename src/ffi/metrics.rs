@@ -1,20 +1,11 @@
 //! Entropy, surprisal and perplexity for C: ABI names `llama_sieve_entropy` to `llama_sieve_ppl_free`.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
+use crate::ffi::failure::{Failure, made, value};
 use crate::ffi::guard::guard;
-use crate::last_error;
 use crate::metrics::{self, Base, RollingPerplexity};
 use crate::token::{Token, TokenData};
-
-/// What a metric answers; NaN, with the text as last error, where it is not defined.
-fn answer(what: &str, body: impl FnOnce() -> Result<f32, String>) -> f32 {
-    body().unwrap_or_else(|text| {
-        last_error::set(&format!("{what}: {text}"));
-        f32::NAN
-    })
-}
 
 fn base_of(base: c_int) -> Result<Base, String> {
     match base {
@@ -64,18 +55,12 @@ const MASKED: &str = "every logit is minus infinity or NaN, so there is no distr
 /// `logits` is NULL or `n` floats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c_int) -> f32 {
-    guard(
-        "llama_sieve_entropy",
-        || f32::NAN,
-        || {
-            answer("llama_sieve_entropy", || {
-                let base = base_of(base)?;
-                // SAFETY: the caller guarantees the logits.
-                let logits = unsafe { logits_of(logits, n) }?;
-                metrics::entropy(logits, base).ok_or_else(|| MASKED.to_owned())
-            })
-        },
-    )
+    value("llama_sieve_entropy", f32::NAN, || {
+        let base = base_of(base)?;
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n) }?;
+        metrics::entropy(logits, base).ok_or_else(|| MASKED.to_owned())
+    })
 }
 
 /// Surprisal of `token` in the model's distribution, from its `n` raw logits: minus the logarithm of its probability.
@@ -91,23 +76,17 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
     token: Token,
     base: c_int,
 ) -> f32 {
-    guard(
-        "llama_sieve_surprisal",
-        || f32::NAN,
-        || {
-            answer("llama_sieve_surprisal", || {
-                let base = base_of(base)?;
-                // SAFETY: the caller guarantees the logits.
-                let logits = unsafe { logits_of(logits, n) }?;
-                if !(0..n).contains(&token) {
-                    return Err(format!(
-                        "token {token} is outside the vocabulary of {n} tokens"
-                    ));
-                }
-                metrics::surprisal(logits, token, base).ok_or_else(|| MASKED.to_owned())
-            })
-        },
-    )
+    value("llama_sieve_surprisal", f32::NAN, || {
+        let base = base_of(base)?;
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n) }?;
+        if !(0..n).contains(&token) {
+            return Err(format!(
+                "token {token} is outside the vocabulary of {n} tokens"
+            ));
+        }
+        metrics::surprisal(logits, token, base).ok_or_else(|| MASKED.to_owned())
+    })
 }
 
 /// Entropy of the distribution over `n` candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
@@ -121,18 +100,12 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
     n: usize,
     base: c_int,
 ) -> f32 {
-    guard(
-        "llama_sieve_candidates_entropy",
-        || f32::NAN,
-        || {
-            answer("llama_sieve_candidates_entropy", || {
-                let base = base_of(base)?;
-                // SAFETY: the caller guarantees the candidates.
-                let candidates = unsafe { slice("candidates", candidates, n) }?;
-                metrics::candidates_entropy(candidates, base).ok_or_else(|| MASKED.to_owned())
-            })
-        },
-    )
+    value("llama_sieve_candidates_entropy", f32::NAN, || {
+        let base = base_of(base)?;
+        // SAFETY: the caller guarantees the candidates.
+        let candidates = unsafe { slice("candidates", candidates, n) }?;
+        metrics::candidates_entropy(candidates, base).ok_or_else(|| MASKED.to_owned())
+    })
 }
 
 /// Surprisal of `token` in the distribution over `n` candidates, from their logits. Plus infinity for a token that is not among them.
@@ -147,19 +120,13 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
     token: Token,
     base: c_int,
 ) -> f32 {
-    guard(
-        "llama_sieve_candidates_surprisal",
-        || f32::NAN,
-        || {
-            answer("llama_sieve_candidates_surprisal", || {
-                let base = base_of(base)?;
-                // SAFETY: the caller guarantees the candidates.
-                let candidates = unsafe { slice("candidates", candidates, n) }?;
-                let surprisal = metrics::candidates_surprisal(candidates, token, base);
-                surprisal.ok_or_else(|| MASKED.to_owned())
-            })
-        },
-    )
+    value("llama_sieve_candidates_surprisal", f32::NAN, || {
+        let base = base_of(base)?;
+        // SAFETY: the caller guarantees the candidates.
+        let candidates = unsafe { slice("candidates", candidates, n) }?;
+        let surprisal = metrics::candidates_surprisal(candidates, token, base);
+        surprisal.ok_or_else(|| MASKED.to_owned())
+    })
 }
 
 /// The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
@@ -169,15 +136,16 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
 #[derive(Debug)]
 pub struct llama_sieve_ppl(RollingPerplexity);
 
-fn no_ppl(function: &str) {
-    last_error::set(&format!("{function}: the object is NULL"));
+fn no_ppl() -> Failure {
+    Failure::null("the object")
 }
 
 /// A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
-    guard("llama_sieve_ppl_new", null_mut, || {
-        Box::into_raw(Box::new(llama_sieve_ppl(RollingPerplexity::default())))
+    made("llama_sieve_ppl_new", || {
+        let ppl = llama_sieve_ppl(RollingPerplexity::default());
+        Ok(Box::into_raw(Box::new(ppl)))
     })
 }
 
@@ -187,22 +155,15 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
 /// `ppl` is NULL (then nothing happens) or alive, and used by no other thread during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisal_nats: f32) {
-    guard(
-        "llama_sieve_ppl_add",
-        || (),
-        || {
-            // SAFETY: the caller guarantees the object.
-            let Some(ppl) = (unsafe { ppl.as_mut() }) else {
-                return no_ppl("llama_sieve_ppl_add");
-            };
-            if surprisal_nats.is_nan() {
-                return last_error::set(
-                    "llama_sieve_ppl_add: the surprisal is NaN; it is left out",
-                );
-            }
-            ppl.0.add(surprisal_nats);
-        },
-    )
+    value("llama_sieve_ppl_add", (), || {
+        // SAFETY: the caller guarantees the object.
+        let ppl = unsafe { ppl.as_mut() }.ok_or_else(no_ppl)?;
+        if surprisal_nats.is_nan() {
+            return Err("the surprisal is NaN; it is left out".to_owned().into());
+        }
+        ppl.0.add(surprisal_nats);
+        Ok::<_, Failure>(())
+    })
 }
 
 /// The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
@@ -211,18 +172,11 @@ pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisa
 /// `ppl` is NULL or alive, and changed by no other thread during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f32 {
-    guard(
-        "llama_sieve_ppl_value",
-        || f32::NAN,
-        || {
-            // SAFETY: the caller guarantees the object.
-            let Some(ppl) = (unsafe { ppl.as_ref() }) else {
-                no_ppl("llama_sieve_ppl_value");
-                return f32::NAN;
-            };
-            ppl.0.value()
-        },
-    )
+    value("llama_sieve_ppl_value", f32::NAN, || {
+        // SAFETY: the caller guarantees the object.
+        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        Ok::<_, Failure>(ppl.0.value())
+    })
 }
 
 /// How many tokens were added; 0 for NULL.
@@ -231,18 +185,11 @@ pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f
 /// `ppl` is NULL or alive, and changed by no other thread during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> usize {
-    guard(
-        "llama_sieve_ppl_count",
-        || 0,
-        || {
-            // SAFETY: the caller guarantees the object.
-            let Some(ppl) = (unsafe { ppl.as_ref() }) else {
-                no_ppl("llama_sieve_ppl_count");
-                return 0;
-            };
-            ppl.0.count()
-        },
-    )
+    value("llama_sieve_ppl_count", 0, || {
+        // SAFETY: the caller guarantees the object.
+        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        Ok::<_, Failure>(ppl.0.count())
+    })
 }
 
 /// Back to no tokens. NULL is allowed, and an error.
@@ -251,17 +198,12 @@ pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> u
 /// `ppl` is NULL or alive, and used by no other thread during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
-    guard(
-        "llama_sieve_ppl_reset",
-        || (),
-        || {
-            // SAFETY: the caller guarantees the object.
-            match unsafe { ppl.as_mut() } {
-                Some(ppl) => ppl.0.reset(),
-                None => no_ppl("llama_sieve_ppl_reset"),
-            }
-        },
-    )
+    value("llama_sieve_ppl_reset", (), || {
+        // SAFETY: the caller guarantees the object.
+        let ppl = unsafe { ppl.as_mut() }.ok_or_else(no_ppl)?;
+        ppl.0.reset();
+        Ok::<_, Failure>(())
+    })
 }
 
 /// A second object with the same tokens, to be freed by itself. NULL for NULL.
@@ -272,13 +214,10 @@ pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
 pub unsafe extern "C" fn llama_sieve_ppl_clone(
     ppl: *const llama_sieve_ppl,
 ) -> *mut llama_sieve_ppl {
-    guard("llama_sieve_ppl_clone", null_mut, || {
+    made("llama_sieve_ppl_clone", || {
         // SAFETY: the caller guarantees the object.
-        let Some(ppl) = (unsafe { ppl.as_ref() }) else {
-            no_ppl("llama_sieve_ppl_clone");
-            return null_mut();
-        };
-        Box::into_raw(Box::new(llama_sieve_ppl(ppl.0)))
+        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        Ok(Box::into_raw(Box::new(llama_sieve_ppl(ppl.0))))
     })
 }
 

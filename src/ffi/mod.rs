@@ -11,11 +11,13 @@
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`guard`][]: the boundary that no panic crosses.
+//! - [`failure`][]: error numbers, their texts, and when the last error is cleared.
 //!
 //! Conventions for callers (the header and the README repeat them): samplers are freed by the host (`llama_sampler_free`, or the chain
 //! they were added to); strings that are returned belong to the library; a constructor that fails returns NULL, a function that
 //! returns `int` a negative number, and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
+pub mod failure;
 pub mod guard;
 pub mod host;
 pub mod host_vocabulary;
@@ -25,6 +27,8 @@ pub mod metrics;
 pub mod samplers;
 pub mod seed;
 pub mod sieve;
+#[cfg(test)]
+mod tests;
 pub mod trie;
 pub mod trie_handles;
 pub mod vtable;

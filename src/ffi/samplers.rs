@@ -5,6 +5,7 @@
 //! warning, parameters that are not finite.
 
 use std::ffi::{CStr, c_char};
+use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -48,6 +49,17 @@ static XTC: Vtable = vtable::<Xtc>();
 /// The vtables of the samplers that tell their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
 
+/// The export that makes the sampler of this name, in error messages.
+struct Constructor(&'static CStr);
+
+impl fmt::Display for Constructor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.to_string_lossy();
+        let name = name.trim_start_matches('?').replace('-', "_");
+        write!(f, "llama_sieve_init_{name}")
+    }
+}
+
 /// Whether all parameters are finite; if not, one warning, which says what is made `instead`.
 fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
@@ -68,7 +80,7 @@ fn construct<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> Option<S>,
 ) -> *mut llama_sampler {
-    guard(disabled_name.to_string_lossy(), null_mut, || {
+    guard(Constructor(disabled_name), null_mut, || {
         last_error::clear();
         let enabled = all_finite(disabled_name, parameters, "the sampler is disabled")
             .then(make)
@@ -87,7 +99,7 @@ fn construct_selector<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> S,
 ) -> *mut llama_sampler {
-    guard(disabled_name.to_string_lossy(), null_mut, || {
+    guard(Constructor(disabled_name), null_mut, || {
         last_error::clear();
         if all_finite(
             disabled_name,

@@ -2,11 +2,11 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::ffi::guard::guard;
+use crate::ffi::failure::{Failure, value};
 use crate::ffi::host::{Host, host_function};
+use crate::ffi::library::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::samplers::SEEDED;
-use crate::last_error;
 use crate::rng::DEFAULT_SEED;
 
 /// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
@@ -16,24 +16,15 @@ use crate::rng::DEFAULT_SEED;
 /// `smpl` is NULL or a live sampler of any kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
-    guard(
-        "llama_sieve_get_seed",
-        || DEFAULT_SEED,
-        || {
-            if smpl.is_null() {
-                last_error::set("llama_sieve_get_seed: the sampler is NULL");
-                return DEFAULT_SEED;
-            }
-            let seed = Functions::of_host().and_then(|functions| {
-                // SAFETY: not NULL, and the caller guarantees that it lives.
-                unsafe { functions.seed(smpl) }
-            });
-            seed.unwrap_or_else(|text| {
-                last_error::set(&format!("llama_sieve_get_seed: {text}"));
-                DEFAULT_SEED
-            })
-        },
-    )
+    value("llama_sieve_get_seed", DEFAULT_SEED, || {
+        if smpl.is_null() {
+            return Err(Failure::null("the sampler"));
+        }
+        let functions =
+            Functions::of_host().map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+        // SAFETY: not NULL, and the caller guarantees that it lives.
+        Ok(unsafe { functions.seed(smpl) })
+    })
 }
 
 type Name = unsafe extern "C" fn(*const llama_sampler) -> *const c_char;
@@ -62,16 +53,16 @@ impl Functions {
 
     /// # Safety
     /// `smpl` is a live sampler.
-    unsafe fn seed(&self, smpl: *const llama_sampler) -> Result<u32, String> {
+    unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
         // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called only on samplers of their kind.
         unsafe {
             if let Some(vtable) = SEEDED.into_iter().find(|vtable| vtable.is_of(smpl)) {
-                return Ok(vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED));
+                return vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED);
             }
             if self.is_chain(smpl) {
                 return self.seed_of_chain(smpl);
             }
-            Ok((self.get_seed)(smpl))
+            (self.get_seed)(smpl)
         }
     }
 
@@ -91,7 +82,7 @@ impl Functions {
 
     /// # Safety
     /// `chain` is a live chain.
-    unsafe fn seed_of_chain(&self, chain: *const llama_sampler) -> Result<u32, String> {
+    unsafe fn seed_of_chain(&self, chain: *const llama_sampler) -> u32 {
         // SAFETY: the caller guarantees the chain, and a chain its members.
         unsafe {
             for i in (0..(self.chain_n)(chain)).rev() {
@@ -99,12 +90,12 @@ impl Functions {
                 if member.is_null() {
                     continue;
                 }
-                let seed = self.seed(member)?;
+                let seed = self.seed(member);
                 if seed != DEFAULT_SEED {
-                    return Ok(seed);
+                    return seed;
                 }
             }
         }
-        Ok(DEFAULT_SEED)
+        DEFAULT_SEED
     }
 }

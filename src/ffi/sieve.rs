@@ -1,25 +1,24 @@
 //! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve as one sampler of a chain.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::guard::guard;
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::host_vocabulary::llama_vocab;
 use crate::ffi::library::{
-    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
-    LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS, LLAMA_SIEVE_ERROR_NULL,
-    LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK,
+    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS,
+    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE,
+    LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK,
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::last_error;
 use crate::sieve::{
-    self, Error, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
+    self, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
 };
 use crate::token::{Token, TokenData};
 
@@ -127,72 +126,6 @@ pub struct llama_sieve_stats {
     pub after_top_n_sigma: i32,
 }
 
-/// Why a call gives no result.
-#[derive(Debug)]
-struct Failure {
-    code: c_int,
-    text: String,
-}
-
-impl Failure {
-    fn new(code: c_int, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { code, text }
-    }
-
-    fn null(what: &str) -> Self {
-        Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match error {
-            Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,
-            Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
-            Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
-            Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
-/// The answer of `body` inside the guard, or its negative error, with the text kept.
-fn answer(function: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
-    guard(
-        function,
-        || LLAMA_SIEVE_ERROR_INTERNAL,
-        || {
-            body().unwrap_or_else(|failure| {
-                // An internal error has its text already.
-                if failure.code != LLAMA_SIEVE_ERROR_INTERNAL {
-                    last_error::set(&format!("{function}: {}", failure.text));
-                }
-                failure.code
-            })
-        },
-    )
-}
-
-/// The answer of a call that is not one per token, and forgets older errors.
-fn done() -> Result<c_int, Failure> {
-    last_error::clear();
-    Ok(LLAMA_SIEVE_OK)
-}
-
-/// The same for what returns a pointer: NULL on failure.
-fn made<T>(function: &str, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
-    guard(function, null_mut, || match body() {
-        Ok(object) => object,
-        Err(failure) => {
-            if failure.code != LLAMA_SIEVE_ERROR_INTERNAL {
-                last_error::set(&format!("{function}: {}", failure.text));
-            }
-            null_mut()
-        }
-    })
-}
-
 impl Handle {
     fn boxed(sieve: Sieve) -> *mut Self {
         Box::into_raw(Box::new(Self {
@@ -235,7 +168,7 @@ unsafe fn with<T>(
         Some(result) => result,
         None => {
             guard(function, || (), || *state = None);
-            Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, ""))
+            Err(Failure::caught())
         }
     }
 }
@@ -378,7 +311,6 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
         // SAFETY: the caller guarantees the parameters.
         let params = unsafe { params_of(params) }?;
         let sieve = Sieve::new(&params)?;
-        last_error::clear();
         Ok(Handle::boxed(sieve))
     })
 }
@@ -392,7 +324,6 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
     made("llama_sieve_clone", || {
         // SAFETY: the caller guarantees the sieve.
         let copy = unsafe { with("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
-        last_error::clear();
         Ok(Handle::boxed(copy))
     })
 }
@@ -421,14 +352,14 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
 /// `sieve` is NULL (an error) or alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
-    answer("llama_sieve_reset", || {
+    value("llama_sieve_reset", (), || {
         let reset = |sieve: &mut Sieve| {
             sieve.reset();
-            Ok(LLAMA_SIEVE_OK)
+            Ok(())
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_reset", sieve, reset) }
-    });
+    })
 }
 
 /// Other parameters from the next token on; history and generator stay. Another rng begins its stream at seed; a new seed of the same rng takes effect at
@@ -449,7 +380,7 @@ pub unsafe extern "C" fn llama_sieve_set_params(
             let params = params_of(params)?;
             with("llama_sieve_set_params", sieve, |sieve| {
                 sieve.set_params(&params)?;
-                done()
+                Ok(LLAMA_SIEVE_OK)
             })
         }
     })
@@ -461,14 +392,14 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 /// `sieve` is NULL (an error) or alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
-    answer("llama_sieve_accept", || {
+    value("llama_sieve_accept", (), || {
         let accept = |sieve: &mut Sieve| {
             sieve.accept(token);
-            Ok(LLAMA_SIEVE_OK)
+            Ok(())
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_accept", sieve, accept) }
-    });
+    })
 }
 
 /// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
@@ -669,7 +600,7 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     answer("llama_sieve_measure", || {
         let measure = |sieve: &mut Sieve| {
             sieve.measure(measured);
-            done()
+            Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_measure", sieve, measure) }
@@ -696,7 +627,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         let stats = unsafe { with("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
         // SAFETY: the size is that of the whole struct.
         unsafe { out.write(stats_for_c(&stats)) };
-        done()
+        Ok(LLAMA_SIEVE_OK)
     })
 }
 
@@ -782,9 +713,8 @@ unsafe fn sample_batch(
         // SAFETY: the caller guarantees the sieves.
         let sieve =
             unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null(&format!("sieve {i}")))?;
-        states.push(sieve.enter().map_err(|failure| {
-            Failure::new(failure.code, format!("sieve {i}: {}", failure.text))
-        })?);
+        let state = sieve.enter();
+        states.push(state.map_err(|failure| failure.of(&format!("sieve {i}")))?);
     }
     let mut jobs = Vec::with_capacity(sieves.len());
     for (state, &logits) in states.iter_mut().zip(logits) {
@@ -801,17 +731,16 @@ unsafe fn sample_batch(
     if !guard("llama_sieve_sample_batch", || false, run) {
         drop(jobs);
         states.iter_mut().for_each(|state| **state = None);
-        return Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, ""));
+        return Err(Failure::caught());
     }
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
         *out = match job.token {
             Ok(token) => token,
             Err(error) => {
-                let failure = Failure::from(error);
-                let code = failure.code;
-                let text = format!("sequence {i}: {}", failure.text);
-                first.get_or_insert(Failure::new(code, text));
+                let failure = Failure::from(error).of(&format!("sequence {i}"));
+                let code = failure.code();
+                first.get_or_insert(failure);
                 code
             }
         };
@@ -835,7 +764,6 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
         // SAFETY: the caller guarantees the parameters.
         let params = unsafe { params_of(params) }?;
         let sampler = SieveSampler::new(&params)?;
-        last_error::clear();
         Ok(into_host(&SIEVE, sampler))
     })
 }
@@ -895,19 +823,11 @@ pub unsafe extern "C" fn llama_sieve_greedy(logits: *const f32, n_vocab: i32) ->
 /// `sieve` is NULL or alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
-    guard(
-        "llama_sieve_state_size",
-        || 0,
-        || {
-            let size = |sieve: &mut Sieve| Ok(sieve.state_size());
-            // SAFETY: the caller guarantees the sieve.
-            let size = unsafe { with("llama_sieve_state_size", sieve, size) };
-            size.unwrap_or_else(|failure| {
-                last_error::set(&format!("llama_sieve_state_size: {}", failure.text));
-                0
-            })
-        },
-    )
+    value("llama_sieve_state_size", 0, || {
+        let size = |sieve: &mut Sieve| Ok(sieve.state_size());
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_state_size", sieve, size) }
+    })
 }
 
 /// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of `bytes`, in a format that is the same on every machine.
@@ -939,7 +859,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
                 }
             };
             sieve.save(bytes)?;
-            done()
+            Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_state_save", sieve, save) }
@@ -971,53 +891,9 @@ pub unsafe extern "C" fn llama_sieve_state_load(
         let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
         let load = |sieve: &mut Sieve| {
             sieve.load(bytes)?;
-            done()
+            Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with("llama_sieve_state_load", sieve, load) }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_succeeds_forgets_older_errors() {
-        let mut params = llama_sieve_default_params();
-        params.seed = 7;
-        // SAFETY: the sieve lives until it is freed, parameters, bytes and stats are what the calls are told.
-        unsafe {
-            let sieve = llama_sieve_new(&params);
-            let mut bytes = vec![0u8; llama_sieve_state_size(sieve)];
-            let (state, size) = (bytes.as_mut_ptr(), bytes.len());
-            let mut stats = std::mem::zeroed::<llama_sieve_stats>();
-            stats.struct_size = size_of::<llama_sieve_stats>();
-            let mut copy = null_mut();
-            let calls: [(&str, &mut dyn FnMut() -> c_int); 6] = [
-                ("set_params", &mut || llama_sieve_set_params(sieve, &params)),
-                ("measure", &mut || llama_sieve_measure(sieve, false)),
-                ("last_stats", &mut || {
-                    llama_sieve_last_stats(sieve, &mut stats)
-                }),
-                ("state_save", &mut || {
-                    llama_sieve_state_save(sieve, state, size)
-                }),
-                ("state_load", &mut || {
-                    llama_sieve_state_load(sieve, state, size)
-                }),
-                ("clone", &mut || {
-                    copy = llama_sieve_clone(sieve);
-                    LLAMA_SIEVE_OK
-                }),
-            ];
-            for (name, call) in calls {
-                last_error::set("an older error");
-                assert_eq!(call(), LLAMA_SIEVE_OK, "{name}");
-                assert_eq!(last_error::get(), "", "{name}");
-            }
-            llama_sieve_free(copy);
-            llama_sieve_free(sieve);
-        }
-    }
 }

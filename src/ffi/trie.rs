@@ -2,19 +2,18 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::Arc;
 
-use crate::ffi::guard::guard;
+use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::host_vocabulary::llama_vocab;
 use crate::ffi::library::{
-    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND,
-    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK, show,
+    LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NOT_FOUND,
+    LLAMA_SIEVE_OK, show,
 };
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::last_error;
 use crate::token::Token;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 use crate::trie::{Trie, cache};
@@ -45,23 +44,6 @@ pub struct llama_sieve_cache_stats {
 
 static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
-/// An error number with its text.
-pub(super) type Failure = (c_int, String);
-
-/// Reports what came of a call.
-pub(super) fn answer(call: &str, result: Result<(), Failure>) -> c_int {
-    match result {
-        Ok(()) => {
-            last_error::clear();
-            LLAMA_SIEVE_OK
-        }
-        Err((number, text)) => {
-            last_error::set(&format!("{call}: {text}"));
-            number
-        }
-    }
-}
-
 /// A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves": [{"name": s, "tokens": [id, ...]}, ...]}, ...]}; mode is one
@@ -79,24 +61,15 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
     json: *const c_char,
     mode: c_int,
 ) -> *mut llama_sampler {
-    guard("llama_sampler_init_token_trie", null_mut, || {
+    made("llama_sampler_init_token_trie", || {
         // SAFETY: the caller guarantees the arguments.
         let slot = unsafe {
-            slot_for(vocab).and_then(|slot| {
-                let json = (!json.is_null()).then(|| CStr::from_ptr(json).to_bytes());
-                set(&slot, json, mode).map(|()| slot)
-            })
+            let slot = slot_for(vocab)?;
+            let json = (!json.is_null()).then(|| CStr::from_ptr(json).to_bytes());
+            set(&slot, json, mode)?;
+            slot
         };
-        match slot {
-            Ok(slot) => {
-                last_error::clear();
-                into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot)))
-            }
-            Err((_, text)) => {
-                last_error::set(&format!("llama_sampler_init_token_trie: {text}"));
-                null_mut()
-            }
-        }
+        Ok(into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot))))
     })
 }
 
@@ -109,16 +82,10 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
 pub unsafe extern "C" fn llama_sieve_init_trie_slot(
     vocab: *const llama_vocab,
 ) -> *mut llama_sampler {
-    guard("llama_sieve_init_trie_slot", null_mut, || {
-        last_error::clear();
+    made("llama_sieve_init_trie_slot", || {
         // SAFETY: the caller guarantees the vocabulary.
-        match unsafe { slot_for(vocab) } {
-            Ok(slot) => into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot))),
-            Err((_, text)) => {
-                last_error::set(&format!("llama_sieve_init_trie_slot: {text}"));
-                null_mut()
-            }
-        }
+        let slot = unsafe { slot_for(vocab) }?;
+        Ok(into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot))))
     })
 }
 
@@ -136,16 +103,10 @@ pub unsafe extern "C" fn llama_sieve_trie_set(
     len: usize,
     mode: c_int,
 ) -> c_int {
-    guard(
-        "llama_sieve_trie_set",
-        || LLAMA_SIEVE_ERROR_INTERNAL,
-        || {
-            // SAFETY: the caller guarantees the arguments.
-            let result =
-                unsafe { slot_of(smpl).and_then(|slot| set(&slot, bytes(json, len), mode)) };
-            answer("llama_sieve_trie_set", result)
-        },
-    )
+    answer("llama_sieve_trie_set", || {
+        // SAFETY: the caller guarantees the arguments.
+        unsafe { set(&*slot_of(smpl)?, bytes(json, len), mode) }
+    })
 }
 
 /// Takes the constraint out of a token trie sampler, from the next token on. May be called from any thread.
@@ -154,15 +115,10 @@ pub unsafe extern "C" fn llama_sieve_trie_set(
 /// `smpl` is NULL or a live sampler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
-    guard(
-        "llama_sieve_trie_clear",
-        || (),
-        || {
-            // SAFETY: the caller guarantees the sampler.
-            let result = unsafe { slot_of(smpl) }.map(|slot| slot.clear());
-            answer("llama_sieve_trie_clear", result);
-        },
-    )
+    value("llama_sieve_trie_clear", (), || {
+        // SAFETY: the caller guarantees the sampler.
+        unsafe { slot_of(smpl) }.map(|slot| slot.clear())
+    })
 }
 
 /// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path,
@@ -175,23 +131,18 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
     smpl: *mut llama_sampler,
     path: *const c_char,
 ) -> c_int {
-    guard(
-        "llama_sieve_trie_activate",
-        || LLAMA_SIEVE_ERROR_INTERNAL,
-        || {
-            // SAFETY: the caller guarantees the arguments.
-            let result = unsafe { slot_of(smpl) }.and_then(|slot| {
-                if path.is_null() {
-                    return Err((LLAMA_SIEVE_ERROR_NULL, "the path is NULL".to_owned()));
-                }
-                // SAFETY: not NULL, and the caller guarantees the string.
-                let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
-                slot.activate(&path)
-                    .map_err(|text| (LLAMA_SIEVE_ERROR_NOT_FOUND, text))
-            });
-            answer("llama_sieve_trie_activate", result)
-        },
-    )
+    answer("llama_sieve_trie_activate", || {
+        // SAFETY: the caller guarantees the sampler.
+        let slot = unsafe { slot_of(smpl) }?;
+        if path.is_null() {
+            return Err(Failure::null("the path"));
+        }
+        // SAFETY: not NULL, and the caller guarantees the string.
+        let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
+        slot.activate(&path)
+            .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))?;
+        Ok(LLAMA_SIEVE_OK)
+    })
 }
 
 /// Whether a span is active: whether the next token is constrained, or may continue a value. False for NULL and for other samplers.
@@ -200,18 +151,10 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
 /// `smpl` is NULL or a live sampler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) -> bool {
-    guard(
-        "llama_sieve_trie_is_active",
-        || false,
-        || {
-            // SAFETY: the caller guarantees the sampler.
-            let result = unsafe { slot_of(smpl) }.map(|slot| slot.is_active());
-            result.unwrap_or_else(|(_, text)| {
-                last_error::set(&format!("llama_sieve_trie_is_active: {text}"));
-                false
-            })
-        },
-    )
+    value("llama_sieve_trie_is_active", false, || {
+        // SAFETY: the caller guarantees the sampler.
+        unsafe { slot_of(smpl) }.map(|slot| slot.is_active())
+    })
 }
 
 /// Name of the leaf that the span completed; NULL while it has not completed one. Valid until this thread calls this function again.
@@ -223,16 +166,10 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
     thread_local! {
         static SHOWN: RefCell<CString> = RefCell::new(CString::default());
     }
-    guard("llama_sieve_trie_leaf", null, || {
+    value("llama_sieve_trie_leaf", null(), || {
         // SAFETY: the caller guarantees the sampler.
-        let leaf = match unsafe { slot_of(smpl) } {
-            Ok(slot) => slot.leaf(),
-            Err((_, text)) => {
-                last_error::set(&format!("llama_sieve_trie_leaf: {text}"));
-                None
-            }
-        };
-        leaf.map_or(null(), |leaf| show(&SHOWN, leaf))
+        let leaf = unsafe { slot_of(smpl) }?.leaf();
+        Ok::<_, Failure>(leaf.map_or(null(), |leaf| show(&SHOWN, leaf)))
     })
 }
 
@@ -248,24 +185,16 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
     out: *mut Token,
     cap: usize,
 ) -> usize {
-    guard(
-        "llama_sieve_trie_forced",
-        || 0,
-        || {
-            let room: &mut [Token] = if out.is_null() || cap == 0 {
-                &mut []
-            } else {
-                // SAFETY: not NULL, and the caller guarantees the room. No run is longer than a span can be.
-                unsafe { std::slice::from_raw_parts_mut(out, cap.min(MAX_FORCED)) }
-            };
-            // SAFETY: the caller guarantees the sampler.
-            let result = unsafe { slot_of(smpl) }.map(|slot| slot.forced(room));
-            result.unwrap_or_else(|(_, text)| {
-                last_error::set(&format!("llama_sieve_trie_forced: {text}"));
-                0
-            })
-        },
-    )
+    value("llama_sieve_trie_forced", 0, || {
+        let room: &mut [Token] = if out.is_null() || cap == 0 {
+            &mut []
+        } else {
+            // SAFETY: not NULL, and the caller guarantees the room. No run is longer than a span can be.
+            unsafe { std::slice::from_raw_parts_mut(out, cap.min(MAX_FORCED)) }
+        };
+        // SAFETY: the caller guarantees the sampler.
+        unsafe { slot_of(smpl) }.map(|slot| slot.forced(room))
+    })
 }
 
 /// More than any value has tokens; bounds the slice that is made of a `cap` of, say, SIZE_MAX.
@@ -277,25 +206,22 @@ const MAX_FORCED: usize = 1 << 24;
 /// `out` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cache_stats) {
-    guard(
-        "llama_sieve_trie_cache_stats",
-        || (),
-        || {
-            if out.is_null() {
-                return last_error::set("llama_sieve_trie_cache_stats: out is NULL");
-            }
-            let stats = cache::stats();
-            let stats = llama_sieve_cache_stats {
-                hits: stats.hits,
-                misses: stats.misses,
-                evictions: stats.evictions,
-                entries: stats.entries,
-                bytes: stats.bytes,
-            };
-            // SAFETY: not NULL, and the caller guarantees that it is writable.
-            unsafe { out.write(stats) };
-        },
-    )
+    value("llama_sieve_trie_cache_stats", (), || {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let stats = cache::stats();
+        let stats = llama_sieve_cache_stats {
+            hits: stats.hits,
+            misses: stats.misses,
+            evictions: stats.evictions,
+            entries: stats.entries,
+            bytes: stats.bytes,
+        };
+        // SAFETY: not NULL, and the caller guarantees that it is writable.
+        unsafe { out.write(stats) };
+        Ok(())
+    })
 }
 
 /// An empty slot for a vocabulary, or for none.
@@ -307,7 +233,8 @@ unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
         return Ok(Slot::new(None));
     }
     // SAFETY: the caller guarantees the vocabulary.
-    let n_vocab = unsafe { n_tokens(vocab) }.map_err(|text| (LLAMA_SIEVE_ERROR_INTERNAL, text))?;
+    let n_vocab =
+        unsafe { n_tokens(vocab) }.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
     Ok(Slot::new(Some(n_vocab)))
 }
 
@@ -332,13 +259,12 @@ pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u
 }
 
 /// Sets a slot; on error it stays as it was.
-pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<(), Failure> {
-    let invalid = |text| (LLAMA_SIEVE_ERROR_INVALID, text);
-    let json = json.ok_or((LLAMA_SIEVE_ERROR_NULL, "the payload is NULL".to_owned()))?;
-    let mode = Mode::from_number(mode).map_err(invalid)?;
-    let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab()).map_err(invalid)?;
+pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
+    let json = json.ok_or_else(|| Failure::null("the payload"))?;
+    let mode = Mode::from_number(mode)?;
+    let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;
     slot.set(trie, mode);
-    Ok(())
+    Ok(LLAMA_SIEVE_OK)
 }
 
 /// The slot of a token trie sampler.
@@ -347,20 +273,17 @@ pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<(), F
 /// `smpl` is NULL or a live sampler.
 pub(super) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     if smpl.is_null() {
-        return Err((LLAMA_SIEVE_ERROR_NULL, "the sampler is NULL".to_owned()));
+        return Err(Failure::null("the sampler"));
     }
     // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is believed.
     let shared = unsafe {
         if !TOKEN_TRIE.is_of(smpl) {
             let text = "the sampler is no token trie: make it with llama_sieve_init_trie_slot or llama_sampler_init_token_trie";
-            return Err((LLAMA_SIEVE_ERROR_INVALID, text.to_owned()));
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
         }
         TOKEN_TRIE.shared_of::<TrieSampler>(smpl)
     };
     shared
         .and_then(|shared| shared.downcast::<Slot>().ok())
-        .ok_or((
-            LLAMA_SIEVE_ERROR_INVALID,
-            "the sampler is out of use".to_owned(),
-        ))
+        .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INVALID, "the sampler is out of use"))
 }

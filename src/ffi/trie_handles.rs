@@ -8,12 +8,13 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::library::{
-    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK,
+    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK,
 };
 use crate::ffi::llama_h::llama_sampler;
-use crate::ffi::trie::{Failure, answer, bytes, set, slot_of};
+use crate::ffi::trie::{bytes, set, slot_of};
 use crate::last_error;
 use crate::log;
 use crate::trie::Slot;
@@ -34,16 +35,11 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
     handle: *mut c_void,
     slot: *mut llama_sampler,
 ) -> c_int {
-    guard(
-        "eliza_inference_bind_token_trie",
-        || LLAMA_SIEVE_ERROR_INTERNAL,
-        || {
-            // SAFETY: the caller guarantees the sampler.
-            answer("eliza_inference_bind_token_trie", unsafe {
-                bind(handle, slot)
-            })
-        },
-    )
+    answer("eliza_inference_bind_token_trie", || {
+        // SAFETY: the caller guarantees the sampler.
+        unsafe { bind(handle, slot) }?;
+        Ok(LLAMA_SIEVE_OK)
+    })
 }
 
 /// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set does. What goes wrong is logged and kept for
@@ -58,35 +54,28 @@ pub unsafe extern "C" fn eliza_inference_set_token_trie(
     len: usize,
     mode: c_int,
 ) {
-    guard(
-        "eliza_inference_set_token_trie",
-        || (),
-        || {
-            // SAFETY: the caller guarantees the bytes.
-            let json = unsafe { bytes(json, len) };
-            let result = bound(handle).and_then(|slot| set(&slot, json, mode));
-            answer_aloud("eliza_inference_set_token_trie", result);
-        },
-    )
+    aloud("eliza_inference_set_token_trie", || {
+        // SAFETY: the caller guarantees the bytes.
+        let json = unsafe { bytes(json, len) };
+        set(&*bound(handle)?, json, mode)
+    })
 }
 
 /// Takes the constraint out of the token trie sampler that is bound to `handle`. What goes wrong is logged and kept for llama_sieve_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
-    guard(
-        "eliza_inference_clear_token_trie",
-        || (),
-        || {
-            let result = bound(handle).map(|slot| slot.clear());
-            answer_aloud("eliza_inference_clear_token_trie", result);
-        },
-    )
+    aloud("eliza_inference_clear_token_trie", || {
+        bound(handle)?.clear();
+        Ok(LLAMA_SIEVE_OK)
+    })
 }
 
 /// For functions that return nothing, whose errors nobody might ask for.
-fn answer_aloud(call: &str, result: Result<(), Failure>) {
-    if answer(call, result) != LLAMA_SIEVE_OK {
-        log::log(log::Level::Error, &last_error::get());
+fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
+    let number = answer(call, body);
+    // A panic was logged where it was caught.
+    if number != LLAMA_SIEVE_OK && number != LLAMA_SIEVE_ERROR_INTERNAL {
+        guard(call, || (), || log::error(&last_error::get()));
     }
 }
 
@@ -109,14 +98,14 @@ unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Fail
 
 fn known(handle: *mut c_void) -> Result<usize, Failure> {
     if handle.is_null() {
-        return Err((LLAMA_SIEVE_ERROR_NULL, "the handle is NULL".to_owned()));
+        return Err(Failure::null("the handle"));
     }
     Ok(handle.addr())
 }
 
 fn unknown() -> Failure {
     let text = "no live token trie sampler is bound to the handle: bind one with eliza_inference_bind_token_trie";
-    (LLAMA_SIEVE_ERROR_NOT_FOUND, text.to_owned())
+    Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text)
 }
 
 fn bound(handle: *mut c_void) -> Result<Arc<Slot>, Failure> {

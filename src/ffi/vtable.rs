@@ -285,7 +285,8 @@ unsafe extern "C" fn apply<S: Sampler>(
 ) {
     guard(
         "apply",
-        || (),
+        // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
+        || guard("apply", || (), || unsafe { give_up::<S>(smpl, cur_p) }),
         || {
             // SAFETY: the host calls entries only on samplers that have them.
             let object = unsafe { object::<S>(smpl) };
@@ -312,18 +313,39 @@ unsafe extern "C" fn apply<S: Sampler>(
     )
 }
 
+/// Leaves the candidates as a sampler of this kind must that failed before it could be asked.
+///
+/// # Safety
+/// As for the entries, and `cur_p` is NULL or a valid array that nobody else uses during the call.
+unsafe fn give_up<S: Sampler>(smpl: *mut llama_sampler, cur_p: *mut llama_token_data_array) {
+    // SAFETY: the caller guarantees it.
+    let Ok(mut array) = (unsafe { CandidateArray::new(cur_p) }) else {
+        return;
+    };
+    match S::KIND {
+        Kind::Filter => {}
+        Kind::Selector => array.select_argmax(),
+        // SAFETY: as above.
+        Kind::Constraint => array.salvage::<S>(unsafe { object(smpl) }),
+    }
+}
+
 unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
-    guard("clone", null_mut, || {
+    // A sampler out of use gives a clone out of use, and so does one that fails: never NULL, which a chain would call through.
+    let clone_of = |copy: fn(&Object<S>) -> Option<S>| {
         // SAFETY: the host calls entries only on samplers that have them.
         let Some(object) = (unsafe { object::<S>(smpl) }) else {
             return null_mut();
         };
-        // A sampler out of use gives a clone out of use, never NULL: a chain would call through that.
-        let copy = object.run("clone", |sampler| sampler.clone());
         // SAFETY: `object` came from `smpl`, which is therefore not NULL.
         let iface = unsafe { (*smpl).iface };
-        Object::new(object.host, object.name, copy).into_shell(iface)
-    })
+        Object::new(object.host, object.name, copy(object)).into_shell(iface)
+    };
+    guard(
+        "clone",
+        || guard("clone", null_mut, || clone_of(|_| None)),
+        || clone_of(|object| object.run("clone", |sampler| sampler.clone())),
+    )
 }
 
 /// Frees `ctx`; the shell is the host's.
@@ -464,7 +486,8 @@ impl<'a> CandidateArray<'a> {
     }
 }
 
-#[cfg(test)]
+// Not under Miri, which cannot call the host; `ffi::tests` drives every entry without one.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use std::ffi::CStr;
     use std::sync::mpsc;

@@ -60,6 +60,7 @@ pub use source::Logits;
 pub use stats::Stats;
 
 use crate::candidates::Candidates;
+use crate::fault;
 use crate::history::History;
 use crate::kernels;
 use crate::metrics::Summary;
@@ -117,6 +118,7 @@ impl Sieve {
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.stages.update(params);
+        fault::point();
         self.adjustments.set(params);
         if params.rng != self.generator.kind() {
             self.generator = Generator::new(params.rng, params.seed);
@@ -132,6 +134,7 @@ impl Sieve {
     /// Takes note of a token that has become part of the text, chosen here or not (a prompt's, say).
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
+        fault::point();
         // A loaded state may say any number, of which only the bits count.
         self.accepted = self.accepted.wrapping_add(1);
     }
@@ -154,6 +157,7 @@ impl Sieve {
     /// Back to the beginning: no history, the generator at its seed (a random one is drawn anew). Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
+        fault::point();
         self.accepted = 0;
         self.generator.restart();
         self.stats = Stats::default();
@@ -268,6 +272,7 @@ impl Sieve {
             ..Stats::default()
         };
         let mut raw = self.measured.then(Summary::default);
+        fault::point();
         let chosen = check_size(source.len()).and_then(|()| self.choose(source, raw.as_mut()));
         let Ok(index) = chosen else {
             self.workspace.candidates.clear();
@@ -347,6 +352,7 @@ impl Sieve {
             )));
         }
         self.generator.go_to(state.place).map_err(Error::State)?;
+        fault::point();
         self.accepted = state.accepted;
         self.history.clear();
         for token in state.window {

@@ -10,7 +10,7 @@
 //! | 12..16 | n, tokens in the window |
 //! | 16..24 | seed in use |
 //! | 24..32 | numbers drawn |
-//! | 32..48 | state of xoroshiro128+ |
+//! | 32..48 | state of xoroshiro128+; 0 for other generators |
 //! | 48..56 | tokens accepted |
 //! | 56..56 + 4 n | the window, oldest first |
 //! | the last 8 | FNV-1a (64 bits) of all before |
@@ -112,12 +112,18 @@ pub(super) fn read(
         2 => RngKind::Position,
         other => return wrong(format!("the state is of an unknown generator, {other}")),
     };
+    let state = [u64_at(bytes, 32), u64_at(bytes, 40)];
+    if kind != RngKind::Xoroshiro128Plus && state != [0, 0] {
+        return wrong(format!(
+            "the state is of generator {kind:?}, and has one of xoroshiro128+ as well"
+        ));
+    }
     Ok(State {
         place: Place {
             kind,
             seed: u64_at(bytes, 16),
             draws: u64_at(bytes, 24),
-            state: [u64_at(bytes, 32), u64_at(bytes, 40)],
+            state,
         },
         accepted: u64_at(bytes, 48),
         window: window

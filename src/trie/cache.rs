@@ -10,6 +10,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use crate::fault;
 use crate::trie::arena::Trie;
 use crate::trie::descriptor::Payload;
 
@@ -75,6 +76,7 @@ pub fn stats() -> CacheStats {
 
 impl Cache {
     fn get(&mut self, key: &Key) -> Option<Arc<Trie>> {
+        fault::point();
         let found = self.tries.get(key).cloned();
         match found {
             Some(_) => self.stats.hits += 1,
@@ -86,6 +88,7 @@ impl Cache {
     /// Gives what had to go, to be freed without the lock.
     #[must_use]
     fn put(&mut self, key: Key, trie: Arc<Trie>) -> Option<Arc<Trie>> {
+        fault::point();
         self.stats.bytes += trie.bytes() as u64;
         let removed = self.tries.push(key, trie);
         self.stats.entries = self.tries.len() as u64;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::candidates::Candidates;
+use crate::fault;
 use crate::log;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData, comparable};
@@ -105,6 +106,7 @@ impl Slot {
     /// Begins the span of the descriptor with this path, or says which there are.
     pub fn activate(&self, path: &str) -> Result<(), String> {
         let mut state = self.constraint.lock();
+        fault::point();
         let Some(constraint) = state.as_mut() else {
             return Err("no constraint is set".to_owned());
         };
@@ -175,6 +177,7 @@ impl Clone for TrieSampler {
     /// Into the slot that is there, so that those who set it still reach the sampler.
     fn clone_from(&mut self, source: &Self) {
         let copy = source.slot.constraint.lock().clone();
+        fault::point();
         let replaced = std::mem::replace(&mut *self.slot.constraint.lock(), copy);
         drop(replaced);
     }
@@ -191,10 +194,12 @@ impl Sampler for TrieSampler {
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         let mut state = self.slot.constraint.lock();
+        fault::point();
         let Some(constraint) = state.as_mut() else {
             return;
         };
         let cut = constraint.apply(candidates, &mut self.scratch);
+        fault::point();
         let first = cut && !std::mem::replace(&mut constraint.warned_of_cut, true);
         MutexGuard::unlock_fair(state);
         if first {
@@ -210,6 +215,7 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_mut() else {
             return;
         };
+        fault::point();
         let notice = constraint.cursor.accept(token);
         let warned = &mut constraint.warned_of_leaving;
         let notice = notice.filter(|_| !std::mem::replace(warned, true));

@@ -190,6 +190,15 @@ pub fn has_sanitizers(name: &str) -> bool {
     works(&mut compile) && works(&mut Command::new(&program))
 }
 
+/// How programs run while LLAMA_SIEVE_TEST_VALGRIND is set: anything that memcheck finds fails them.
+const VALGRIND: [&str; 5] = [
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+];
+
 /// A compiled program.
 pub struct Program {
     path: PathBuf,
@@ -197,6 +206,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Where it is; what was compiled with `-shared`, too.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.environment.push((name.to_owned(), value.to_string()));
         self
@@ -218,7 +232,14 @@ impl Program {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = match std::env::var_os("LLAMA_SIEVE_TEST_VALGRIND") {
+            Some(_) => {
+                let mut command = Command::new("valgrind");
+                command.args(VALGRIND).arg(&self.path);
+                command
+            }
+            None => Command::new(&self.path),
+        };
         command.args(args).current_dir(root());
         // Cargo adds its own folders, and a user has none of them.
         command.env_remove("LD_LIBRARY_PATH");

@@ -1,0 +1,180 @@
+//! How a call from C fails: an error number with a text, told in one way by every export.
+//!
+//! Three shapes, each with the guard around it. [`answer`] is for functions that return an error number and [`made`] for those that return an object: both begin
+//! by clearing the last error, so that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`] is for all others: it leaves the
+//! last error as it is unless something goes wrong.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use crate::ffi::guard::guard;
+use crate::ffi::library::{
+    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE,
+    LLAMA_SIEVE_ERROR_STATE,
+};
+use crate::last_error;
+use crate::sieve::Error;
+
+/// Why a call gives no result.
+#[derive(Debug)]
+pub struct Failure {
+    code: c_int,
+    /// None if the last error says it already.
+    text: Option<String>,
+}
+
+impl Failure {
+    /// An error number, and what to tell the caller.
+    pub fn new(code: c_int, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: Some(text.into()),
+        }
+    }
+
+    /// An argument that must not be NULL.
+    pub fn null(what: &str) -> Self {
+        Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
+    }
+
+    /// A panic that a guard has caught and reported.
+    pub fn caught() -> Self {
+        Self {
+            code: LLAMA_SIEVE_ERROR_INTERNAL,
+            text: None,
+        }
+    }
+
+    /// The error number.
+    pub fn code(&self) -> c_int {
+        self.code
+    }
+
+    /// The same, of a part of what the caller gave.
+    pub fn of(mut self, part: &str) -> Self {
+        self.text = self.text.map(|text| format!("{part}: {text}"));
+        self
+    }
+
+    /// Keeps the text for `llama_sieve_last_error`.
+    fn keep(&self, call: &str) {
+        if let Some(text) = &self.text {
+            last_error::set(&format!("{call}: {text}"));
+        }
+    }
+}
+
+/// An argument with a value that is not allowed.
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::new(LLAMA_SIEVE_ERROR_INVALID, text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,
+            Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
+            Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The number that `body` gives, or its negative error.
+pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+    guard(
+        call,
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || {
+            last_error::clear();
+            body().unwrap_or_else(|failure| {
+                failure.keep(call);
+                failure.code
+            })
+        },
+    )
+}
+
+/// The object that `body` makes; NULL on failure.
+pub fn made<T>(call: &str, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
+    guard(call, null_mut, || {
+        last_error::clear();
+        body().unwrap_or_else(|failure| {
+            failure.keep(call);
+            null_mut()
+        })
+    })
+}
+
+/// The value that `body` gives, or `otherwise`.
+pub fn value<T: Copy, E: Into<Failure>>(
+    call: &str,
+    otherwise: T,
+    body: impl FnOnce() -> Result<T, E>,
+) -> T {
+    guard(
+        call,
+        || otherwise,
+        || {
+            body().unwrap_or_else(|error| {
+                error.into().keep(call);
+                otherwise
+            })
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_returns_an_error_number_or_an_object_clears_the_last_error() {
+        last_error::set("an earlier one");
+        assert_eq!(answer("the call", || Ok(3)), 3);
+        assert_eq!(last_error::get(), "");
+        last_error::set("an earlier one");
+        assert!(made::<u8>("the call", || Ok(null_mut())).is_null());
+        assert_eq!(last_error::get(), "");
+    }
+
+    #[test]
+    fn what_returns_a_value_leaves_the_last_error_unless_it_fails() {
+        last_error::set("an earlier one");
+        assert_eq!(value("the call", 0, || Ok::<_, String>(3)), 3);
+        assert_eq!(last_error::get(), "an earlier one");
+        assert_eq!(value("the call", 0, || Err("no".to_owned())), 0);
+        assert_eq!(last_error::get(), "the call: no");
+    }
+
+    #[test]
+    fn a_warning_of_a_call_that_succeeds_stays() {
+        last_error::set("an earlier one");
+        let warned = || {
+            last_error::set("a warning");
+            Ok(0)
+        };
+        assert_eq!(answer("the call", warned), 0);
+        assert_eq!(last_error::get(), "a warning");
+    }
+
+    #[test]
+    fn a_failure_names_the_call_and_a_caught_panic_keeps_its_own_text() {
+        let failed = || Err(Failure::null("the thing").of("number 7"));
+        assert_eq!(answer("the call", failed), LLAMA_SIEVE_ERROR_NULL);
+        assert_eq!(last_error::get(), "the call: number 7: the thing is NULL");
+        let caught = || {
+            last_error::set("the call: internal error");
+            Err(Failure::caught().of("number 7"))
+        };
+        assert_eq!(answer("the call", caught), LLAMA_SIEVE_ERROR_INTERNAL);
+        assert_eq!(last_error::get(), "the call: internal error");
+        let panics = || panic!("the fault");
+        assert_eq!(answer("the call", panics), LLAMA_SIEVE_ERROR_INTERNAL);
+        assert!(last_error::get().ends_with("the fault"));
+    }
+}

@@ -1,0 +1,727 @@
+//! An injected panic at every point of every export and every vtable entry: the documented answer comes, the last error names the call, nothing leaks, and
+//! the objects are as they were, or say that they are out of use.
+//!
+//! Each case runs again and again: the first point that it passes fails, then the second, until it comes through. Exports are those of `tests/exports.txt`; one
+//! without a case here fails the test.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char, c_int};
+use std::panic;
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Once};
+
+use parking_lot::Mutex;
+
+use super::{memory, mock_host};
+use crate::fault::armed;
+use crate::ffi::library::*;
+use crate::ffi::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
+use crate::ffi::metrics::*;
+use crate::ffi::samplers::*;
+use crate::ffi::seed::*;
+use crate::ffi::sieve::*;
+use crate::ffi::trie::*;
+use crate::ffi::trie_handles::*;
+use crate::token::TokenData;
+use crate::{last_error, log};
+
+const PAYLOAD: &CStr =
+    c"{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,3]},{\"name\":\"b\",\"tokens\":[2]}]}]}";
+const OTHER_PAYLOAD: &CStr =
+    c"{\"descriptors\":[{\"path\":\"q\",\"leaves\":[{\"name\":\"c\",\"tokens\":[5,6]}]}]}";
+const CHILDREN: [i32; 2] = [1, 2];
+const N: usize = 16;
+/// Of the logits below.
+const LARGEST: i32 = 3;
+
+fn logits() -> Vec<f32> {
+    let mut logits: Vec<f32> = (0..N).map(|i| i as f32 / 4.0).collect();
+    logits[LARGEST as usize] = 9.0;
+    logits
+}
+
+fn params() -> llama_sieve_params {
+    let mut params = llama_sieve_default_params();
+    params.temperature = 0.0;
+    params.seed = 5;
+    params
+}
+
+/// The bound handles and the cache of tries are the whole process's, and what they hold is counted.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Faults that were asked for are no news.
+fn quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if info.payload().downcast_ref::<String>().map(String::as_str) != Some(armed::TEXT) {
+                usual(info);
+            }
+        }));
+        log::set_sink(Some(Arc::new(|_, text| {
+            if !text.contains(armed::TEXT) {
+                eprintln!("{text}");
+            }
+        })));
+    });
+}
+
+/// What a call may have made, to be freed when no fault is armed any more.
+enum Made {
+    Sampler(*mut llama_sampler),
+    Sieve(*mut Handle),
+    Ppl(*mut llama_sieve_ppl),
+}
+
+/// One object of each kind.
+struct World {
+    sieve: *mut Handle,
+    ppl: *mut llama_sieve_ppl,
+    trie: *mut llama_sampler,
+    dist: *mut llama_sampler,
+    /// To be freed by the call that is tested.
+    spare_sieve: Cell<*mut Handle>,
+    spare_ppl: Cell<*mut llama_sieve_ppl>,
+    params: llama_sieve_params,
+    logits: Vec<f32>,
+    state: Vec<u8>,
+    made: RefCell<Vec<Made>>,
+}
+
+impl World {
+    fn new() -> Self {
+        // SAFETY: arguments as the functions want them.
+        unsafe {
+            let sieve = llama_sieve_new(&params());
+            llama_sieve_accept(sieve, 4);
+            let ppl = llama_sieve_ppl_new();
+            llama_sieve_ppl_add(ppl, 1.5);
+            let trie = llama_sampler_init_token_trie(null(), PAYLOAD.as_ptr(), 1);
+            eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), trie);
+            let mut state = vec![0; llama_sieve_state_size(sieve)];
+            llama_sieve_state_save(sieve, state.as_mut_ptr(), state.len());
+            Self {
+                sieve,
+                ppl,
+                trie,
+                dist: llama_sieve_init_dist(42),
+                spare_sieve: Cell::new(llama_sieve_clone(sieve)),
+                spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
+                params: params(),
+                logits: logits(),
+                state,
+                made: RefCell::default(),
+            }
+        }
+    }
+
+    /// All that can be seen of the objects but of the sieve: `Err` if that is out of use.
+    fn seen(&self) -> (String, Result<Vec<u8>, c_int>) {
+        // SAFETY: the objects live, and there is room.
+        unsafe {
+            let mut state = vec![0; 4096];
+            let saved = llama_sieve_state_save(self.sieve, state.as_mut_ptr(), state.len());
+            let mut forced = [0; 4];
+            let n_forced = llama_sieve_trie_forced(self.trie, forced.as_mut_ptr(), forced.len());
+            let text = format!(
+                "{} {} {} {n_forced} {forced:?} {} {:?}",
+                llama_sieve_ppl_count(self.ppl),
+                llama_sieve_ppl_value(self.ppl),
+                llama_sieve_trie_is_active(self.trie),
+                llama_sieve_get_seed(self.dist),
+                apply(self.trie).ids,
+            );
+            (text, if saved == 0 { Ok(state) } else { Err(saved) })
+        }
+    }
+
+    fn n(&self) -> i32 {
+        self.logits.len() as i32
+    }
+
+    fn sampler(&self, made: *mut llama_sampler) -> String {
+        self.keep(made, Made::Sampler)
+    }
+
+    fn keep<T>(&self, made: *mut T, what: fn(*mut T) -> Made) -> String {
+        if made.is_null() {
+            return "NULL".to_owned();
+        }
+        self.made.borrow_mut().push(what(made));
+        "an object".to_owned()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // SAFETY: everything is freed once.
+        unsafe {
+            for made in self.made.take() {
+                match made {
+                    Made::Sampler(smpl) => mock_host::free(smpl),
+                    Made::Sieve(sieve) => llama_sieve_free(sieve),
+                    Made::Ppl(ppl) => llama_sieve_ppl_free(ppl),
+                }
+            }
+            eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), null_mut());
+            mock_host::free(self.trie);
+            mock_host::free(self.dist);
+            llama_sieve_free(self.sieve);
+            llama_sieve_free(self.spare_sieve.get());
+            llama_sieve_ppl_free(self.ppl);
+            llama_sieve_ppl_free(self.spare_ppl.get());
+        }
+    }
+}
+
+/// Whether a function clears the last error when nothing is wrong.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    Clears,
+    Leaves,
+}
+use Told::{Clears, Leaves};
+
+struct Case {
+    export: &'static str,
+    told: Told,
+    call: fn(&World) -> String,
+    good: &'static str,
+    failed: &'static str,
+}
+
+fn constructor(export: &'static str, call: fn(&World) -> String) -> Case {
+    case(export, Clears, call, "an object", "NULL")
+}
+
+fn case(
+    export: &'static str,
+    told: Told,
+    call: fn(&World) -> String,
+    good: &'static str,
+    failed: &'static str,
+) -> Case {
+    Case {
+        export,
+        told,
+        call,
+        good,
+        failed,
+    }
+}
+
+fn text(of: *const c_char) -> String {
+    if of.is_null() {
+        return "NULL".to_owned();
+    }
+    // SAFETY: the functions give C strings.
+    let text = unsafe { CStr::from_ptr(of) };
+    match text.to_bytes() {
+        b"" => "".to_owned(),
+        _ => "a text".to_owned(),
+    }
+}
+
+/// A function that returns nothing.
+fn nothing(call: impl FnOnce()) -> String {
+    call();
+    String::new()
+}
+
+fn some(number: f32) -> String {
+    match number.is_nan() {
+        true => "NaN".to_owned(),
+        false => "a number".to_owned(),
+    }
+}
+
+fn data(w: &World) -> Vec<TokenData> {
+    let data = w.logits.iter().zip(0..);
+    data.map(|(&logit, id)| TokenData { id, logit, p: 0.0 })
+        .collect()
+}
+
+unsafe extern "C" fn no_log(_: c_int, _: *const c_char, _: *mut std::ffi::c_void) {}
+
+// SAFETY of all calls below: the objects live, and arrays have the lengths that are passed.
+#[rustfmt::skip]
+#[allow(clippy::undocumented_unsafe_blocks)]
+fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        case("llama_sieve_version", Leaves, |_| text(llama_sieve_version()), "a text", ""),
+        case("llama_sieve_simd", Leaves, |_| text(llama_sieve_simd()), "a text", ""),
+        case("llama_sieve_last_error", Leaves, |_| text(llama_sieve_last_error()), "a text", ""),
+        case("llama_sieve_trie_set", Clears, |w| unsafe { llama_sieve_trie_set(w.trie, OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }.to_string(), "0", "-3"),
+        case("llama_sieve_trie_clear", Leaves, |w| nothing(|| unsafe { llama_sieve_trie_clear(w.trie) }), "", ""),
+        case("llama_sieve_trie_activate", Clears, |w| unsafe { llama_sieve_trie_activate(w.trie, c"p".as_ptr()) }.to_string(), "0", "-3"),
+        case("llama_sieve_trie_is_active", Leaves, |w| unsafe { llama_sieve_trie_is_active(w.trie) }.to_string(), "true", "false"),
+        case("llama_sieve_trie_leaf", Leaves, |w| text(unsafe { llama_sieve_trie_leaf(w.trie) }), "NULL", "NULL"),
+        case("llama_sieve_trie_forced", Leaves, |w| unsafe { llama_sieve_trie_forced(w.trie, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_trie_cache_stats", Leaves, |_| {
+            let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
+            unsafe { llama_sieve_trie_cache_stats(&mut stats) };
+            if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
+        }, "written", "as it was"),
+        case("eliza_inference_bind_token_trie", Clears, |w| unsafe { eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), w.trie) }.to_string(), "0", "-3"),
+        case("eliza_inference_set_token_trie", Clears, |_| nothing(|| unsafe { eliza_inference_set_token_trie(mock_host::handle::<u64>().cast(), OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }), "", ""),
+        case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
+        case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
+        case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
+        case("llama_sieve_new", Clears, |w| w.keep(unsafe { llama_sieve_new(&w.params) }, Made::Sieve), "an object", "NULL"),
+        case("llama_sieve_clone", Clears, |w| w.keep(unsafe { llama_sieve_clone(w.sieve) }, Made::Sieve), "an object", "NULL"),
+        case("llama_sieve_free", Leaves, |w| { let spare = w.spare_sieve.replace(null_mut()); nothing(|| unsafe { llama_sieve_free(spare) }) }, "", ""),
+        case("llama_sieve_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_reset(w.sieve) }), "", ""),
+        case("llama_sieve_accept", Leaves, |w| nothing(|| unsafe { llama_sieve_accept(w.sieve, 7) }), "", ""),
+        case("llama_sieve_set_params", Clears, |w| {
+            let bias = llama_logit_bias { token: 3, bias: 1.0 };
+            let params = llama_sieve_params { bias: &bias, n_bias: 1, penalty_last_n: 2000, ..w.params };
+            unsafe { llama_sieve_set_params(w.sieve, &params) }.to_string()
+        }, "0", "-3"),
+        case("llama_sieve_sample", Clears, |w| unsafe { llama_sieve_sample(w.sieve, w.logits.as_ptr(), w.n()) }.to_string(), "3", "-3"),
+        case("llama_sieve_sample_f16", Clears, |w| unsafe { llama_sieve_sample_f16(w.sieve, [0u16, 0x4000].as_ptr(), w.n().min(2)) }.to_string(), "1", "-3"),
+        case("llama_sieve_sample_bf16", Clears, |w| unsafe { llama_sieve_sample_bf16(w.sieve, [0u16, 0x4000].as_ptr(), w.n().min(2)) }.to_string(), "1", "-3"),
+        case("llama_sieve_sample_ctx", Clears, |w| unsafe { llama_sieve_sample_ctx(w.sieve, mock_host::handle(), -1) }.to_string(), "3", "-3"),
+        case("llama_sieve_sample_batch", Clears, |w| {
+            let mut out = [-99];
+            let code = unsafe { llama_sieve_sample_batch(&w.sieve, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) };
+            format!("{code} {}", out[0])
+        }, "0 3", "-3 -99"),
+        case("llama_sieve_candidates", Clears, |w| unsafe { llama_sieve_candidates(w.sieve, null_mut(), 0) }.to_string(), "0", "-3"),
+        case("llama_sieve_measure", Clears, |w| unsafe { llama_sieve_measure(w.sieve, true) }.to_string(), "0", "-3"),
+        case("llama_sieve_last_stats", Clears, |w| {
+            // SAFETY: plain numbers.
+            let mut stats: llama_sieve_stats = unsafe { std::mem::zeroed() };
+            stats.struct_size = size_of::<llama_sieve_stats>();
+            stats.n_vocab = -99;
+            let code = unsafe { llama_sieve_last_stats(w.sieve, &mut stats) };
+            format!("{code} {}", stats.n_vocab)
+        }, "0 0", "-3 -99"),
+        case("llama_sieve_state_size", Leaves, |w| unsafe { llama_sieve_state_size(w.sieve) }.to_string(), "68", "0"),
+        case("llama_sieve_state_save", Clears, |w| {
+            let mut state = [9; 128];
+            let code = unsafe { llama_sieve_state_save(w.sieve, state.as_mut_ptr(), 128) };
+            format!("{code} {}", state == [9; 128])
+        }, "0 false", "-3 true"),
+        case("llama_sieve_state_load", Clears, |w| unsafe { llama_sieve_state_load(w.sieve, w.state.as_ptr(), w.state.len()) }.to_string(), "0", "-3"),
+        case("llama_sieve_top_candidates", Clears, |w| {
+            let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
+            let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };
+            format!("{code} {}", out[0].id)
+        }, "1 3", "-3 -99"),
+        case("llama_sieve_greedy", Clears, |w| unsafe { llama_sieve_greedy(w.logits.as_ptr(), w.n()) }.to_string(), "3", "-3"),
+        case("llama_sieve_entropy", Leaves, |w| some(unsafe { llama_sieve_entropy(w.logits.as_ptr(), w.n(), 2) }), "a number", "NaN"),
+        case("llama_sieve_surprisal", Leaves, |w| some(unsafe { llama_sieve_surprisal(w.logits.as_ptr(), w.n(), 1, 0) }), "a number", "NaN"),
+        case("llama_sieve_candidates_entropy", Leaves, |w| { let d = data(w); some(unsafe { llama_sieve_candidates_entropy(d.as_ptr(), d.len(), 0) }) }, "a number", "NaN"),
+        case("llama_sieve_candidates_surprisal", Leaves, |w| { let d = data(w); some(unsafe { llama_sieve_candidates_surprisal(d.as_ptr(), d.len(), 1, 0) }) }, "a number", "NaN"),
+        case("llama_sieve_ppl_new", Clears, |w| w.keep(llama_sieve_ppl_new(), Made::Ppl), "an object", "NULL"),
+        case("llama_sieve_ppl_clone", Clears, |w| w.keep(unsafe { llama_sieve_ppl_clone(w.ppl) }, Made::Ppl), "an object", "NULL"),
+        case("llama_sieve_ppl_free", Leaves, |w| { let spare = w.spare_ppl.replace(null_mut()); nothing(|| unsafe { llama_sieve_ppl_free(spare) }) }, "", ""),
+        case("llama_sieve_ppl_add", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_add(w.ppl, 1.0) }), "", ""),
+        case("llama_sieve_ppl_value", Leaves, |w| some(unsafe { llama_sieve_ppl_value(w.ppl) }), "a number", "NaN"),
+        case("llama_sieve_ppl_count", Leaves, |w| unsafe { llama_sieve_ppl_count(w.ppl) }.to_string(), "1", "0"),
+        case("llama_sieve_ppl_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_reset(w.ppl) }), "", ""),
+        // The functions of the library that are the same for the whole process; another sink would be seen by other tests.
+        case("llama_sieve_log_set", Leaves, |_| {
+            // Asked for and at once undone; the fault comes before.
+            let before = log::sink();
+            unsafe { llama_sieve_log_set(Some(no_log), null_mut()) };
+            let changed = log::sink().is_some() != before.is_some() || !same_sink(&log::sink(), &before);
+            log::set_sink(before);
+            if changed { "another" } else { "as it was" }.to_owned()
+        }, "another", "as it was"),
+        case("llama_sieve_bind_host", Clears, |_| unsafe { llama_sieve_bind_host(no_host()) }.to_string(), "-2", "-3"),
+    ];
+    cases.extend(samplers().into_iter().map(|(export, make, _)| constructor(export, make)));
+    cases
+}
+
+fn same_sink(a: &Option<log::Sink>, b: &Option<log::Sink>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// A handle of a library that is no host: the C library.
+fn no_host() -> *mut std::ffi::c_void {
+    if cfg!(miri) {
+        return libc::RTLD_DEFAULT.wrapping_byte_add(1);
+    }
+    // SAFETY: a library that is loaded.
+    let handle = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY) };
+    assert!(!handle.is_null());
+    handle
+}
+
+/// What is left of the candidates when a sampler has failed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Answer {
+    /// All.
+    Filter,
+    /// All, and the largest selected.
+    Selector,
+    /// Only what may follow.
+    Constraint,
+}
+use Answer::{Constraint, Filter, Selector};
+
+type Make = fn(&World) -> String;
+
+/// Every constructor of a sampler.
+#[rustfmt::skip]
+#[allow(clippy::undocumented_unsafe_blocks)]
+fn samplers() -> Vec<(&'static str, Make, Answer)> {
+    vec![
+        ("llama_sieve_init_greedy", |w| w.sampler(llama_sieve_init_greedy()), Selector),
+        ("llama_sieve_init_dist", |w| w.sampler(llama_sieve_init_dist(1)), Selector),
+        ("llama_sieve_init_top_k", |w| w.sampler(llama_sieve_init_top_k(2)), Filter),
+        ("llama_sieve_init_top_p", |w| w.sampler(llama_sieve_init_top_p(0.5, 1)), Filter),
+        ("llama_sieve_init_min_p", |w| w.sampler(llama_sieve_init_min_p(0.5, 1)), Filter),
+        ("llama_sieve_init_typical", |w| w.sampler(llama_sieve_init_typical(0.5, 1)), Filter),
+        ("llama_sieve_init_temp", |w| w.sampler(llama_sieve_init_temp(0.5)), Filter),
+        ("llama_sieve_init_top_n_sigma", |w| w.sampler(llama_sieve_init_top_n_sigma(1.0)), Filter),
+        ("llama_sieve_init_penalties", |w| w.sampler(llama_sieve_init_penalties(16, 64, 1.1, 0.1, 0.1)), Filter),
+        ("llama_sieve_init_temp_ext", |w| w.sampler(llama_sieve_init_temp_ext(0.8, 0.3, 1.0)), Filter),
+        ("llama_sieve_init_xtc", |w| w.sampler(llama_sieve_init_xtc(0.9, 0.1, 1, 3)), Filter),
+        ("llama_sieve_init_mirostat", |w| w.sampler(llama_sieve_init_mirostat(16, 1, 5.0, 0.1, 10)), Selector),
+        ("llama_sieve_init_mirostat_v2", |w| w.sampler(llama_sieve_init_mirostat_v2(1, 5.0, 0.1)), Selector),
+        ("llama_sieve_init_dry", |w| {
+            let mut breakers = [c"a".as_ptr()];
+            w.sampler(unsafe { llama_sieve_init_dry(mock_host::handle(), 1.0, 1.75, 2, 64, breakers.as_mut_ptr(), 1) })
+        }, Filter),
+        ("llama_sieve_init_adaptive_p", |w| w.sampler(llama_sieve_init_adaptive_p(0.5, 0.9, 1)), Selector),
+        ("llama_sieve_init_logit_bias", |w| {
+            let bias = llama_logit_bias { token: 3, bias: 1.0 };
+            w.sampler(unsafe { llama_sieve_init_logit_bias(16, 1, &bias) })
+        }, Filter),
+        ("llama_sieve_init_infill", |w| w.sampler(unsafe { llama_sieve_init_infill(mock_host::handle()) }), Filter),
+        ("llama_sieve_init_tail_free", |w| w.sampler(llama_sieve_init_tail_free(0.5, 1)), Filter),
+        ("llama_sieve_init_softmax", |w| w.sampler(llama_sieve_init_softmax()), Filter),
+        ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
+        ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
+        ("llama_sieve_init_trie_slot", |w| {
+            let answer = w.sampler(unsafe { llama_sieve_init_trie_slot(mock_host::handle()) });
+            if let Some(Made::Sampler(smpl)) = w.made.borrow().last() {
+                // The constructor alone is the case; without a fault what it made gets a constraint.
+                if !armed::is_armed() {
+                    unsafe { llama_sieve_trie_set(*smpl, PAYLOAD.as_ptr(), PAYLOAD.count_bytes(), 1) };
+                }
+            }
+            answer
+        }, Constraint),
+    ]
+}
+
+#[test]
+fn every_export_has_a_case() {
+    let exports = include_str!("../../../tests/exports.txt");
+    let mut exports: Vec<&str> = exports.lines().collect();
+    exports.sort_unstable();
+    let mut known: Vec<&str> = cases().iter().map(|case| case.export).collect();
+    known.sort_unstable();
+    assert_eq!(known, exports);
+}
+
+#[test]
+fn a_fault_at_any_point_of_an_export_gives_its_documented_answer() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let mut injected = 0;
+    for case in cases() {
+        if cfg!(miri) && case.export == "llama_sieve_bind_host" {
+            continue; // No dynamic linker there.
+        }
+        for points in 0.. {
+            // Once to warm caches up that are never freed, once to count.
+            let run = || fault(&case, points);
+            if points == 0 {
+                run();
+            }
+            let before = (memory::held(), mock_host::shells());
+            let fired = run();
+            last_error::set("");
+            assert_eq!(
+                (memory::held(), mock_host::shells()),
+                before,
+                "{} leaks at point {points}",
+                case.export
+            );
+            if !fired {
+                assert!(points > 0, "{} passes no point", case.export);
+                break;
+            }
+            injected += 1;
+        }
+    }
+    eprintln!("{injected} faults in {} exports", cases().len());
+}
+
+/// The case with a fault at that point; says whether it has such a point.
+fn fault(case: &Case, points: usize) -> bool {
+    let export = case.export;
+    let world = World::new();
+    let before = world.seen();
+    last_error::set("an earlier one");
+    let spare = (world.spare_sieve.get(), world.spare_ppl.get());
+    let (answer, fired) = armed::with(points, || (case.call)(&world));
+    let told = last_error::get();
+    if !fired {
+        assert_eq!(answer, case.good, "{export}");
+        // What returns an error may be meant to fail in its case.
+        if !answer.starts_with('-') {
+            let expected = if case.told == Clears {
+                ""
+            } else {
+                "an earlier one"
+            };
+            assert_eq!(told, expected, "{export}");
+        }
+        return false;
+    }
+    if export.ends_with("_free") {
+        // It was not freed.
+        world.spare_sieve.set(spare.0);
+        world.spare_ppl.set(spare.1);
+    }
+    let at = format!("{export}, point {points}");
+    assert_eq!(answer, case.failed, "{at}");
+    assert!(told.contains(armed::TEXT), "{at}: {told}");
+    // Asked for its seed, a sampler fails under its own name, and is out of use.
+    let in_sampler = told.starts_with("dist: seed: ") && points > 0;
+    assert!(told.starts_with(export) || in_sampler, "{at}: {told}");
+    if in_sampler {
+        return fired;
+    }
+    let after = world.seen();
+    assert_eq!(after.0, before.0, "{at}");
+    let out_of_use = after.1 == Err(LLAMA_SIEVE_ERROR_BUSY);
+    assert!(after.1 == before.1 || (points > 0 && out_of_use), "{at}");
+    // And again, without a fault.
+    last_error::set("an earlier one");
+    let again = (case.call)(&world);
+    assert!(again == case.good || out_of_use, "{at}: {again}");
+    fired
+}
+
+/// The candidates after a call of `apply`.
+#[derive(PartialEq, Debug)]
+struct After {
+    ids: Vec<i32>,
+    logits: Vec<u32>,
+    selected: i64,
+}
+
+fn apply(smpl: *mut llama_sampler) -> After {
+    let mut data: Vec<TokenData> = logits()
+        .into_iter()
+        .zip(0..)
+        .map(|(logit, id)| TokenData { id, logit, p: 0.0 })
+        .collect();
+    let mut array = llama_token_data_array {
+        data: data.as_mut_ptr(),
+        size: data.len(),
+        selected: -1,
+        sorted: 0,
+    };
+    // SAFETY: a live sampler of ours, which has the entry, and a valid array; what is left of it lies within.
+    unsafe {
+        ((*(*smpl).iface).apply.expect("always there"))(smpl, &mut array);
+        let left = std::slice::from_raw_parts(array.data, array.size);
+        After {
+            ids: left.iter().map(|c| c.id).collect(),
+            logits: left.iter().map(|c| c.logit.to_bits()).collect(),
+            selected: array.selected,
+        }
+    }
+}
+
+impl Answer {
+    fn is(self, after: &After) -> bool {
+        let all = logits()
+            .iter()
+            .map(|logit| logit.to_bits())
+            .collect::<Vec<_>>();
+        match self {
+            Filter => after.logits == all && after.selected == -1,
+            Selector => after.logits == all && after.selected == i64::from(LARGEST),
+            Constraint => after.ids.iter().all(|id| CHILDREN.contains(id)),
+        }
+    }
+}
+
+/// The entries of a vtable, by name.
+const ENTRIES: [&str; 7] = [
+    "name",
+    "accept",
+    "apply",
+    "reset",
+    "clone",
+    "free",
+    "copy_state",
+];
+
+#[test]
+fn a_fault_at_any_point_of_a_vtable_entry_gives_its_documented_answer() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let mut injected = 0;
+    // Under Miri, which takes minutes for all, one of each kind.
+    let step = if cfg!(miri) { 10 } else { 1 };
+    for (constructor, make, kind) in samplers().into_iter().step_by(step) {
+        for entry in ENTRIES {
+            for points in 0.. {
+                let run = || fault_in_entry(make, kind, entry, points, constructor);
+                if points == 0 {
+                    run();
+                }
+                let before = (memory::held(), mock_host::shells());
+                let fired = run();
+                last_error::set("");
+                assert_eq!(
+                    (memory::held(), mock_host::shells()),
+                    before,
+                    "{entry} of {constructor} leaks at point {points}"
+                );
+                match fired {
+                    Some(true) => injected += 1,
+                    Some(false) => {
+                        assert!(points > 0, "{entry} of {constructor} passes no point");
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+    eprintln!(
+        "{injected} faults in the entries of {} vtables",
+        samplers().len()
+    );
+}
+
+fn make_one(world: &World, make: Make) -> *mut llama_sampler {
+    assert_eq!(make(world), "an object", "{}", last_error::get());
+    match world.made.borrow().last() {
+        Some(Made::Sampler(smpl)) => *smpl,
+        _ => unreachable!("it was just made"),
+    }
+}
+
+/// Whether the entry has such a point; `None` if the vtable has no such entry.
+fn fault_in_entry(
+    make: Make,
+    kind: Answer,
+    entry: &str,
+    points: usize,
+    constructor: &str,
+) -> Option<bool> {
+    let at = format!("{entry} of {constructor}, point {points}");
+    let world = World::new();
+    let smpl = make_one(&world, make);
+    let fresh = make_one(&world, make);
+    // SAFETY: a live sampler of ours.
+    let iface = unsafe { &*(*smpl).iface };
+    // Warm: with its buffers.
+    let usual = apply(smpl);
+    // SAFETY: live samplers of ours throughout; what is freed is not used again.
+    unsafe {
+        match entry {
+            "name" => {
+                let (name, fired) = armed::with(points, || iface.name.expect("named")(smpl));
+                if fired {
+                    assert_eq!(CStr::from_ptr(name), c"llama-sieve", "{at}");
+                }
+                Some(noted(fired, &at))
+            }
+            "accept" | "reset" => {
+                let call: Box<dyn Fn()> = match (entry, iface.accept, iface.reset) {
+                    ("accept", Some(accept), _) => Box::new(move || accept(smpl, 1)),
+                    ("reset", _, Some(reset)) => Box::new(move || reset(smpl)),
+                    _ => return None,
+                };
+                let ((), fired) = armed::with(points, call);
+                let fired = noted(fired, &at);
+                let after = apply(smpl);
+                if fired && points > 0 && kind != Constraint {
+                    assert!(kind.is(&after), "{at}: {after:?}");
+                    assert!(last_error::get().contains("out of use"), "{at}");
+                }
+                if fired && kind == Constraint {
+                    assert!(kind.is_allowed(&after), "{at}: {after:?}");
+                }
+                Some(fired)
+            }
+            "apply" => {
+                let (after, fired) = armed::with(points, || apply(fresh));
+                let fired = noted(fired, &at);
+                if fired {
+                    assert!(kind.is(&after), "{at}: {after:?}");
+                    let again = apply(fresh);
+                    let stays = points > 0 && kind != Constraint && kind.is(&again);
+                    assert!(
+                        stays || again == usual,
+                        "{at}: {again:?}, usually {usual:?}"
+                    );
+                } else {
+                    assert_eq!(after, usual, "{at}");
+                }
+                Some(fired)
+            }
+            "clone" => {
+                let clone = iface.clone.expect("always there");
+                let (copy, fired) = armed::with(points, || clone(smpl));
+                let fired = noted(fired, &at);
+                assert!(!copy.is_null(), "{at}");
+                let after = apply(copy);
+                assert!(!fired || kind.is(&after), "{at}: {after:?}");
+                mock_host::free(copy);
+                Some(fired)
+            }
+            "free" => {
+                let free = iface.free.expect("always there");
+                let ((), fired) = armed::with(points, || free(smpl));
+                let fired = noted(fired, &at);
+                // The world frees it once more, which frees what was left or does nothing.
+                assert_eq!((*smpl).ctx.is_null(), !fired, "{at}");
+                Some(fired)
+            }
+            "copy_state" => {
+                let copy = iface.copy_state.expect("always there");
+                let ((), fired) = armed::with(points, || copy(smpl, fresh));
+                let fired = noted(fired, &at);
+                let after = apply(fresh);
+                if fired && kind == Constraint {
+                    assert!(kind.is_allowed(&after), "{at}: {after:?}");
+                }
+                if fired && points > 0 && kind != Constraint {
+                    assert!(kind.is(&after), "{at}: {after:?}");
+                }
+                Some(fired)
+            }
+            _ => unreachable!("no such entry"),
+        }
+    }
+}
+
+impl Answer {
+    /// Of a constraint that masks: whether what is not masked may follow.
+    fn is_allowed(self, after: &After) -> bool {
+        let mut left = after.ids.iter().zip(&after.logits);
+        left.all(|(id, logit)| CHILDREN.contains(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
+    }
+}
+
+fn noted(fired: bool, at: &str) -> bool {
+    if fired {
+        let told = last_error::get();
+        assert!(told.contains(armed::TEXT), "{at}: {told}");
+        let entry = at.split(' ').next().unwrap_or_default();
+        assert!(told.contains(entry), "{at}: {told}");
+    }
+    fired
+}

@@ -1,0 +1,98 @@
+//! The allocator of the unit tests: counts what each thread holds, and fails where a test asks for it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static FAILING: Cell<Failing> = const { Cell::new(Failing { at_least: usize::MAX, passed: 0 }) };
+}
+
+/// Which allocation fails: of those with `at_least` so many bytes the one after the first `passed`.
+#[derive(Clone, Copy)]
+struct Failing {
+    at_least: usize,
+    passed: usize,
+}
+
+fn note(bytes: isize) {
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+fn fails(size: usize) -> bool {
+    let asked = FAILING.try_with(|failing| {
+        let now = failing.get();
+        if size < now.at_least {
+            return false;
+        }
+        let (at_least, passed) = match now.passed.checked_sub(1) {
+            Some(passed) => (now.at_least, passed),
+            None => (usize::MAX, 0),
+        };
+        failing.set(Failing { at_least, passed });
+        now.passed == 0
+    });
+    asked.unwrap_or(false)
+}
+
+// SAFETY: every call is handed to the system's allocator as it came, or answered with NULL.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails(layout.size()) {
+            return null_mut();
+        }
+        note(layout.size() as isize);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        note(-(layout.size() as isize));
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if fails(size) {
+            return null_mut();
+        }
+        note(size as isize - layout.size() as isize);
+        // SAFETY: the caller's contract.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that this thread has allocated and not freed.
+pub fn held() -> isize {
+    HELD.get()
+}
+
+/// Runs `body`, in which of the allocations of `at_least` so many bytes the one after the first `passed` fails. Also says whether it was reached.
+pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
+    FAILING.set(Failing { at_least, passed });
+    let result = body();
+    let nothing = Failing {
+        at_least: usize::MAX,
+        passed: 0,
+    };
+    (result, FAILING.replace(nothing).at_least == usize::MAX)
+}
+
+#[test]
+fn the_allocator_counts_and_fails() {
+    let before = held();
+    let mut text: Vec<u8> = Vec::with_capacity(100);
+    assert_eq!(held(), before + 100);
+    let (result, reached) = failing(200, 0, || text.try_reserve_exact(300));
+    assert!(result.is_err() && reached);
+    let (result, reached) = failing(200, 1, || text.try_reserve_exact(300));
+    assert!(result.is_ok() && !reached);
+    drop(text);
+    assert_eq!(held(), before);
+}

@@ -1,0 +1,177 @@
+//! A host in Rust, for tests that no llama.cpp may be needed for: it is this thread's host alone, and runs under Miri, too.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use crate::ffi::llama_h::{SamplerInit, llama_sampler, llama_sampler_i};
+
+thread_local! {
+    static IN_USE: Cell<bool> = const { Cell::new(false) };
+    static SHELLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Makes it the host of this thread.
+pub fn install() {
+    IN_USE.set(true);
+}
+
+/// What it gives for `llama_sampler_init`, if it is in use on this thread.
+pub fn sampler_init() -> Option<SamplerInit> {
+    IN_USE.get().then_some(init as SamplerInit)
+}
+
+/// Its function of that name; the outer `None` if it is not in use on this thread.
+pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
+    if !IN_USE.get() {
+        return None;
+    }
+    let known = FUNCTIONS.iter().find(|(known, _)| *known == name);
+    Some(known.and_then(|(_, address)| NonNull::new(address())))
+}
+
+/// How many shells of this thread are alive.
+pub fn shells() -> usize {
+    SHELLS.get()
+}
+
+/// As `llama_sampler_free`.
+///
+/// # Safety
+/// `smpl` came from this host and is not used any more.
+pub unsafe fn free(smpl: *mut llama_sampler) {
+    // SAFETY: the caller guarantees it; the shell was boxed below.
+    unsafe {
+        ((*(*smpl).iface).free.expect("ours have it"))(smpl);
+        drop(Box::from_raw(smpl));
+    }
+    SHELLS.set(SHELLS.get() - 1);
+}
+
+/// Tokens of its one vocabulary.
+pub const N_VOCAB: i32 = 16;
+
+/// The logits of its one context.
+static LOGITS: [f32; N_VOCAB as usize] = [
+    1.0, 0.5, 2.0, 9.0, -1.0, 3.0, 0.0, 4.0, 1.5, 2.5, -2.0, 0.25, 0.75, 5.0, 6.0, 7.0,
+];
+
+/// A pointer that is not NULL, for what is only handed on.
+pub fn handle<T>() -> *mut T {
+    NonNull::<T>::dangling().as_ptr()
+}
+
+type Address = fn() -> *mut c_void;
+
+/// The other functions, each by what gives its address.
+static FUNCTIONS: [(&CStr, Address); 14] = [
+    (c"llama_sampler_name", || name as *mut c_void),
+    (c"llama_sampler_get_seed", || get_seed as *mut c_void),
+    (c"llama_sampler_chain_n", || chain_n as *mut c_void),
+    (c"llama_sampler_chain_get", || chain_get as *mut c_void),
+    (c"llama_vocab_n_tokens", || n_tokens as *mut c_void),
+    (c"llama_vocab_is_eog", || is_eog as *mut c_void),
+    (c"llama_vocab_eot", || eot as *mut c_void),
+    (c"llama_vocab_eos", || eot as *mut c_void),
+    (c"llama_token_to_piece", || piece as *mut c_void),
+    (c"llama_detokenize", || detokenize as *mut c_void),
+    (c"llama_tokenize", || tokenize as *mut c_void),
+    (c"llama_get_logits_ith", || logits_ith as *mut c_void),
+    (c"llama_get_model", || same as *mut c_void),
+    (c"llama_model_get_vocab", || same as *mut c_void),
+];
+
+unsafe extern "C" fn init(iface: *mut llama_sampler_i, ctx: *mut c_void) -> *mut llama_sampler {
+    SHELLS.set(SHELLS.get() + 1);
+    Box::into_raw(Box::new(llama_sampler { iface, ctx }))
+}
+
+unsafe extern "C" fn name(smpl: *const llama_sampler) -> *const c_char {
+    // SAFETY: called with samplers of this host.
+    unsafe { ((*(*smpl).iface).name.expect("ours have it"))(smpl) }
+}
+
+unsafe extern "C" fn get_seed(_smpl: *const llama_sampler) -> u32 {
+    7
+}
+
+unsafe extern "C" fn chain_n(_chain: *const llama_sampler) -> i32 {
+    0
+}
+
+unsafe extern "C" fn chain_get(_chain: *mut llama_sampler, _i: i32) -> *mut llama_sampler {
+    null_mut()
+}
+
+unsafe extern "C" fn n_tokens(_vocab: *const c_void) -> i32 {
+    N_VOCAB
+}
+
+unsafe extern "C" fn is_eog(_vocab: *const c_void, token: i32) -> u8 {
+    u8::from(token == N_VOCAB - 1)
+}
+
+unsafe extern "C" fn eot(_vocab: *const c_void) -> i32 {
+    N_VOCAB - 1
+}
+
+/// Every token is one letter, of 'a' on.
+fn letter(token: i32, buffer: *mut c_char, room: i32) -> i32 {
+    if room < 1 {
+        return -1;
+    }
+    // SAFETY: the caller says that there is room.
+    unsafe { buffer.write(b'a' as c_char + token as c_char) };
+    1
+}
+
+unsafe extern "C" fn piece(
+    _vocab: *const c_void,
+    token: i32,
+    buffer: *mut c_char,
+    room: i32,
+    _lstrip: i32,
+    _special: bool,
+) -> i32 {
+    letter(token, buffer, room)
+}
+
+unsafe extern "C" fn detokenize(
+    _vocab: *const c_void,
+    tokens: *const i32,
+    _n: i32,
+    buffer: *mut c_char,
+    room: i32,
+    _remove_special: bool,
+    _unparse_special: bool,
+) -> i32 {
+    // SAFETY: called with one token.
+    letter(unsafe { *tokens }, buffer, room)
+}
+
+unsafe extern "C" fn tokenize(
+    _vocab: *const c_void,
+    text: *const c_char,
+    length: i32,
+    tokens: *mut i32,
+    room: i32,
+    _add_special: bool,
+    _parse_special: bool,
+) -> i32 {
+    if room < length {
+        return -length;
+    }
+    for i in 0..length as usize {
+        // SAFETY: text and tokens have the lengths that were passed.
+        unsafe { *tokens.add(i) = (*text.add(i) as u8).wrapping_sub(b'a').into() };
+    }
+    length
+}
+
+unsafe extern "C" fn logits_ith(_ctx: *mut c_void, _i: i32) -> *mut f32 {
+    LOGITS.as_ptr().cast_mut()
+}
+
+unsafe extern "C" fn same(of: *const c_void) -> *const c_void {
+    of
+}
