@@ -697,7 +697,7 @@ mod tests {
 
     /// Waits inside `apply` until it is told to go on.
     #[derive(Clone)]
-    struct Slow(&'static Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+    struct Slow(Arc<Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
 
     impl Sampler for Slow {
         fn name(&self) -> &'static CStr {
@@ -719,7 +719,7 @@ mod tests {
         static SLOW: Vtable = vtable::<Slow>();
         let (entered, wait_for_entry) = mpsc::channel();
         let (go_on, wait_to_go_on) = mpsc::channel();
-        let channels = Box::leak(Box::new(Mutex::new((entered, wait_to_go_on))));
+        let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
         let smpl: *mut sys::llama_sampler = into_host(&SLOW, Slow(channels)).cast();
         let address = smpl as usize;
         let first = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));

@@ -7,8 +7,13 @@
 //! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path of the element, as in
 //! `descriptors[0].leaves[2].tokens[1]`.
 
-use serde::Deserialize;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::memory;
 use crate::token::Token;
 
 /// A parsed payload.
@@ -18,6 +23,7 @@ pub struct Payload {
     #[serde(rename = "modelId", default)]
     pub model_id: String,
     /// The spans that can be constrained.
+    #[serde(deserialize_with = "elements")]
     pub descriptors: Vec<Descriptor>,
 }
 
@@ -27,6 +33,7 @@ pub struct Descriptor {
     /// The name by which the span is activated.
     pub path: String,
     /// The values.
+    #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
 }
 
@@ -36,7 +43,31 @@ pub struct Leaf {
     /// What it stands for.
     pub name: String,
     /// Its tokens, in order. A value without tokens is skipped.
+    #[serde(deserialize_with = "elements")]
     pub tokens: Vec<Token>,
+}
+
+/// An array of any length, in memory that is reserved fallibly.
+fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(element) = from.next_element()? {
+                memory::push(&mut all, element);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_seq(Elements(PhantomData))
 }
 
 impl Payload {
