@@ -44,7 +44,7 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_NO_HOST -2
 
 /*
- An internal error, which was caught.
+ An internal error, which was caught; or there is no memory for what grows with the arguments (the text says which).
  */
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 

@@ -3,9 +3,10 @@
 //! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory grows with what was
 //! accepted, up to `n`, so a huge `n` costs nothing until it is used.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::memory::exhausted;
 use crate::token::Token;
 
 /// A sliding window over the accepted tokens with counts.
@@ -55,14 +56,26 @@ const RESERVED: usize = 1024;
 impl History {
     /// A window of the last `capacity` tokens; 0 remembers nothing.
     pub fn new(capacity: usize) -> Self {
-        let reserved = capacity.min(RESERVED);
-        Self {
+        let mut history = Self {
             capacity,
-            window: VecDeque::with_capacity(reserved),
-            counts: Vec::with_capacity(reserved),
-            // Twice the tokens, so that removals leave no table that has to grow.
-            index: HashMap::with_capacity_and_hasher(2 * reserved, Default::default()),
-        }
+            window: VecDeque::new(),
+            counts: Vec::new(),
+            index: HashMap::default(),
+        };
+        history.try_reserve(capacity).unwrap_or_else(exhausted);
+        history
+    }
+
+    /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
+    pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
+        let reserved = capacity.min(RESERVED);
+        self.window
+            .try_reserve(reserved - reserved.min(self.window.len()))?;
+        self.counts
+            .try_reserve(reserved - reserved.min(self.counts.len()))?;
+        // Twice the tokens, so that removals leave no table that has to grow.
+        self.index
+            .try_reserve(2 * reserved - (2 * reserved).min(self.index.len()))
     }
 
     /// Appends `token`; the oldest token leaves a full window.
@@ -94,13 +107,7 @@ impl History {
                 self.decrement(oldest);
             }
         }
-        let reserved = capacity.min(RESERVED);
-        self.window
-            .reserve(reserved - reserved.min(self.window.len()));
-        self.counts
-            .reserve(reserved - reserved.min(self.counts.len()));
-        self.index
-            .reserve(2 * reserved - (2 * reserved).min(self.index.len()));
+        self.try_reserve(capacity).unwrap_or_else(exhausted);
     }
 
     /// How many tokens the window holds at most.

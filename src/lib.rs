@@ -22,6 +22,7 @@
 //! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
+//! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
 //! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
@@ -49,6 +50,7 @@ pub mod history;
 pub mod kernels;
 pub mod last_error;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 pub mod rng;
 pub mod sampler;

@@ -79,6 +79,7 @@ impl From<Error> for Failure {
             Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
             Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
             Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
+            Error::NoMemory => LLAMA_SIEVE_ERROR_INTERNAL,
         };
         Self::new(code, error.to_string())
     }

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault;
 use crate::log;
+use crate::memory::Exhausted;
 
 /// Runs `body`; after a panic, gives what `fallback` makes.
 ///
@@ -29,6 +30,11 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
 }
 
 fn report(what: &dyn Display, payload: Box<dyn Any + Send>) {
+    if payload.is::<Exhausted>() {
+        let message = format!("{what}: not enough memory");
+        let _ = catch_unwind(AssertUnwindSafe(|| log::error(&message)));
+        return;
+    }
     let text = payload
         .downcast_ref::<&str>()
         .copied()

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 
 use crate::ffi::host::{Host, host_function};
+use crate::memory::exhausted;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -64,12 +65,16 @@ impl HostVocabulary {
         let (n_tokens, eot, eos) = unsafe { (n_tokens(raw), eot(raw), eos(raw)) };
         let token = |id: Token| (id >= 0).then_some(id);
         // SAFETY: as above; the tokens are the vocabulary's.
-        let eog = (0..n_tokens).map(|id| unsafe { is_eog(raw, id) } != 0);
+        let all = (0..n_tokens).map(|id| unsafe { is_eog(raw, id) } != 0);
+        let mut eog = Vec::new();
+        let room = usize::try_from(n_tokens).unwrap_or(0);
+        eog.try_reserve_exact(room).unwrap_or_else(exhausted);
+        eog.extend(all);
         Ok(Self {
             vocab,
             n_tokens: usize::try_from(n_tokens).unwrap_or(0),
             end: token(eot).or(token(eos)),
-            eog: eog.collect(),
+            eog,
             detokenize,
             piece,
             tokenize,

@@ -15,6 +15,7 @@ use crate::ffi::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::last_error;
 use crate::log;
+use crate::memory;
 use crate::sampler::Sampler;
 use crate::samplers::{
     AdaptiveP, Breakers, Disabled, DisabledSelector, Dist, Dry, DryParams, Greedy, Infill,
@@ -336,8 +337,10 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
         }
         // SAFETY: not NULL, and the caller guarantees `n` elements.
         let biases = unsafe { std::slice::from_raw_parts(bias, n) };
-        let biases: Vec<(Token, f32)> = biases.iter().map(|b| (b.token, b.bias)).collect();
-        LogitBias::new(&biases)
+        let mut pairs: Vec<(Token, f32)> = Vec::new();
+        pairs.try_reserve_exact(n).unwrap_or_else(memory::exhausted);
+        pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
+        LogitBias::new(&pairs)
     })
 }
 

@@ -17,6 +17,7 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::memory::exhausted;
 use crate::sieve::{
     self, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
 };
@@ -248,7 +249,10 @@ unsafe fn biases(bias: *const llama_logit_bias, n: usize) -> Result<Vec<(Token, 
     }
     // SAFETY: the caller guarantees the elements.
     let biases = unsafe { std::slice::from_raw_parts(bias, n) };
-    Ok(biases.iter().map(|b| (b.token, b.bias)).collect())
+    let mut pairs = Vec::new();
+    pairs.try_reserve_exact(n).unwrap_or_else(exhausted);
+    pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
+    Ok(pairs)
 }
 
 /// # Safety

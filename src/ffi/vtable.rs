@@ -331,21 +331,38 @@ unsafe fn give_up<S: Sampler>(smpl: *mut llama_sampler, cur_p: *mut llama_token_
 }
 
 unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
-    // A sampler out of use gives a clone out of use, and so does one that fails: never NULL, which a chain would call through.
-    let clone_of = |copy: fn(&Object<S>) -> Option<S>| {
-        // SAFETY: the host calls entries only on samplers that have them.
-        let Some(object) = (unsafe { object::<S>(smpl) }) else {
-            return null_mut();
-        };
-        // SAFETY: `object` came from `smpl`, which is therefore not NULL.
-        let iface = unsafe { (*smpl).iface };
-        Object::new(object.host, object.name, copy(object)).into_shell(iface)
-    };
     guard(
         "clone",
-        || guard("clone", null_mut, || clone_of(|_| None)),
-        || clone_of(|object| object.run("clone", |sampler| sampler.clone())),
+        // SAFETY: the host calls entries only on samplers that have them.
+        || {
+            guard("clone", null_mut, || unsafe {
+                clone_with::<S>(smpl, |_| None)
+            })
+        },
+        || {
+            let copy = |object: &Object<S>| object.run("clone", |sampler| sampler.clone());
+            // SAFETY: as above.
+            unsafe { clone_with::<S>(smpl, copy) }
+        },
     )
+}
+
+/// A second sampler around what `copy` gives. A sampler out of use gives one out of use, and so does one whose copy fails: never NULL, which a chain would call
+/// through.
+///
+/// # Safety
+/// As for the entries.
+unsafe fn clone_with<S: Sampler>(
+    smpl: *const llama_sampler,
+    copy: impl FnOnce(&Object<S>) -> Option<S>,
+) -> *mut llama_sampler {
+    // SAFETY: the caller guarantees the sampler.
+    let Some(object) = (unsafe { object::<S>(smpl) }) else {
+        return null_mut();
+    };
+    // SAFETY: `object` came from `smpl`, which is therefore not NULL.
+    let iface = unsafe { (*smpl).iface };
+    Object::new(object.host, object.name, copy(object)).into_shell(iface)
 }
 
 /// Frees `ctx`; the shell is the host's.
@@ -697,7 +714,7 @@ mod tests {
 
     /// Waits inside `apply` until it is told to go on.
     #[derive(Clone)]
-    struct Slow(&'static Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+    struct Slow(Arc<Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
 
     impl Sampler for Slow {
         fn name(&self) -> &'static CStr {
@@ -719,7 +736,7 @@ mod tests {
         static SLOW: Vtable = vtable::<Slow>();
         let (entered, wait_for_entry) = mpsc::channel();
         let (go_on, wait_to_go_on) = mpsc::channel();
-        let channels = Box::leak(Box::new(Mutex::new((entered, wait_to_go_on))));
+        let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
         let smpl: *mut sys::llama_sampler = into_host(&SLOW, Slow(channels)).cast();
         let address = smpl as usize;
         let first = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));

@@ -11,13 +11,14 @@
 //! whose text contains it, or ends with a beginning of it; what is left of the breaker is then tokenised. One `detokenize` per token of the vocabulary for all
 //! breakers together, and one `tokenize` per byte of breaker.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashSet, TryReserveError, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::kernels::math::{ln, pow_f64};
+use crate::memory::exhausted;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
@@ -66,14 +67,23 @@ impl Dry {
             return None;
         }
         let reserved = (params.last_n as usize).min(RESERVED);
-        Some(Self {
+        let mut dry = Self {
             params,
             breakers: Arc::default(),
-            window: VecDeque::with_capacity(reserved),
-            reversed: Vec::with_capacity(reserved),
-            reach: Vec::with_capacity(reserved),
-            longest: TokenMap::with_capacity_and_hasher(2 * reserved, Default::default()),
-        })
+            window: VecDeque::new(),
+            reversed: Vec::new(),
+            reach: Vec::new(),
+            longest: TokenMap::default(),
+        };
+        dry.try_reserve(reserved).unwrap_or_else(exhausted);
+        Some(dry)
+    }
+
+    fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+        self.window.try_reserve_exact(n)?;
+        self.reversed.try_reserve_exact(n)?;
+        self.reach.try_reserve_exact(n)?;
+        self.longest.try_reserve(2 * n)
     }
 
     /// Bounds repetitions by `breakers` from now on.

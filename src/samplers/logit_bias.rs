@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
+use crate::memory;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
@@ -26,11 +27,14 @@ impl LogitBias {
             return None;
         }
         let mut first = TokenMap::default();
+        first
+            .try_reserve(biases.len())
+            .unwrap_or_else(memory::exhausted);
         for &(token, bias) in biases {
             first.entry(token).or_insert(bias);
         }
         Some(Self {
-            biases: biases.to_vec(),
+            biases: memory::copied(biases),
             first,
         })
     }

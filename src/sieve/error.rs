@@ -1,5 +1,6 @@
 //! Why a sieve cannot be made, changed, asked or restored.
 
+use std::collections::TryReserveError;
 use std::fmt;
 
 /// What was wrong. Its text names the parameter or size, its value, and what is allowed.
@@ -15,6 +16,14 @@ pub enum Error {
     NoCandidate,
     /// Saved bytes that cannot be restored.
     State(String),
+    /// There is no memory for what the parameters ask for.
+    NoMemory,
+}
+
+impl From<TryReserveError> for Error {
+    fn from(_: TryReserveError) -> Self {
+        Error::NoMemory
+    }
 }
 
 impl fmt::Display for Error {
@@ -25,6 +34,7 @@ impl fmt::Display for Error {
             Error::TooManyTokens(n) => {
                 write!(f, "{n} logits are more than there are token numbers")
             }
+            Error::NoMemory => f.write_str("not enough memory"),
             Error::NoCandidate => {
                 f.write_str("every logit is minus infinity or NaN, so there is no token to choose")
             }

@@ -63,6 +63,7 @@ use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
 use crate::kernels;
+use crate::memory;
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use generator::Generator;
@@ -94,9 +95,11 @@ impl Sieve {
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let mut adjustments = Adjustments::default();
+        adjustments.try_reserve(params.bias.len())?;
         adjustments.set(params);
+        let bias = memory::copied(&params.bias);
         Ok(Self {
-            params: params.clone(),
+            params: Params { bias, ..*params },
             adjustments,
             stages: Stages::new(params),
             history: History::new(params.window()),
@@ -117,6 +120,7 @@ impl Sieve {
     /// `penalty_last_n` forgets what it does not hold. A new `seed` of the same `rng` takes effect at [`reset`](Self::reset). On failure the old parameters stay.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
+        self.reserve_for(params)?;
         self.stages.update(params);
         fault::point();
         self.adjustments.set(params);
@@ -128,6 +132,16 @@ impl Sieve {
             self.history.resize(params.window());
         }
         self.params.clone_from(params);
+        Ok(())
+    }
+
+    /// Takes the memory that the parameters need, so that nothing can fail once something has been changed.
+    fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
+        let n = params.bias.len();
+        let ours = &mut self.params.bias;
+        ours.try_reserve(n.saturating_sub(ours.len()))?;
+        self.adjustments.try_reserve(n)?;
+        self.history.try_reserve(params.window())?;
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! Bias and penalties are virtual: a sorted list of the few tokens that they touch, with the new logits, which are put into the copy of a block.
 //! A block of `f32` that nothing touches is not even copied. A block is 4 KiB, so what several passes do to it happens in the first-level cache.
 
+use std::collections::TryReserveError;
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -152,17 +154,26 @@ const WINDOW: usize = 1024;
 /// Bias and penalties of one sieve, ready to be looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjustments {
-    /// By rising token; of one token, in the caller's order.
-    biases: Vec<(Token, f32)>,
+    /// Token, place in the caller's order, bias: by rising token; of one token, in the caller's order.
+    biases: Vec<(Token, u32, f32)>,
     penalties: Option<Penalties>,
 }
 
 impl Adjustments {
+    /// Takes the memory for `n` biases; on failure nothing changes.
+    pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+        let missing = n.saturating_sub(self.biases.len());
+        self.biases.try_reserve(missing)
+    }
+
     pub fn set(&mut self, params: &Params) {
         self.biases.clear();
-        self.biases.extend_from_slice(&params.bias);
-        // Stable, and without an allocation up to some hundred biases.
-        self.biases.sort_by_key(|&(token, _)| token);
+        let biases = params.bias.iter().zip(0..);
+        self.biases
+            .extend(biases.map(|(&(token, bias), place)| (token, place, bias)));
+        // In place: a sort that is stable by itself allocates.
+        self.biases
+            .sort_unstable_by_key(|&(token, place, _)| (token, place));
         self.penalties = params.penalties();
     }
 
@@ -172,11 +183,11 @@ impl Adjustments {
 
     /// The logit of `token` after its biases and penalties, in this order.
     pub fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
-        let first = self.biases.partition_point(|&(t, _)| t < token);
+        let first = self.biases.partition_point(|&(t, ..)| t < token);
         let biases = self.biases[first..]
             .iter()
-            .take_while(|&&(t, _)| t == token);
-        let biased = biases.fold(logit, |logit, &(_, bias)| logit + bias);
+            .take_while(|&&(t, ..)| t == token);
+        let biased = biases.fold(logit, |logit, &(.., bias)| logit + bias);
         match &self.penalties {
             Some(penalties) => penalties.adjust(biased, history.count(token)),
             None => biased,
@@ -199,7 +210,7 @@ impl Adjustments {
         // As many as a full window could name, so that a window that fills up does not allocate.
         let window = penalised.len().max(history.capacity().min(WINDOW));
         reserve(touched, self.biases.len() + window);
-        let tokens = self.biases.iter().map(|&(token, _)| token);
+        let tokens = self.biases.iter().map(|&(token, ..)| token);
         let tokens = tokens.chain(penalised.iter().map(|&(token, _)| token));
         let known = tokens.filter(|&token| usize::try_from(token).is_ok_and(|token| token < n));
         touched.extend(known.map(|token| (token as u32, 0.0)));

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::memory::{copied, exhausted, push};
 use crate::token::Token;
 use crate::trie::descriptor::{Descriptor, Leaf, Payload};
 
@@ -56,13 +57,12 @@ impl Trie {
                 continue;
             }
             let start = sorted.len();
+            sorted.try_reserve(leaves.len()).unwrap_or_else(exhausted);
             sorted.extend(leaves);
-            trie.paths.push(descriptor.path.as_str().into());
-            trie.tokens.push(-1);
-            pending.push(Pending {
-                leaves: start..sorted.len(),
-                depth: 0,
-            });
+            push(&mut trie.paths, descriptor.path.as_str().into());
+            push(&mut trie.tokens, -1);
+            let leaves = start..sorted.len();
+            push(&mut pending, Pending { leaves, depth: 0 });
         }
         trie.grow(&sorted, pending);
         trie
@@ -74,32 +74,34 @@ impl Trie {
         while next < pending.len() {
             let Pending { leaves, depth } = &pending[next];
             let (depth, mut leaves) = (*depth, leaves.clone());
-            self.first_child.push(pending.len() as NodeId);
+            push(&mut self.first_child, pending.len() as NodeId);
             // The shortest sequence sorts first.
             let name = (sorted[leaves.start].tokens.len() == depth).then(|| {
-                self.names.push(sorted[leaves.start].name.as_str().into());
+                push(&mut self.names, sorted[leaves.start].name.as_str().into());
                 leaves.start += 1;
                 self.names.len() as u32 - 1
             });
-            self.names_of.push(name.unwrap_or(NO_NAME));
+            push(&mut self.names_of, name.unwrap_or(NO_NAME));
             while leaves.start < leaves.end {
                 let token = sorted[leaves.start].tokens[depth];
                 let group = &sorted[leaves.clone()];
                 let len = group.partition_point(|leaf| leaf.tokens[depth] == token);
-                self.tokens.push(token);
+                push(&mut self.tokens, token);
                 self.max_token = self.max_token.max(token);
-                pending.push(Pending {
+                let below = Pending {
                     leaves: leaves.start..leaves.start + len,
                     depth: depth + 1,
-                });
+                };
+                push(&mut pending, below);
                 leaves.start += len;
             }
             next += 1;
         }
-        self.first_child.push(pending.len() as NodeId);
-        self.tokens.shrink_to_fit();
-        self.first_child.shrink_to_fit();
-        self.names_of.shrink_to_fit();
+        push(&mut self.first_child, pending.len() as NodeId);
+        // Not shrunk in place, which ends the process where it fails.
+        self.tokens = copied(&self.tokens);
+        self.first_child = copied(&self.first_child);
+        self.names_of = copied(&self.names_of);
     }
 
     /// The root of the first descriptor.
@@ -168,12 +170,18 @@ impl Trie {
 
 /// The leaves that have tokens, sorted, each sequence once with its smallest name.
 fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
-    let mut leaves: Vec<&Leaf> = descriptor
-        .leaves
-        .iter()
-        .filter(|leaf| !leaf.tokens.is_empty())
-        .collect();
-    leaves.sort_by(|a, b| (&a.tokens, &a.name).cmp(&(&b.tokens, &b.name)));
+    let mut leaves: Vec<&Leaf> = Vec::new();
+    leaves
+        .try_reserve_exact(descriptor.leaves.len())
+        .unwrap_or_else(exhausted);
+    leaves.extend(
+        descriptor
+            .leaves
+            .iter()
+            .filter(|leaf| !leaf.tokens.is_empty()),
+    );
+    // In place: a stable sort allocates, and of equals it does not matter which is kept.
+    leaves.sort_unstable_by(|a, b| (&a.tokens, &a.name).cmp(&(&b.tokens, &b.name)));
     leaves.dedup_by(|later, kept| later.tokens == kept.tokens);
     leaves
 }

@@ -11,8 +11,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::memory;
 use crate::token::Token;
 
 /// A parsed payload.
@@ -23,6 +24,7 @@ pub struct Payload {
     #[serde(rename = "modelId", default)]
     pub model_id: String,
     /// The spans that can be constrained.
+    #[serde(deserialize_with = "elements")]
     pub descriptors: Vec<Descriptor>,
 }
 
@@ -33,6 +35,7 @@ pub struct Descriptor {
     /// The name by which the span is activated.
     pub path: String,
     /// The values.
+    #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
 }
 
@@ -43,6 +46,7 @@ pub struct Leaf {
     /// What it stands for.
     pub name: String,
     /// Its tokens, in order. A value without tokens is skipped.
+    #[serde(deserialize_with = "elements")]
     pub tokens: Vec<Token>,
 }
 
@@ -72,6 +76,29 @@ macro_rules! from_object {
 }
 
 from_object!(Payload Descriptor Leaf);
+
+/// An array of any length, in memory that is reserved fallibly.
+fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(element) = from.next_element()? {
+                memory::push(&mut all, element);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_seq(Elements(PhantomData))
+}
 
 impl Payload {
     /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it; some value must have tokens.

@@ -5,7 +5,7 @@
 //! without a case here fails the test.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic;
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Once};
@@ -724,4 +724,78 @@ fn noted(fired: bool, at: &str) -> bool {
         assert!(told.contains(entry), "{at}: {told}");
     }
     fired
+}
+
+/// From this size on an allocation may fail without ending the process: below it are those that do not grow with the arguments.
+const LARGE: usize = 8192;
+
+#[test]
+fn without_memory_constructors_and_setters_fail_and_change_nothing() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let bias: Vec<llama_logit_bias> = (0..3000)
+        .map(|token| llama_logit_bias { token, bias: 1.0 })
+        .collect();
+    let leaves: Vec<String> = (0..3000)
+        .map(|n| format!("{{\"name\":\"{n}\",\"tokens\":[{n},{}]}}", n % 7))
+        .collect();
+    let payload = format!(
+        "{{\"descriptors\":[{{\"path\":\"p\",\"leaves\":[{}]}}]}}",
+        leaves.join(",")
+    );
+    let mut failed = 0;
+    for setter in 0..7 {
+        for passed in 0.. {
+            let world = World::new();
+            let large = llama_sieve_params {
+                bias: bias.as_ptr(),
+                n_bias: bias.len(),
+                penalty_last_n: 4000,
+                ..params()
+            };
+            // Another text each time, so that it is parsed.
+            let payload = format!("{payload}{}", " ".repeat(passed + 1));
+            let json = CString::new(payload.as_str()).expect("no NUL");
+            let before = world.seen();
+            // SAFETY: the objects live, and arrays have the lengths that are passed.
+            let call = || unsafe {
+                match setter {
+                    0 => world.sampler(llama_sieve_init_penalties(16, 4000, 1.1, 0.0, 0.0)),
+                    1 => world.sampler(llama_sieve_init_dry(
+                        null(),
+                        1.0,
+                        1.75,
+                        2,
+                        4000,
+                        null_mut(),
+                        0,
+                    )),
+                    2 => world.sampler(llama_sieve_init_logit_bias(16, 3000, bias.as_ptr())),
+                    3 => world.keep(llama_sieve_new(&large), Made::Sieve),
+                    4 => llama_sieve_set_params(world.sieve, &large).to_string(),
+                    5 => {
+                        llama_sieve_trie_set(world.trie, payload.as_ptr().cast(), payload.len(), 0)
+                            .to_string()
+                    }
+                    _ => world.sampler(llama_sampler_init_token_trie(null(), json.as_ptr(), 0)),
+                }
+            };
+            let (answer, reached) = memory::failing(LARGE, passed, call);
+            let at = format!(
+                "setter {setter}, allocation {passed}: {}",
+                last_error::get()
+            );
+            if !reached {
+                assert!(passed > 0, "{at} allocates nothing large");
+                assert!(answer == "an object" || answer == "0", "{at}: {answer}");
+                break;
+            }
+            failed += 1;
+            assert!(answer == "NULL" || answer == "-3", "{at}: {answer}");
+            assert!(last_error::get().contains("not enough memory"), "{at}");
+            assert_eq!(world.seen(), before, "{at}");
+        }
+    }
+    eprintln!("{failed} allocations failed");
 }
