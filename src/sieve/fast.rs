@@ -18,7 +18,10 @@ use crate::kernels::math::ln;
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
-use crate::sieve::select::{Largest, TopK, collect, collect_all, keep_largest, keep_mass};
+use crate::sieve::select::{
+    Bracket, SORTED, collect, cut_few, cut_nucleus, everything, first_of, keep_largest, of_run,
+    room_for_maxima, scan, scan_and_count, threshold_of, top_k,
+};
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
 use crate::sieve::stats::Stats;
@@ -40,13 +43,14 @@ pub(super) fn greedy(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<(), Error> {
-    let mut largest = Largest::default();
-    source.for_each_block(raw, |start, block| largest.scan(start, block));
-    let best = largest.best().ok_or(Error::NoCandidate)?;
+    let max = scan(source, &mut workspace.maxima);
+    if max == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
+    let best = first_of(max, source, &workspace.maxima);
     workspace.candidates.clear();
-    workspace.candidates.push(TokenData { p: 1.0, ..best });
+    workspace.candidates.push(best);
     stats.set_all(1);
     Ok(())
 }
@@ -58,9 +62,8 @@ pub(super) fn filter(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
-    let (done, mut sorted) = reduce(params, workspace, stats, source, raw)?;
+    let (done, mut sorted) = reduce(params, workspace, stats, source)?;
     let Workspace {
         candidates,
         keys,
@@ -114,31 +117,34 @@ fn reduce(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<(Done, bool), Error> {
     let divisor = params.early_divisor();
     if let Some(k) = params.top_k_of(source.len()) {
-        let mut top = TopK::new(k, &mut workspace.keys);
-        source.for_each_block(raw, |start, block| top.scan(start, block));
-        top.finish(&mut workspace.candidates);
+        let Workspace {
+            maxima,
+            sample,
+            candidates,
+            keys,
+            ..
+        } = workspace;
+        scan(source, maxima);
+        top_k(k, source, maxima, sample, candidates, keys);
         divide(&mut workspace.candidates, divisor);
         return defined(&workspace.candidates).map(|()| (Done::TopK, true));
     }
     let source = Source { divisor, ..*source };
     let (typical, top_p) = (params.typical_p < 1.0, params.top_p < 1.0);
     if !typical && top_p && source.len() > FEW {
-        let sorted = nucleus(params, workspace, stats, &source, raw)?;
+        let sorted = nucleus(params, workspace, stats, &source)?;
         return Ok((Done::TopP, sorted));
     }
     if !typical && !top_p && params.min_p > 0.0 {
-        let sorted = above_min_p(params, workspace, stats, &source, raw)?;
+        let sorted = above_min_p(params, workspace, stats, &source)?;
         return Ok((Done::MinP, sorted));
     }
+    scan(&source, &mut workspace.maxima);
     let candidates = &mut workspace.candidates;
-    candidates.clear();
-    source.for_each_block(raw, |start, block| {
-        collect(start, block, f32::MIN, candidates);
-    });
+    collect(&source, &mut workspace.maxima, f32::MIN, candidates);
     defined(candidates).map(|()| (Done::TopK, false))
 }
 
@@ -169,14 +175,8 @@ fn keep_infinite(candidates: &mut Vec<TokenData>) -> bool {
     true
 }
 
-fn count_unmasked(block: &[f32]) -> usize {
-    block.iter().filter(|&&x| x > f32::NEG_INFINITY).count()
-}
-
-/// How far below the largest logit a nucleus is looked for first; e^-8 is 1/3000.
-const NEAR: f32 = 8.0;
-/// Beyond this nothing adds to a `double` sum.
-const FAR: f32 = 100.0;
+/// A nucleus is looked for among about as many of the most probable first.
+const FIRST: usize = 128;
 
 /// Top-p on all of the vocabulary.
 fn nucleus(
@@ -184,48 +184,51 @@ fn nucleus(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
+    let Workspace {
+        candidates,
+        keys,
+        maxima,
+        sample,
+        exponentials,
+        ..
+    } = workspace;
     let mut all = Summary::default();
-    let mut unmasked = 0;
-    source.for_each_block(raw, |_, block| {
-        all.add_block(block);
-        unmasked += count_unmasked(block);
+    room_for_maxima(source.len(), maxima);
+    source.for_each_run(everything, |start, run| {
+        all.add(run, of_run(maxima, start, &run));
     });
     if !all.is_defined() {
         return Err(Error::NoCandidate);
     }
-    stats.after_top_k = unmasked;
-    stats.after_typical = unmasked;
-    let Workspace {
-        candidates,
-        keys,
-        spare,
-        ..
-    } = workspace;
-    if all.max() == f32::INFINITY {
-        collect_all(source, f32::INFINITY, candidates);
+    stats.after_top_k = all.unmasked();
+    stats.after_typical = all.unmasked();
+    let max = all.max();
+    if max == f32::INFINITY {
+        collect(source, maxima, f32::INFINITY, candidates);
         return Ok(true);
     }
     let mass = f64::from(params.top_p) * all.mass();
-    let mut depth = NEAR;
-    loop {
-        let threshold = if depth > FAR {
-            f32::MIN
-        } else {
-            all.max() - depth
-        };
-        collect_all(source, threshold, candidates);
-        let reached = kernels::exponentiate(candidates, all.max());
-        let enough = reached >= mass && candidates.len() >= params.min_keep;
-        if enough || depth > FAR {
-            break;
-        }
-        depth *= 2.0;
+    let first = threshold_of(FIRST, maxima, sample).unwrap_or(f32::MIN);
+    collect(source, maxima, first, candidates);
+    if candidates.len() <= SORTED && cut_few(mass, params.min_keep, max, candidates, keys) {
+        stats.after_top_p = candidates.len();
+        return Ok(true);
     }
-    let sorted = keep_mass(mass, params.min_keep, candidates, keys, spare);
-    stats.after_top_p = candidates.len();
-    Ok(sorted)
+    let mut bracket = Bracket::guess(all.mass() - mass, max, source, sample);
+    loop {
+        collect(source, maxima, bracket.low, candidates);
+        let sum = exponentials.exponentiate_double(candidates, false);
+        let enough = sum >= mass && candidates.len() >= params.min_keep;
+        if enough || bracket.low == f32::MIN {
+            let ps = exponentials.values();
+            let sums = (mass, sum);
+            let sorted = cut_nucleus(sums, params.min_keep, bracket.high, ps, candidates, keys);
+            stats.after_top_p = candidates.len();
+            return Ok(sorted);
+        }
+        bracket.low = f32::MIN;
+    }
 }
 
 /// Min-p on all of the vocabulary.
@@ -234,30 +237,32 @@ fn above_min_p(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
-    let mut largest = Largest::default();
-    let mut unmasked = 0;
-    source.for_each_block(raw, |start, block| {
-        largest.scan(start, block);
-        unmasked += count_unmasked(block);
-    });
-    let max = largest.best().ok_or(Error::NoCandidate)?.logit;
-    stats.after_top_k = unmasked;
-    stats.after_typical = unmasked;
-    stats.after_top_p = unmasked;
     let Workspace {
         candidates,
         keys,
         spare,
+        maxima,
         ..
     } = workspace;
+    let (max, unmasked) = scan_and_count(source, maxima);
+    if max == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
+    stats.after_top_k = unmasked;
+    stats.after_typical = unmasked;
+    stats.after_top_p = unmasked;
     let least = params.min_keep.max(1);
-    collect_all(source, (max + ln(params.min_p)).max(f32::MIN), candidates);
+    collect(
+        source,
+        maxima,
+        (max + ln(params.min_p)).max(f32::MIN),
+        candidates,
+    );
     if candidates.len() >= least {
         return Ok(false);
     }
-    collect_all(source, f32::MIN, candidates);
+    collect(source, maxima, f32::MIN, candidates);
     keep_largest(least, candidates, keys, spare);
     Ok(true)
 }

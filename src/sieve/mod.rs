@@ -65,7 +65,7 @@ use crate::kernels;
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use generator::Generator;
-use select::{Largest, TopK};
+use select::{everything, of_run, room_for_maxima, top_k};
 use source::{Adjustments, Source};
 use stages::Stages;
 use state::State;
@@ -164,7 +164,7 @@ impl Sieve {
         self.adjustments.adjust(token, logit, &self.history)
     }
 
-    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost one `exp` per logit, in the pass that is made anyway.
+    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of their own, about three times as long as a mere maximum.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
@@ -266,28 +266,27 @@ impl Sieve {
             n_vocab: source.len(),
             ..Stats::default()
         };
-        let mut raw = self.measured.then(Summary::default);
-        let chosen = check_size(source.len()).and_then(|()| self.choose(source, raw.as_mut()));
+        let chosen = check_size(source.len()).and_then(|()| self.choose(source));
         let Ok(index) = chosen else {
             self.workspace.candidates.clear();
             return chosen;
         };
-        if let Some(raw) = raw {
-            self.note(source, &raw, index);
+        if self.measured {
+            self.note(source, index);
         }
         Ok(index)
     }
 
-    fn choose(&mut self, source: &Source<'_>, raw: Option<&mut Summary>) -> Result<usize, Error> {
+    fn choose(&mut self, source: &Source<'_>) -> Result<usize, Error> {
         let (params, stages) = (&self.params, &mut self.stages);
         let (workspace, stats) = (&mut self.workspace, &mut self.stats);
         let sorted = match params.mode {
             Mode::Fast if params.is_greedy() => {
-                fast::greedy(workspace, stats, source, raw)?;
+                fast::greedy(workspace, stats, source)?;
                 return Ok(0);
             }
-            Mode::Fast => fast::filter(params, stages, workspace, stats, source, raw)?,
-            Mode::Parity => parity::filter(params, stages, workspace, stats, source, raw)?,
+            Mode::Fast => fast::filter(params, stages, workspace, stats, source)?,
+            Mode::Parity => parity::filter(params, stages, workspace, stats, source)?,
         };
         let draw = self.generator.draw(self.accepted);
         let candidates = &mut workspace.candidates[..];
@@ -297,13 +296,17 @@ impl Sieve {
         }
         let max = kernels::max_logit(candidates, sorted);
         Ok(match params.method {
+            Method::Cdf if params.mode == Mode::Fast && candidates.len() >= draw::MANY => {
+                draw::cdf_of_many(candidates, draw.uniform, &mut workspace.exponentials)
+            }
             Method::Cdf => draw::cdf(candidates, max, draw.uniform),
             Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
         })
     }
 
     /// Entropies and surprisal of the token at `chosen`.
-    fn note(&mut self, source: &Source<'_>, raw: &Summary, chosen: usize) {
+    fn note(&mut self, source: &Source<'_>, chosen: usize) {
+        let raw = Summary::of(source.logits);
         let candidates = &self.workspace.candidates;
         let logit = source.logits.at(candidates[chosen].id as usize);
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
@@ -366,10 +369,7 @@ fn check_size(n: usize) -> Result<(), Error> {
 /// The token with the largest logit, the first of equals, without bias or penalties. One pass. Fails as [`Sieve::sample`] does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let source = plain(logits.into())?;
-    let mut largest = Largest::default();
-    source.for_each_block(None, |start, block| largest.scan(start, block));
-    let best = largest.best().ok_or(Error::NoCandidate)?;
-    Ok(best.id)
+    select::largest(source.logits).ok_or(Error::NoCandidate)
 }
 
 /// The `n` most probable tokens in descending order into `top`, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
@@ -383,13 +383,16 @@ pub fn top_candidates<'l>(
     let source = plain(logits.into())?;
     top.clear();
     let mut all = Summary::default();
-    let mut keys = Vec::new();
-    let mut selected = TopK::new(n.clamp(1, source.len()), &mut keys);
-    source.for_each_block(Some(&mut all), |start, block| selected.scan(start, block));
+    let (mut maxima, mut sample, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    room_for_maxima(source.len(), &mut maxima);
+    source.for_each_run(everything, |start, run| {
+        all.add(run, of_run(&mut maxima, start, &run));
+    });
     if !all.is_defined() {
         return Err(Error::NoCandidate);
     }
-    selected.finish(top);
+    let k = n.clamp(1, source.len());
+    top_k(k, &source, &mut maxima, &mut sample, top, &mut keys);
     top.truncate(n);
     for (i, candidate) in top.iter_mut().enumerate() {
         candidate.p = match all.max() == f32::INFINITY {
