@@ -85,6 +85,11 @@ impl Summary {
         self.0.add(logits, maxima);
     }
 
+    /// The same for what needs no entropy.
+    pub(crate) fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
+        self.0.add_mass(logits, maxima);
+    }
+
     /// Adds the summary of other logits of the same distribution.
     pub fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);

@@ -137,6 +137,11 @@ impl<'a> Logits<'a> {
     }
 }
 
+/// Appends the numbers below `threshold` to `to`, as candidates with their indices as tokens and themselves as logits. Reads 4 bytes per number.
+pub fn below(xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+    (current().floats.below)(xs, threshold, to);
+}
+
 /// One of the three precisions.
 pub trait Number: Copy + 'static {
     /// In single precision, without rounding.
@@ -197,6 +202,12 @@ impl Sums {
         (current().floats.add)(self, logits, maxima);
     }
 
+    /// The same without the spread, in less time. All logits of a stream must be added alike.
+    pub fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
+        (current().floats.add_mass)(self, logits, maxima);
+        self.spread = 0.0;
+    }
+
     /// Makes the sums relative to `max`, which is not below the maximum so far.
     pub fn raise(&mut self, max: f32) {
         if max == f32::INFINITY {
@@ -250,7 +261,9 @@ pub struct Passes {
     pub(super) block_maxima: fn(Logits<'_>, &mut [f32]) -> f32,
     pub(super) block_maxima_and_count: fn(Logits<'_>, &mut [f32]) -> (f32, usize),
     pub(super) add: fn(&mut Sums, Logits<'_>, &mut [f32]),
+    pub(super) add_mass: fn(&mut Sums, Logits<'_>, &mut [f32]),
     pub(super) collect: fn(Logits<'_>, &[f32], u32, f32, &mut Vec<TokenData>),
+    pub(super) below: fn(&[f32], f32, &mut Vec<TokenData>),
 }
 
 /// The passes in plain Rust.
@@ -259,7 +272,9 @@ pub const SCALAR_PASSES: Passes = Passes {
     block_maxima: super::scalar_floats::block_maxima,
     block_maxima_and_count: super::scalar_floats::block_maxima_and_count,
     add: super::scalar_floats::add,
+    add_mass: super::scalar_floats::add_mass,
     collect: super::scalar_floats::collect,
+    below: super::scalar_floats::below,
 };
 
 /// The constant `FLOATS` of an instruction set: every algorithm of [`portable_floats`](super::portable_floats), compiled with these features.
@@ -277,11 +292,13 @@ macro_rules! instantiate_floats {
                 fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32;
                 fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize);
                 fn add(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) -> ();
+                fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) -> ();
+                fn below(xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) -> ();
                 fn collect(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Vec<TokenData>) -> ();
             );
 
             /// The passes over raw logits. They are called only where the processor has the instructions.
-            pub const FLOATS: Passes = Passes { max, block_maxima, block_maxima_and_count, add, collect };
+            pub const FLOATS: Passes = Passes { max, block_maxima, block_maxima_and_count, add, add_mass, collect, below };
         }
         use floats::FLOATS;
     };

@@ -67,82 +67,162 @@ fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     max
 }
 
-/// The largest of a whole block, and if `COUNT` how many are above minus infinity.
-#[inline(always)]
-fn block_max<V: Vector, T: Load, const COUNT: bool>(v: V, block: &[T], count: &mut usize) -> f32 {
-    let lowest = v.splat(f32::NEG_INFINITY);
-    let mut lanes = [lowest; 2];
-    let mut masked = 0;
-    for pair in block.chunks_exact(2 * V::LANES) {
-        let x = [T::load(v, pair), T::load(v, &pair[V::LANES..])];
-        lanes[0] = v.max(x[0], lanes[0]);
-        lanes[1] = v.max(x[1], lanes[1]);
-        if COUNT {
-            masked += v.lt(lowest, x[0]).count_ones() + v.lt(lowest, x[1]).count_ones();
-        }
-    }
-    *count += masked as usize;
-    v.largest(v.max(lanes[0], lanes[1]))
+/// What the first pass over a chunk tells.
+struct Scanned {
+    /// The largest.
+    max: f32,
+    /// Whether no number is masked, or infinite; with `TAME`, whether all are near enough to 0 for a term without a lower bound.
+    tame: bool,
 }
 
+/// Numbers whose squares add up to less, 64 of them in a lane at most, are all nearer to 0 than 90, so that none is further below a maximum of 40 than [`LOWEST`].
+const TAME_SQUARES: f32 = 8100.0;
+/// The largest maximum with which that helps.
+const TAME_MAX: f32 = 40.0;
+
+/// The largest of a chunk, and of each of its blocks if `WANTED`. Instead of asking each number whether it is masked, it is multiplied by 0, or with `TAME` by itself, and
+/// added up: one operation per register, and the sum tells.
 #[inline(always)]
-fn maxima_of<V: Vector, T: Load, const COUNT: bool>(
+fn scan<V: Vector, T: Load, const TAME: bool, const WANTED: bool>(
     v: V,
-    xs: &[T],
+    chunk: &[T],
     maxima: &mut [f32],
-    count: &mut usize,
-) -> f32 {
-    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
-    let mut max = f32::NEG_INFINITY;
-    let mut blocks = xs.chunks_exact(BLOCK);
+) -> Scanned {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let zero = v.splat(0.0);
+    let (mut all, mut signs) = ([lowest; 2], [zero; 2]);
+    let mut blocks = chunk.chunks_exact(BLOCK);
     let mut to = maxima.iter_mut();
-    for (block, to) in (&mut blocks).zip(&mut to) {
-        *to = block_max::<V, T, COUNT>(v, block, count);
-        // A conditional, since `f32::max` is two more operations for NaN, of which there are none.
-        max = if *to > max { *to } else { max };
-    }
-    if let Some(to) = to.next() {
-        let mut last = [f32::NEG_INFINITY; BLOCK];
-        for (to, x) in last.iter_mut().zip(blocks.remainder()) {
-            *to = x.to_f32();
+    for block in &mut blocks {
+        let mut lanes = if WANTED { [lowest; 2] } else { all };
+        for pair in block.chunks_exact(2 * V::LANES) {
+            for i in 0..2 {
+                let x = T::load(v, &pair[i * V::LANES..]);
+                lanes[i] = v.max(x, lanes[i]);
+                signs[i] = v.fma(x, if TAME { x } else { zero }, signs[i]);
+            }
         }
-        *to = block_max::<V, f32, COUNT>(v, &last, count);
-        max = if *to > max { *to } else { max };
+        if !WANTED {
+            all = lanes;
+            continue;
+        }
+        let lanes = v.max(lanes[0], lanes[1]);
+        all[0] = v.max(lanes, all[0]);
+        if let Some(to) = to.next() {
+            *to = v.largest(lanes);
+        }
     }
-    max
+    let mut max = v.largest(v.max(all[0], all[1]));
+    let limit = v.splat(TAME_SQUARES);
+    let mut tame = v.lt(v.add(signs[0], signs[1]), limit) == u32::MAX >> (32 - V::LANES);
+    let rest = blocks.remainder();
+    if !rest.is_empty() {
+        let mut of_rest = f32::NEG_INFINITY;
+        for x in rest {
+            let x = comparable(x.to_f32());
+            of_rest = if x > of_rest { x } else { of_rest };
+            tame &= x.abs() < if TAME { 90.0 } else { f32::INFINITY };
+        }
+        max = if of_rest > max { of_rest } else { max };
+        if let Some(to) = to.next() {
+            *to = of_rest;
+        }
+    }
+    Scanned { max, tame }
+}
+
+/// How many numbers are above minus infinity.
+#[inline(always)]
+fn count<V: Vector, T: Load>(v: V, chunk: &[T]) -> usize {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let mut chunks = chunk.chunks_exact(V::LANES);
+    let mut count = 0;
+    for chunk in &mut chunks {
+        count += v.lt(lowest, T::load(v, chunk)).count_ones() as usize;
+    }
+    let rest = chunks.remainder().iter();
+    count + rest.filter(|x| x.to_f32() > f32::NEG_INFINITY).count()
 }
 
 /// Reads each number once.
 #[inline(always)]
 pub fn block_maxima<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
-    each!(xs, xs => maxima_of::<V, _, false>(v, xs, maxima, &mut 0))
+    each!(xs, xs => maxima_of(v, xs, maxima))
 }
 
-/// Reads each number once.
+#[inline(always)]
+fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let mut all = lowest;
+    let mut blocks = xs.chunks_exact(BLOCK);
+    let mut to = maxima.iter_mut();
+    for (block, to) in (&mut blocks).zip(&mut to) {
+        let mut lanes = [lowest; 2];
+        for pair in block.chunks_exact(2 * V::LANES) {
+            lanes[0] = v.max(T::load(v, pair), lanes[0]);
+            lanes[1] = v.max(T::load(v, &pair[V::LANES..]), lanes[1]);
+        }
+        let lanes = v.max(lanes[0], lanes[1]);
+        *to = v.largest(lanes);
+        all = v.max(lanes, all);
+    }
+    let mut max = v.largest(all);
+    if let Some(to) = to.next() {
+        let mut last = f32::NEG_INFINITY;
+        for x in blocks.remainder() {
+            last = last.max(comparable(x.to_f32()));
+        }
+        *to = last;
+        max = max.max(last);
+    }
+    max
+}
+
+/// Reads each number once, and those of a chunk with masked ones again.
 #[inline(always)]
 pub fn block_maxima_and_count<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize) {
-    let mut count = 0;
-    let max = each!(xs, xs => maxima_of::<V, _, true>(v, xs, maxima, &mut count));
-    (max, count)
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    each!(xs, xs => {
+        let (mut max, mut unmasked) = (f32::NEG_INFINITY, 0);
+        for (chunk, maxima) in xs.chunks(CHUNK).zip(maxima.chunks_mut(CHUNK / BLOCK)) {
+            let scanned = scan::<V, _, false, true>(v, chunk, maxima);
+            max = max.max(scanned.max);
+            unmasked += if scanned.tame { chunk.len() } else { count(v, chunk) };
+        }
+        (max, unmasked)
+    })
 }
 
 /// Reads each number once from where it is, and again from the first-level cache.
 #[inline(always)]
 pub fn add<V: Vector>(v: V, sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
-    each!(xs, xs => add_all(v, sums, xs, maxima));
+    each!(xs, xs => add_all::<V, _, true>(v, sums, xs, maxima));
+}
+
+/// The same.
+#[inline(always)]
+pub fn add_mass<V: Vector>(v: V, sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
+    each!(xs, xs => add_all::<V, _, false>(v, sums, xs, maxima));
 }
 
 #[inline(always)]
-fn add_all<V: Vector, T: Load>(v: V, sums: &mut Sums, xs: &[T], maxima: &mut [f32]) {
-    let mut own = [0.0; CHUNK / BLOCK];
+fn add_all<V: Vector, T: Load, const SPREAD: bool>(
+    v: V,
+    sums: &mut Sums,
+    xs: &[T],
+    maxima: &mut [f32],
+) {
+    assert!(maxima.is_empty() || maxima.len() == xs.len().div_ceil(BLOCK));
     let mut maxima = maxima.chunks_mut(CHUNK / BLOCK);
     let mut reference = Reference::of(sums.max);
     for chunk in xs.chunks(CHUNK) {
-        let maxima = match maxima.next() {
-            Some(maxima) => maxima,
-            None => &mut own[..chunk.len().div_ceil(BLOCK)],
+        let maxima = maxima.next().unwrap_or_default();
+        let Scanned { max, tame } = match maxima {
+            [] => scan::<V, T, true, false>(v, chunk, maxima),
+            maxima => scan::<V, T, true, true>(v, chunk, maxima),
         };
-        let max = maxima_of::<V, T, true>(v, chunk, maxima, &mut sums.unmasked);
+        sums.unmasked += if tame { chunk.len() } else { count(v, chunk) };
         let rises = max > sums.max;
         if rises {
             sums.raise(max);
@@ -153,13 +233,12 @@ fn add_all<V: Vector, T: Load>(v: V, sums: &mut Sums, xs: &[T], maxima: &mut [f3
         }
         let (mass, spread) = if rises || reference.far {
             let mut copy = [0.0; CHUNK];
-            terms(
-                v,
-                copied(v, chunk, &mut copy, &reference, rises),
-                &reference,
-            )
+            let copy = copied(v, chunk, &mut copy, &reference, rises);
+            terms::<V, f32, true, SPREAD>(v, copy, &reference)
+        } else if tame && reference.origin < TAME_MAX {
+            terms::<V, T, false, SPREAD>(v, chunk, &reference)
         } else {
-            terms(v, chunk, &reference)
+            terms::<V, T, true, SPREAD>(v, chunk, &reference)
         };
         sums.rest += mass * reference.unit;
         sums.spread += spread * reference.unit;
@@ -229,55 +308,84 @@ fn copied<'c, V: Vector, T: Load>(
 /// How many terms are added as floats in one lane.
 const ADDED: usize = 8;
 
-/// The sums of e^d and -d e^d, in the unit of `reference`.
+/// The sums of e^d and, if `SPREAD`, -d e^d, in the unit of `reference`. `BOUND`: some numbers may be far below it, or undefined.
 #[inline(always)]
-fn terms<V: Vector, T: Load>(v: V, xs: &[T], reference: &Reference) -> (f64, f64) {
+fn terms<V: Vector, T: Load, const BOUND: bool, const SPREAD: bool>(
+    v: V,
+    xs: &[T],
+    reference: &Reference,
+) -> (f64, f64) {
     let zero = v.splat_d(0.0);
-    let (mut mass, mut spread) = ([zero; 2], [zero; 2]);
-    let mut groups = xs.chunks_exact(2 * ADDED * V::LANES);
+    let mut doubles = [[zero; 2]; 2];
+    let mut groups = xs.chunks_exact(4 * ADDED * V::LANES);
     for group in &mut groups {
         let zero = v.splat(0.0);
-        let (mut e, mut weighted) = ([zero; 2], [zero; 2]);
-        for pair in group.chunks_exact(2 * V::LANES) {
-            for i in 0..2 {
-                let x = T::load(v, &pair[i * V::LANES..]);
-                let (term, d) = term(v, x, reference);
-                e[i] = v.add(e[i], term);
-                weighted[i] = v.fma(d, term, weighted[i]);
+        let mut floats = [[zero; 2]; 4];
+        for four in group.chunks_exact(4 * V::LANES) {
+            for (i, floats) in floats.iter_mut().enumerate() {
+                let x = T::load(v, &four[i * V::LANES..]);
+                add_term::<V, BOUND, SPREAD>(v, x, reference, floats);
             }
         }
-        let halves = v.widen(v.add(e[0], e[1]));
-        mass = [v.add_d(mass[0], halves[0]), v.add_d(mass[1], halves[1])];
-        let halves = v.widen(v.add(weighted[0], weighted[1]));
-        spread = [v.add_d(spread[0], halves[0]), v.add_d(spread[1], halves[1])];
+        let [a, b, c, d] = floats;
+        let [a, b] = [add_both(v, a, b), add_both(v, c, d)];
+        let floats = add_both(v, a, b);
+        add_widened::<V, SPREAD>(v, floats, &mut doubles);
     }
     let mut rest = groups.remainder().chunks_exact(V::LANES);
     for chunk in &mut rest {
-        let (term, d) = term(v, T::load(v, chunk), reference);
-        let halves = v.widen(term);
-        mass = [v.add_d(mass[0], halves[0]), v.add_d(mass[1], halves[1])];
-        let halves = v.widen(v.fma(d, term, v.splat(0.0)));
-        spread = [v.add_d(spread[0], halves[0]), v.add_d(spread[1], halves[1])];
+        let mut floats = [v.splat(0.0); 2];
+        add_term::<V, BOUND, SPREAD>(v, T::load(v, chunk), reference, &mut floats);
+        add_widened::<V, SPREAD>(v, floats, &mut doubles);
     }
-    for chunk in padded(rest.remainder()).chunks_exact(V::LANES) {
-        let (term, d) = term(v, v.load(chunk), reference);
-        let halves = v.widen(term);
-        mass = [v.add_d(mass[0], halves[0]), v.add_d(mass[1], halves[1])];
-        let halves = v.widen(v.fma(d, term, v.splat(0.0)));
-        spread = [v.add_d(spread[0], halves[0]), v.add_d(spread[1], halves[1])];
+    if !rest.remainder().is_empty() {
+        for chunk in padded(rest.remainder()).chunks_exact(V::LANES) {
+            let mut floats = [v.splat(0.0); 2];
+            add_term::<V, true, SPREAD>(v, v.load(chunk), reference, &mut floats);
+            add_widened::<V, SPREAD>(v, floats, &mut doubles);
+        }
     }
+    let [mass, spread] = doubles;
     (
         v.total_d(v.add_d(mass[0], mass[1])),
         -v.total_d(v.add_d(spread[0], spread[1])),
     )
 }
 
-/// e^d in the unit of `reference`, and d, of one register.
 #[inline(always)]
-fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
+fn add_both<V: Vector>(v: V, a: [V::F; 2], b: [V::F; 2]) -> [V::F; 2] {
+    [v.add(a[0], b[0]), v.add(a[1], b[1])]
+}
+
+/// Adds the terms and the weighted terms of few logits to the sums.
+#[inline(always)]
+fn add_widened<V: Vector, const SPREAD: bool>(
+    v: V,
+    floats: [V::F; 2],
+    doubles: &mut [[V::D; 2]; 2],
+) {
+    let parts = if SPREAD { 2 } else { 1 };
+    for (floats, doubles) in floats.into_iter().zip(doubles).take(parts) {
+        let halves = v.widen(floats);
+        doubles[0] = v.add_d(doubles[0], halves[0]);
+        doubles[1] = v.add_d(doubles[1], halves[1]);
+    }
+}
+
+/// Adds e^d in the unit of `reference`, and d e^d, of one register.
+#[inline(always)]
+fn add_term<V: Vector, const BOUND: bool, const SPREAD: bool>(
+    v: V,
+    x: V::F,
+    reference: &Reference,
+    sums: &mut [V::F; 2],
+) {
     let origin = v.splat(reference.origin);
     // NaN, too, becomes the lowest.
-    let x = v.max(x, v.splat(reference.origin + LOWEST));
+    let x = match BOUND {
+        true => v.max(x, v.splat(reference.origin + LOWEST)),
+        false => x,
+    };
     let round = v.splat(reference.round);
     let shifted = v.fma(x, v.splat(std::f32::consts::LOG2_E), round);
     let k = v.sub(shifted, round);
@@ -286,7 +394,11 @@ fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     for i in (0..5).rev() {
         e = v.fma(e, r, v.splat(EXP[i]));
     }
-    (v.times_power(e, shifted), v.sub(x, origin))
+    let e = v.times_power(e, shifted);
+    sums[0] = v.add(sums[0], e);
+    if SPREAD {
+        sums[1] = v.fma(v.sub(x, origin), e, sums[1]);
+    }
 }
 
 /// Reads the blocks that pass.
@@ -335,6 +447,36 @@ fn collect_of<V: Vector, T: Load>(
         for chunk in padded(chunks.remainder()).chunks_exact(V::LANES) {
             let x = v.load(chunk);
             let lanes = v.ge(x, thresholds);
+            kept += v.keep(x, lanes, id, &mut spare[kept..]);
+            id += V::LANES as u32;
+        }
+        // SAFETY: `keep` has written as many elements at the beginning of the spare ones.
+        unsafe { to.set_len(to.len() + kept) };
+    }
+}
+
+/// Reads each number once.
+#[inline(always)]
+pub fn below<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+    let thresholds = v.splat(threshold);
+    for (i, group) in xs.chunks(BLOCK).enumerate() {
+        let mut id = (i * BLOCK) as u32;
+        let spare = room(to, BLOCK + MAX_LANES);
+        let mut kept = 0;
+        let mut chunks = group.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let x = v.load(chunk);
+            let lanes = v.lt(x, thresholds);
+            if lanes != 0 {
+                kept += v.keep(x, lanes, id, &mut spare[kept..]);
+            }
+            id += V::LANES as u32;
+        }
+        let rest = chunks.remainder();
+        for (i, chunk) in padded(rest).chunks_exact(V::LANES).enumerate() {
+            let x = v.load(chunk);
+            let inside = (((1u64 << rest.len()) - 1) >> (i * V::LANES)) as u32;
+            let lanes = v.lt(x, thresholds) & inside;
             kept += v.keep(x, lanes, id, &mut spare[kept..]);
             id += V::LANES as u32;
         }

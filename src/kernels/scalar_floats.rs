@@ -71,6 +71,21 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
     }
 }
 
+/// The same without the spread, which stays 0 here as in the others.
+pub fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
+    add(sums, xs, maxima);
+    sums.spread = 0.0;
+}
+
+/// Appends the numbers below `threshold`, as candidates with their indices.
+pub fn below(xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+    for (id, &logit) in (0..).zip(xs) {
+        if logit < threshold {
+            to.push(TokenData { id, logit, p: 0.0 });
+        }
+    }
+}
+
 /// Appends the candidates at or above `threshold`.
 pub fn collect(
     xs: Logits<'_>,

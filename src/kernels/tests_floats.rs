@@ -90,6 +90,21 @@ fn candidates() {
     });
 }
 
+#[test]
+fn numbers_below() {
+    for_all(|passes, xs| {
+        let Logits::F32(xs) = xs else {
+            return;
+        };
+        for threshold in [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN] {
+            let [mut a, mut b] = [(); 2].map(|()| Vec::new());
+            (SCALAR.floats.below)(xs, threshold, &mut a);
+            (passes.below)(xs, threshold, &mut b);
+            assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
+        }
+    });
+}
+
 /// 5e-7 is what the module promises.
 #[test]
 fn sums() {
@@ -107,6 +122,10 @@ fn sums() {
         if ours.max == f32::INFINITY {
             return;
         }
+        let mut mass = Sums::default();
+        (passes.add_mass)(&mut mass, xs, &mut []);
+        assert_eq!((mass.rest, mass.max), (ours.rest, ours.max));
+        assert_eq!(mass.unmasked, ours.unmasked);
         for (a, b) in [(ours.rest, expected.rest), (ours.spread, expected.spread)] {
             // What the reference leaves out is below 1e-50.
             let error = (a - b).abs() / b.max(1e-40);

@@ -14,7 +14,8 @@
 //! Masked tokens (minus infinity, NaN) drop out at once. With them the built-in typical computes with NaN; here they have no part in the entropy.
 
 use crate::kernels;
-use crate::kernels::math::ln;
+use crate::kernels::floats::CHUNK;
+use crate::kernels::math::{exp, ln};
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
@@ -70,7 +71,7 @@ pub(super) fn filter(
         spare,
         ..
     } = workspace;
-    let done = match keep_infinite(candidates) {
+    let done = match keep_infinite(candidates, sorted) {
         true => Done::All,
         false => done,
     };
@@ -102,8 +103,12 @@ pub(super) fn filter(
         apply(stages.min_p(), candidates, &mut sorted);
     }
     stats.after_min_p = candidates.len();
+    let masks = stages.top_n_sigma().is_some();
     apply(stages.top_n_sigma(), candidates, &mut sorted);
-    candidates.retain(|c| c.logit > f32::NEG_INFINITY);
+    // What reduces to many candidates has left out masked ones; an early temperature can have divided few of them down to minus infinity.
+    if masks || candidates.len() <= FEW {
+        candidates.retain(|c| c.logit > f32::NEG_INFINITY);
+    }
     stats.after_top_n_sigma = candidates.len();
     if params.order == Order::TempLast {
         apply(stages.temp(), candidates, &mut sorted);
@@ -165,7 +170,10 @@ fn defined(candidates: &[TokenData]) -> Result<(), Error> {
 }
 
 /// Of infinite logits the first wins. Says whether there was one.
-fn keep_infinite(candidates: &mut Vec<TokenData>) -> bool {
+fn keep_infinite(candidates: &mut Vec<TokenData>, sorted: bool) -> bool {
+    if kernels::max_logit(candidates, sorted) < f32::INFINITY {
+        return false;
+    }
     let infinite = |c: &&TokenData| c.logit == f32::INFINITY;
     let Some(&first) = candidates.iter().find(infinite) else {
         return false;
@@ -188,6 +196,7 @@ fn nucleus(
     let Workspace {
         candidates,
         keys,
+        spare,
         maxima,
         sample,
         exponentials,
@@ -195,8 +204,8 @@ fn nucleus(
     } = workspace;
     let mut all = Summary::default();
     room_for_maxima(source.len(), maxima);
-    source.for_each_run(everything, |start, run| {
-        all.add(run, of_run(maxima, start, &run));
+    source.for_each_run(CHUNK, everything, |start, run| {
+        all.add_mass(run, of_run(maxima, start, &run));
     });
     if !all.is_defined() {
         return Err(Error::NoCandidate);
@@ -215,7 +224,7 @@ fn nucleus(
         stats.after_top_p = candidates.len();
         return Ok(true);
     }
-    let mut bracket = Bracket::guess(all.mass() - mass, max, source, sample);
+    let mut bracket = Bracket::guess(all.mass() - mass, max, source);
     loop {
         collect(source, maxima, bracket.low, candidates);
         let sum = exponentials.exponentiate_double(candidates, false);
@@ -223,7 +232,9 @@ fn nucleus(
         if enough || bracket.low == f32::MIN {
             let ps = exponentials.values();
             let sums = (mass, sum);
-            let sorted = cut_nucleus(sums, params.min_keep, bracket.high, ps, candidates, keys);
+            let high = exp(bracket.high - max);
+            let keep = params.min_keep;
+            let sorted = cut_nucleus(sums, keep, high, ps, candidates, keys, spare);
             stats.after_top_p = candidates.len();
             return Ok(sorted);
         }

@@ -61,7 +61,7 @@ pub use stats::Stats;
 
 use crate::candidates::Candidates;
 use crate::history::History;
-use crate::kernels;
+use crate::kernels::{self, floats::CHUNK};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use generator::Generator;
@@ -385,8 +385,8 @@ pub fn top_candidates<'l>(
     let mut all = Summary::default();
     let (mut maxima, mut sample, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     room_for_maxima(source.len(), &mut maxima);
-    source.for_each_run(everything, |start, run| {
-        all.add(run, of_run(&mut maxima, start, &run));
+    source.for_each_run(CHUNK, everything, |start, run| {
+        all.add_mass(run, of_run(&mut maxima, start, &run));
     });
     if !all.is_defined() {
         return Err(Error::NoCandidate);

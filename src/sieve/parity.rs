@@ -55,7 +55,7 @@ pub(super) fn filter(
 fn fill(source: &Source<'_>, candidates: &mut Vec<TokenData>) {
     candidates.clear();
     reserve(candidates, source.len());
-    source.for_each_run(everything, |start, run| {
+    source.for_each_run(CHUNK, everything, |start, run| {
         let mut chunk = [0.0; CHUNK];
         for at in (0..run.len()).step_by(CHUNK) {
             let chunk = &mut chunk[..CHUNK.min(run.len() - at)];
