@@ -15,7 +15,7 @@
 
 use crate::kernels;
 use crate::kernels::floats::CHUNK;
-use crate::kernels::math::{exp, ln};
+use crate::kernels::math::ln;
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
@@ -71,7 +71,7 @@ pub(super) fn filter(
         spare,
         ..
     } = workspace;
-    let done = match keep_infinite(candidates, sorted) {
+    let done = match done < Done::TopP && keep_infinite(candidates, sorted) {
         true => Done::All,
         false => done,
     };
@@ -215,6 +215,8 @@ fn nucleus(
     let max = all.max();
     if max == f32::INFINITY {
         collect(source, maxima, f32::INFINITY, candidates);
+        candidates.truncate(1);
+        stats.after_top_p = 1;
         return Ok(true);
     }
     let mass = f64::from(params.top_p) * all.mass();
@@ -232,9 +234,9 @@ fn nucleus(
         if enough || bracket.low == f32::MIN {
             let ps = exponentials.values();
             let sums = (mass, sum);
-            let high = exp(bracket.high - max);
             let keep = params.min_keep;
-            let sorted = cut_nucleus(sums, keep, high, ps, candidates, keys, spare);
+            let within = (max, bracket);
+            let sorted = cut_nucleus(sums, keep, within, ps, candidates, keys, spare);
             stats.after_top_p = candidates.len();
             return Ok(sorted);
         }
@@ -263,6 +265,11 @@ fn above_min_p(
     stats.after_top_k = unmasked;
     stats.after_typical = unmasked;
     stats.after_top_p = unmasked;
+    if max == f32::INFINITY {
+        collect(source, maxima, max, candidates);
+        candidates.truncate(1);
+        return Ok(true);
+    }
     let least = params.min_keep.max(1);
     collect(
         source,

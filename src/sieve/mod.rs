@@ -294,11 +294,13 @@ impl Sieve {
             only.p = 1.0;
             return Ok(0);
         }
+        let many = candidates.len() >= draw::MANY && params.mode == Mode::Fast;
+        if many && params.method == Method::Cdf {
+            let exponentials = &mut workspace.exponentials;
+            return Ok(draw::cdf_of_many(candidates, draw.uniform, exponentials));
+        }
         let max = kernels::max_logit(candidates, sorted);
         Ok(match params.method {
-            Method::Cdf if params.mode == Mode::Fast && candidates.len() >= draw::MANY => {
-                draw::cdf_of_many(candidates, draw.uniform, &mut workspace.exponentials)
-            }
             Method::Cdf => draw::cdf(candidates, max, draw.uniform),
             Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
         })
