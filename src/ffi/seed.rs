@@ -6,11 +6,12 @@ use crate::ffi::guard::guard;
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::samplers::SEEDED;
+use crate::ffi::sieve::SIEVE;
 use crate::last_error;
 use crate::rng::DEFAULT_SEED;
 
-/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
-/// chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of the
+/// sieve in a chain the lower 32 bits; of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -65,7 +66,11 @@ impl Functions {
     unsafe fn seed(&self, smpl: *const llama_sampler) -> Result<u32, String> {
         // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called only on samplers of their kind.
         unsafe {
-            if let Some(vtable) = SEEDED.into_iter().find(|vtable| vtable.is_of(smpl)) {
+            if let Some(vtable) = SEEDED
+                .into_iter()
+                .chain([&SIEVE])
+                .find(|vtable| vtable.is_of(smpl))
+            {
                 return Ok(vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED));
             }
             if self.is_chain(smpl) {

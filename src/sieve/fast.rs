@@ -132,10 +132,12 @@ fn reduce(
             keys,
             ..
         } = workspace;
-        scan(source, maxima);
+        if scan(source, maxima) == f32::NEG_INFINITY {
+            return Err(Error::NoCandidate);
+        }
         top_k(k, source, maxima, sample, candidates, keys);
         divide(&mut workspace.candidates, divisor);
-        return defined(&workspace.candidates).map(|()| (Done::TopK, true));
+        return Ok((Done::TopK, true));
     }
     let source = Source { divisor, ..*source };
     let (typical, top_p) = (params.typical_p < 1.0, params.top_p < 1.0);
@@ -147,10 +149,12 @@ fn reduce(
         let sorted = above_min_p(params, workspace, stats, &source)?;
         return Ok((Done::MinP, sorted));
     }
-    scan(&source, &mut workspace.maxima);
+    if scan(&source, &mut workspace.maxima) == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
     let candidates = &mut workspace.candidates;
     collect(&source, &mut workspace.maxima, f32::MIN, candidates);
-    defined(candidates).map(|()| (Done::TopK, false))
+    Ok((Done::TopK, false))
 }
 
 fn divide(candidates: &mut [TokenData], divisor: f32) {
@@ -159,13 +163,6 @@ fn divide(candidates: &mut [TokenData], divisor: f32) {
     }
     for candidate in candidates {
         candidate.logit /= divisor;
-    }
-}
-
-fn defined(candidates: &[TokenData]) -> Result<(), Error> {
-    match candidates.is_empty() {
-        true => Err(Error::NoCandidate),
-        false => Ok(()),
     }
 }
 

@@ -164,7 +164,7 @@ impl Sieve {
         self.adjustments.adjust(token, logit, &self.history)
     }
 
-    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of their own, about three times as long as a mere maximum.
+    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of their own, four times as long as a mere maximum.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
@@ -175,7 +175,7 @@ impl Sieve {
     }
 
     /// The distribution that the last token was drawn from: logits after all stages, and probabilities that add up to 1. Masked candidates have probability 0.
-    /// Descending if there are at most some thousand or top-k is on, and no typical; else in no particular order. Empty before the first token, and after a failure.
+    /// Descending if top-k is on and no typical; else in no particular order. Empty before the first token, and after a failure.
     pub fn candidates(&self) -> &[TokenData] {
         &self.workspace.candidates
     }

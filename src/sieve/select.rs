@@ -213,7 +213,7 @@ fn sampled_threshold(k: usize, max: f32, source: &Source<'_>) -> f32 {
         above += bin as usize;
         above > rank
     });
-    bin.map_or(f32::MIN, |bin| sample.upper_end(bin + 1))
+    bin.map_or(f32::MIN, |bin| sample.upper_end(bin + 1).max(f32::MIN))
 }
 
 /// All candidates of `source` whose logits are at least `threshold`, which is above minus infinity, in order of their tokens. Reads the blocks that have one.
@@ -234,7 +234,7 @@ pub(super) fn collect(
     });
 }
 
-/// Leaves the `k` largest in `candidates`, descending; fewer if fewer are unmasked. `k` is at least 1.
+/// Leaves the `k` largest in `candidates`, descending; fewer if fewer are unmasked, but one is. `k` is at least 1.
 pub(super) fn top_k(
     k: usize,
     source: &Source<'_>,
@@ -293,7 +293,7 @@ impl Bracket {
             e *= step;
             let error = 4.0 * squares.sqrt();
             if sum + error < left_out {
-                bracket.low = sample.upper_end(i);
+                bracket.low = sample.upper_end(i).max(f32::MIN);
             } else if sum - error > left_out {
                 bracket.high = sample.upper_end(i);
                 break;
