@@ -535,8 +535,8 @@ struct llama_sampler *llama_sieve_init_tail_free(float z,
 struct llama_sampler *llama_sieve_init_softmax(void);
 
 /*
- The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
- chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+ The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of the
+ sieve in a chain the lower 32 bits; of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -783,7 +783,7 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
                            size_t cap);
 
 /*
- Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost one exponential per logit, in the pass that is made anyway.
+ Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of their own over the logits, four times as long as a mere maximum.
 
  The caller guarantees:
  sieve is NULL or alive.

@@ -4,6 +4,9 @@ mod support;
 
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
+use llama_sieve::ffi::sieve::{
+    llama_sieve_default_params, llama_sieve_init_sampler, llama_sieve_params,
+};
 use llama_sieve::rng::DEFAULT_SEED;
 use support::HostSampler;
 use support::arrays::Rng;
@@ -78,6 +81,25 @@ fn a_random_seed_is_told_and_leads_to_the_same_draws() {
         again.apply(&mut b);
         assert_eq!(a, b);
     }
+}
+
+#[test]
+fn the_sieve_tells_the_lower_half_of_its_seed() {
+    let mut params = llama_sieve_default_params();
+    let make = |params: &llama_sieve_params| {
+        // SAFETY: a whole struct.
+        HostSampler::new(unsafe { llama_sieve_init_sampler(params) })
+    };
+    params.seed = 0x1234_5678_9ABC_DEF0;
+    let sieve = make(&params);
+    assert_eq!(ours(&sieve), 0x9ABC_DEF0);
+    assert_eq!(ours(&sieve.clone()), 0x9ABC_DEF0);
+    let chain = HostSampler::chain(vec![HostSampler::new(llama_sieve_init_dist(7)), sieve]);
+    assert_eq!(ours(&chain), 0x9ABC_DEF0);
+    params.seed = DEFAULT_SEED.into();
+    let random = make(&params);
+    assert_ne!(ours(&random), DEFAULT_SEED);
+    assert_ne!(ours(&make(&params)), ours(&random));
 }
 
 #[test]

@@ -7,10 +7,11 @@ use crate::ffi::host::{Host, host_function};
 use crate::ffi::library::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::samplers::SEEDED;
+use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
-/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of a
-/// chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of the
+/// sieve in a chain the lower 32 bits; of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -56,7 +57,8 @@ impl Functions {
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
         // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called only on samplers of their kind.
         unsafe {
-            if let Some(vtable) = SEEDED.into_iter().find(|vtable| vtable.is_of(smpl)) {
+            let mut seeded = SEEDED.into_iter().chain([&SIEVE]);
+            if let Some(vtable) = seeded.find(|vtable| vtable.is_of(smpl)) {
                 return vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED);
             }
             if self.is_chain(smpl) {

@@ -333,11 +333,10 @@ unsafe fn give_up<S: Sampler>(smpl: *mut llama_sampler, cur_p: *mut llama_token_
 unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
     guard(
         "clone",
-        // SAFETY: the host calls entries only on samplers that have them.
         || {
-            guard("clone", null_mut, || unsafe {
-                clone_with::<S>(smpl, |_| None)
-            })
+            let without = |_: &Object<S>| None;
+            // SAFETY: the host calls entries only on samplers that have them.
+            guard("clone", null_mut, || unsafe { clone_with(smpl, without) })
         },
         || {
             let copy = |object: &Object<S>| object.run("clone", |sampler| sampler.clone());

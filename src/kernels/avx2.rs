@@ -1,18 +1,20 @@
-//! AVX2 with FMA: 8 floats.
+//! AVX2 with FMA and F16C: 8 floats.
 
 use std::arch::x86_64::*;
+
+use half::{bf16, f16};
 
 use super::exp::TABLE;
 use super::vector::Vector;
 use crate::token::TokenData;
 
-/// AVX2 and FMA.
+/// AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub struct Avx2(());
 
 impl Avx2 {
     /// # Safety
-    /// The processor has AVX2 and FMA.
+    /// The processor has AVX2, FMA and F16C.
     #[inline(always)]
     pub unsafe fn new() -> Self {
         Self(())
@@ -161,6 +163,23 @@ impl Vector for Avx2 {
         lanes.into_iter().sum()
     }
 
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> __m256 {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves F16C; 8 numbers of 16 bits are there.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16]) -> __m256 {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 numbers of 16 bits are there.
+        unsafe {
+            let upper = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper))
+        }
+    }
+
     instructions! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
@@ -185,7 +204,13 @@ impl Vector for Avx2 {
         fn fms_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmsub_pd(a, b, c);
         fn abs_d(a: __m256d) -> __m256d = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
         fn max_d(a: __m256d, b: __m256d) -> __m256d = _mm256_max_pd(a, b);
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn times_power(a: __m256, shifted: __m256) -> __m256 = {
+            let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), power))
+        };
     }
 }
 
-super::instantiate!(Avx2, c"avx2", "avx2,fma");
+super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c");
+super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c");

@@ -1,6 +1,9 @@
 //! AVX-512 (F, DQ, BW, VL): 16 floats.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use half::{bf16, f16};
 
 use super::exp::TABLE;
 use super::vector::Vector;
@@ -78,6 +81,22 @@ const fn halves() -> [u32; 64] {
         i += 1;
     }
     halves
+}
+
+/// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a 0, which a mask makes.
+static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
+/// Where those are not 0.
+const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
+static LANES: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+const fn words_of_candidates() -> [[i32; 16]; 3] {
+    let mut words = [[0; 16]; 3];
+    let mut i = 0;
+    while i < 48 {
+        words[i / 16][i % 16] = (i / 3 + if i % 3 == 1 { 16 } else { 0 }) as i32;
+        i += 1;
+    }
+    words
 }
 
 /// Methods that are one expression of intrinsics.
@@ -180,6 +199,45 @@ impl Vector for Avx512 {
         }
     }
 
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> __m512 {
+        assert!(from.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 numbers of 16 bits are there.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16]) -> __m512 {
+        assert!(from.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 numbers of 16 bits are there.
+        unsafe {
+            let upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(upper))
+        }
+    }
+
+    #[inline(always)]
+    fn keep(self, x: __m512, lanes: u32, first: u32, to: &mut [MaybeUninit<TokenData>]) -> usize {
+        assert!(to.len() >= 16);
+        let to = to.as_mut_ptr().cast::<i32>();
+        let mask = lanes as u16;
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. All are written, those behind the kept ones with zeros.
+        unsafe {
+            let ids = _mm512_add_epi32(
+                _mm512_loadu_epi32(LANES.as_ptr()),
+                _mm512_set1_epi32(first as i32),
+            );
+            let ids = _mm512_maskz_compress_epi32(mask, ids);
+            let x = _mm512_castps_si512(_mm512_maskz_compress_ps(mask, x));
+            for (i, words) in CANDIDATES.iter().enumerate() {
+                let words = _mm512_loadu_epi32(words.as_ptr());
+                let words = _mm512_maskz_permutex2var_epi32(NOT_P[i], ids, words, x);
+                _mm512_storeu_epi32(to.add(16 * i), words);
+            }
+        }
+        mask.count_ones() as usize
+    }
+
     instructions! {
         fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
         fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
@@ -210,11 +268,17 @@ impl Vector for Avx512 {
         fn max_d(a: __m512d, b: __m512d) -> __m512d = _mm512_max_pd(a, b);
         fn largest_d(a: __m512d) -> f64 = _mm512_reduce_max_pd(a);
         fn total_d(a: __m512d) -> f64 = _mm512_reduce_add_pd(a);
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn times_power(a: __m512, shifted: __m512) -> __m512 = {
+            let power = _mm512_slli_epi32::<23>(_mm512_castps_si512(shifted));
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), power))
+        };
     }
 }
 
 super::instantiate!(
     Avx512,
     c"avx512",
-    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"
 );
+super::floats::instantiate_floats!(Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c");

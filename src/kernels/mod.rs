@@ -2,6 +2,7 @@
 //!
 //! - [`math`]: the host's `expf` and `logf`.
 //! - [`order`]: descending order, full or of the top k only.
+//! - [`floats`]: passes over raw logits, for the sieve and the metrics, in arithmetic of their own.
 //! - this file: maxima, softmax sums and rewriting, as one table of functions that is chosen once. [`instruction_set`] tells which;
 //!   the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512, neon) names another.
 //!
@@ -17,16 +18,22 @@ pub mod descending;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod exp;
 pub mod fallbacks;
+pub mod floats;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub mod order;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod portable_floats;
 mod scalar;
+mod scalar_floats;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_floats;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector;
 
@@ -144,12 +151,17 @@ impl Workspace {
     fn reserve(&mut self, n: usize) {
         self.len = n;
         if self.values.len() < n {
-            self.values.resize(n, 0.0);
+            self.values.resize(n.next_power_of_two(), 0.0);
         }
         let blocks = n.div_ceil(BLOCK);
         if self.sums.len() < blocks {
-            self.sums.resize(blocks, 0.0);
+            self.sums.resize(blocks.next_power_of_two(), 0.0);
         }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<f32>() + self.sums.capacity() * size_of::<f64>()
     }
 
     /// What the last call left, one per candidate.

@@ -2,6 +2,8 @@
 
 use std::arch::aarch64::*;
 
+use half::{bf16, f16};
+
 use super::exp::TABLE;
 use super::vector::Vector;
 use crate::token::TokenData;
@@ -87,6 +89,22 @@ impl Vector for Neon {
         unsafe { vst1q_f32(to.as_mut_ptr(), x) }
     }
 
+    // The vector conversion is not in every compiler that this is for.
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> float32x4_t {
+        self.load(&[0, 1, 2, 3].map(|i| from[i].to_f32()))
+    }
+
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16]) -> float32x4_t {
+        assert!(from.len() >= 4);
+        // SAFETY: the architecture has NEON; 4 numbers of 16 bits are there.
+        unsafe {
+            let upper = vshll_n_u16::<16>(vld1_u16(from.as_ptr().cast()));
+            vreinterpretq_f32_u32(upper)
+        }
+    }
+
     #[inline(always)]
     fn logits(self, data: &[TokenData]) -> float32x4_t {
         fields(data).1
@@ -135,7 +153,13 @@ impl Vector for Neon {
         fn abs_d(a: float64x2_t) -> float64x2_t = vabsq_f64(a);
         fn largest_d(a: float64x2_t) -> f64 = vmaxvq_f64(a);
         fn total_d(a: float64x2_t) -> f64 = vaddvq_f64(a);
+        fn fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
+        fn times_power(a: float32x4_t, shifted: float32x4_t) -> float32x4_t = {
+            let power = vshlq_n_s32::<23>(vreinterpretq_s32_f32(shifted));
+            vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), power))
+        };
     }
 }
 
+super::floats::instantiate_floats!(Neon, "neon");
 super::instantiate!(Neon, c"neon", "neon");

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{math, scalar};
+use super::{floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
@@ -32,6 +32,8 @@ pub struct Table {
     pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
     pub(super) values_at_least: fn(&[f32], f32, &mut Vec<u32>),
     pub(super) tail: Tail,
+    /// Those over raw logits.
+    pub(super) floats: floats::Passes,
 }
 
 pub(super) static SCALAR: Table = Table {
@@ -54,6 +56,7 @@ pub(super) static SCALAR: Table = Table {
     at_least: scalar::at_least,
     values_at_least: scalar::values_at_least,
     tail: scalar::tail,
+    floats: floats::SCALAR_PASSES,
 };
 
 /// The function `table` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
@@ -62,7 +65,7 @@ macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
         use super::{portable, table::Table};
 
-        super::instantiate!(@functions $token, $features,
+        super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
@@ -91,17 +94,18 @@ macro_rules! instantiate {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
                 set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail,
+                floats: FLOATS,
             };
             &TABLE
         }
     };
-    (@functions $token:ident, $features:literal,
+    (@functions $token:ident, $algorithms:ident, $features:literal,
         $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         fn $name($($argument: $type),*) -> $result {
             #[target_feature(enable = $features)]
             fn compiled($($argument: $type),*) -> $result {
                 // SAFETY: this function runs only where the processor has these features.
-                portable::$name(unsafe { $token::new() }, $($argument),*)
+                $algorithms::$name(unsafe { $token::new() }, $($argument),*)
             }
             // SAFETY: the table is given out only where the processor has these features.
             unsafe { compiled($($argument),*) }
@@ -120,7 +124,9 @@ pub(super) fn supported() -> Vec<&'static Table> {
     let mut tables = vec![&SCALAR];
     #[cfg(target_arch = "x86_64")]
     {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
         if avx2 {
             // SAFETY: just asked.
             tables.push(unsafe { super::avx2::table() });

@@ -27,12 +27,12 @@ impl Rng {
     }
 }
 
-const SIZES: [usize; 22] = [
+pub(super) const SIZES: [usize; 22] = [
     0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 127, 128, 129, 255, 1000, 1025, 5000, 40_001,
 ];
 
 /// Logits of every kind that a pass may meet.
-fn inputs(n: usize) -> Vec<Vec<f32>> {
+pub(super) fn inputs(n: usize) -> Vec<Vec<f32>> {
     let mut rng = Rng(n as u64 + 1);
     let normal: Vec<f32> = (0..n).map(|_| rng.normal() * 2.4 - 1.5).collect();
     let mut peaked = normal.clone();

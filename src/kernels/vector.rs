@@ -1,6 +1,10 @@
 //! What the algorithms need of an instruction set.
 
-use crate::token::TokenData;
+use std::mem::MaybeUninit;
+
+use half::{bf16, f16};
+
+use crate::token::{Token, TokenData};
 
 /// An instruction set, as a value: one exists only where the processor has the instructions, which is what makes the methods safe.
 ///
@@ -76,6 +80,42 @@ pub trait Vector: Copy {
     fn total_d(self, a: Self::D) -> f64;
     /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.
     fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2];
+
+    // For raw logits.
+
+    /// The first numbers of `from`, widened.
+    fn load_f16(self, from: &[f16]) -> Self::F;
+    /// The same of bfloat16.
+    fn load_bf16(self, from: &[bf16]) -> Self::F;
+    /// a * b + c, rounded once.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// a * 2^n, where n is the low 9 bits of `shifted` with their sign, as adding 1.5 * 2^23 leaves them.
+    fn times_power(self, a: Self::F, shifted: Self::F) -> Self::F;
+    /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to the beginning of `to`, which has room for a whole register. Gives
+    /// how many it has written.
+    #[inline(always)]
+    fn keep(
+        self,
+        x: Self::F,
+        mut lanes: u32,
+        first: u32,
+        to: &mut [MaybeUninit<TokenData>],
+    ) -> usize {
+        let mut logits = [0.0; MAX_LANES];
+        self.store(&mut logits, x);
+        let mut kept = 0;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            to[kept].write(TokenData {
+                id: (first + lane) as Token,
+                logit: logits[lane as usize % MAX_LANES],
+                p: 0.0,
+            });
+            kept += 1;
+            lanes &= lanes - 1;
+        }
+        kept
+    }
 }
 
 /// No `F` holds more.

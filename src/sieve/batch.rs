@@ -1,6 +1,6 @@
 //! Many sequences at once, over threads.
 
-use rayon::prelude::*;
+use parking_lot::Mutex;
 
 use crate::sieve::source::Logits;
 use crate::sieve::{Error, Sieve};
@@ -32,14 +32,31 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs every job, in as many parts as there are `threads`, on rayon's global pool; 0 or 1 on the calling thread alone.
+/// Runs every job, on the calling thread and at most `threads` - 1 of rayon's global pool; 0 or 1: on the calling thread alone.
+///
+/// Each thread takes the next job when it is done with one, so that a thread which wakes up late, or shares its processor, delays nobody. A fixed share for each thread of the pool,
+/// with the caller waiting, lost: 1.5 times the speed of one thread instead of 1.9.
 ///
 /// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the number of threads.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
     if threads <= 1 || jobs.len() <= 1 {
         return jobs.iter_mut().for_each(Job::run);
     }
-    let part = jobs.len().div_ceil(threads);
-    jobs.par_chunks_mut(part)
-        .for_each(|jobs| jobs.iter_mut().for_each(Job::run));
+    let helpers = (threads - 1)
+        .min(jobs.len() - 1)
+        .min(rayon::current_num_threads());
+    let left = Mutex::new(jobs.iter_mut());
+    let work = || {
+        // A variable of its own, so that the lock is given back before the job runs.
+        let next = || left.lock().next();
+        while let Some(job) = next() {
+            job.run();
+        }
+    };
+    rayon::in_place_scope(|scope| {
+        for _ in 0..helpers {
+            scope.spawn(|_| work());
+        }
+        work();
+    });
 }

@@ -1,6 +1,6 @@
 //! The draw: one of the candidates, each with its probability.
 
-use crate::kernels;
+use crate::kernels::{self, Workspace};
 use crate::rng::at_position;
 use crate::token::{Token, TokenData};
 
@@ -25,6 +25,33 @@ pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize
         candidates[0].p = 1.0;
     }
     chosen.unwrap_or(candidates.len() - 1)
+}
+
+/// From here on it pays to compute the exponentials as vectors.
+pub(super) const MANY: usize = 128;
+
+/// The same choice, of many candidates: their sums are added in any order, and only a draw that falls on a border asks for the order of [`cdf`]. Probabilities can differ in the last bit.
+pub(super) fn cdf_of_many(
+    candidates: &mut [TokenData],
+    uniform: f64,
+    exponentials: &mut Workspace,
+) -> usize {
+    let sum = exponentials.exponentiate_double(candidates, false);
+    let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
+    exponentials.write_p_scaled(candidates, 1.0 / sum);
+    chosen
+}
+
+/// The first of `ps` at which their running sum reaches the share `uniform` of the whole, the sums added in order.
+fn in_order(ps: &[f32], uniform: f64) -> usize {
+    let running = |sum: &mut f64, &p: &f32| {
+        *sum += f64::from(p);
+        Some(*sum)
+    };
+    let sum = ps.iter().scan(0.0, running).last().unwrap_or(0.0);
+    let mut sums = ps.iter().scan(0.0, running);
+    let chosen = sums.position(|s| s >= sum * uniform);
+    chosen.unwrap_or(ps.len().saturating_sub(1))
 }
 
 /// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel noise.

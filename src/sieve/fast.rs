@@ -14,11 +14,15 @@
 //! Masked tokens (minus infinity, NaN) drop out at once. With them the built-in typical computes with NaN; here they have no part in the entropy.
 
 use crate::kernels;
+use crate::kernels::floats::CHUNK;
 use crate::kernels::math::ln;
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
-use crate::sieve::select::{Largest, TopK, collect, collect_all, keep_largest, keep_mass};
+use crate::sieve::select::{
+    Bracket, SORTED, collect, cut_few, cut_nucleus, everything, first_of, keep_largest, of_run,
+    room_for_maxima, scan, scan_and_count, threshold_of, top_k,
+};
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
 use crate::sieve::stats::Stats;
@@ -40,13 +44,14 @@ pub(super) fn greedy(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<(), Error> {
-    let mut largest = Largest::default();
-    source.for_each_block(raw, |start, block| largest.scan(start, block));
-    let best = largest.best().ok_or(Error::NoCandidate)?;
+    let max = scan(source, &mut workspace.maxima);
+    if max == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
+    let best = first_of(max, source, &workspace.maxima);
     workspace.candidates.clear();
-    workspace.candidates.push(TokenData { p: 1.0, ..best });
+    workspace.candidates.push(best);
     stats.set_all(1);
     Ok(())
 }
@@ -58,16 +63,15 @@ pub(super) fn filter(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
-    let (done, mut sorted) = reduce(params, workspace, stats, source, raw)?;
+    let (done, mut sorted) = reduce(params, workspace, stats, source)?;
     let Workspace {
         candidates,
         keys,
         spare,
         ..
     } = workspace;
-    let done = match keep_infinite(candidates) {
+    let done = match done < Done::TopP && keep_infinite(candidates, sorted) {
         true => Done::All,
         false => done,
     };
@@ -99,8 +103,12 @@ pub(super) fn filter(
         apply(stages.min_p(), candidates, &mut sorted);
     }
     stats.after_min_p = candidates.len();
+    let masks = stages.top_n_sigma().is_some();
     apply(stages.top_n_sigma(), candidates, &mut sorted);
-    candidates.retain(|c| c.logit > f32::NEG_INFINITY);
+    // What reduces to many candidates has left out masked ones; an early temperature can have divided few of them down to minus infinity.
+    if masks || candidates.len() <= FEW {
+        candidates.retain(|c| c.logit > f32::NEG_INFINITY);
+    }
     stats.after_top_n_sigma = candidates.len();
     if params.order == Order::TempLast {
         apply(stages.temp(), candidates, &mut sorted);
@@ -114,32 +122,39 @@ fn reduce(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<(Done, bool), Error> {
     let divisor = params.early_divisor();
     if let Some(k) = params.top_k_of(source.len()) {
-        let mut top = TopK::new(k, &mut workspace.keys);
-        source.for_each_block(raw, |start, block| top.scan(start, block));
-        top.finish(&mut workspace.candidates);
+        let Workspace {
+            maxima,
+            sample,
+            candidates,
+            keys,
+            ..
+        } = workspace;
+        if scan(source, maxima) == f32::NEG_INFINITY {
+            return Err(Error::NoCandidate);
+        }
+        top_k(k, source, maxima, sample, candidates, keys);
         divide(&mut workspace.candidates, divisor);
-        return defined(&workspace.candidates).map(|()| (Done::TopK, true));
+        return Ok((Done::TopK, true));
     }
     let source = Source { divisor, ..*source };
     let (typical, top_p) = (params.typical_p < 1.0, params.top_p < 1.0);
     if !typical && top_p && source.len() > FEW {
-        let sorted = nucleus(params, workspace, stats, &source, raw)?;
+        let sorted = nucleus(params, workspace, stats, &source)?;
         return Ok((Done::TopP, sorted));
     }
     if !typical && !top_p && params.min_p > 0.0 {
-        let sorted = above_min_p(params, workspace, stats, &source, raw)?;
+        let sorted = above_min_p(params, workspace, stats, &source)?;
         return Ok((Done::MinP, sorted));
     }
+    if scan(&source, &mut workspace.maxima) == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
     let candidates = &mut workspace.candidates;
-    candidates.clear();
-    source.for_each_block(raw, |start, block| {
-        collect(start, block, f32::MIN, candidates);
-    });
-    defined(candidates).map(|()| (Done::TopK, false))
+    collect(&source, &mut workspace.maxima, f32::MIN, candidates);
+    Ok((Done::TopK, false))
 }
 
 fn divide(candidates: &mut [TokenData], divisor: f32) {
@@ -151,15 +166,11 @@ fn divide(candidates: &mut [TokenData], divisor: f32) {
     }
 }
 
-fn defined(candidates: &[TokenData]) -> Result<(), Error> {
-    match candidates.is_empty() {
-        true => Err(Error::NoCandidate),
-        false => Ok(()),
-    }
-}
-
 /// Of infinite logits the first wins. Says whether there was one.
-fn keep_infinite(candidates: &mut Vec<TokenData>) -> bool {
+fn keep_infinite(candidates: &mut Vec<TokenData>, sorted: bool) -> bool {
+    if kernels::max_logit(candidates, sorted) < f32::INFINITY {
+        return false;
+    }
     let infinite = |c: &&TokenData| c.logit == f32::INFINITY;
     let Some(&first) = candidates.iter().find(infinite) else {
         return false;
@@ -169,14 +180,8 @@ fn keep_infinite(candidates: &mut Vec<TokenData>) -> bool {
     true
 }
 
-fn count_unmasked(block: &[f32]) -> usize {
-    block.iter().filter(|&&x| x > f32::NEG_INFINITY).count()
-}
-
-/// How far below the largest logit a nucleus is looked for first; e^-8 is 1/3000.
-const NEAR: f32 = 8.0;
-/// Beyond this nothing adds to a `double` sum.
-const FAR: f32 = 100.0;
+/// A nucleus is looked for among about as many of the most probable first.
+const FIRST: usize = 128;
 
 /// Top-p on all of the vocabulary.
 fn nucleus(
@@ -184,48 +189,56 @@ fn nucleus(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
-    let mut all = Summary::default();
-    let mut unmasked = 0;
-    source.for_each_block(raw, |_, block| {
-        all.add_block(block);
-        unmasked += count_unmasked(block);
-    });
-    if !all.is_defined() {
-        return Err(Error::NoCandidate);
-    }
-    stats.after_top_k = unmasked;
-    stats.after_typical = unmasked;
     let Workspace {
         candidates,
         keys,
         spare,
+        maxima,
+        sample,
+        exponentials,
         ..
     } = workspace;
-    if all.max() == f32::INFINITY {
-        collect_all(source, f32::INFINITY, candidates);
+    let mut all = Summary::default();
+    room_for_maxima(source.len(), maxima);
+    source.for_each_run(CHUNK, everything, |start, run| {
+        all.add_mass(run, of_run(maxima, start, &run));
+    });
+    if !all.is_defined() {
+        return Err(Error::NoCandidate);
+    }
+    stats.after_top_k = all.unmasked();
+    stats.after_typical = all.unmasked();
+    let max = all.max();
+    if max == f32::INFINITY {
+        collect(source, maxima, f32::INFINITY, candidates);
+        candidates.truncate(1);
+        stats.after_top_p = 1;
         return Ok(true);
     }
     let mass = f64::from(params.top_p) * all.mass();
-    let mut depth = NEAR;
-    loop {
-        let threshold = if depth > FAR {
-            f32::MIN
-        } else {
-            all.max() - depth
-        };
-        collect_all(source, threshold, candidates);
-        let reached = kernels::exponentiate(candidates, all.max());
-        let enough = reached >= mass && candidates.len() >= params.min_keep;
-        if enough || depth > FAR {
-            break;
-        }
-        depth *= 2.0;
+    let first = threshold_of(FIRST, maxima, sample).unwrap_or(f32::MIN);
+    collect(source, maxima, first, candidates);
+    if candidates.len() <= SORTED && cut_few(mass, params.min_keep, max, candidates, keys) {
+        stats.after_top_p = candidates.len();
+        return Ok(true);
     }
-    let sorted = keep_mass(mass, params.min_keep, candidates, keys, spare);
-    stats.after_top_p = candidates.len();
-    Ok(sorted)
+    let mut bracket = Bracket::guess(all.mass() - mass, max, source);
+    loop {
+        collect(source, maxima, bracket.low, candidates);
+        let sum = exponentials.exponentiate_double(candidates, false);
+        let enough = sum >= mass && candidates.len() >= params.min_keep;
+        if enough || bracket.low == f32::MIN {
+            let ps = exponentials.values();
+            let sums = (mass, sum);
+            let keep = params.min_keep;
+            let within = (max, bracket);
+            let sorted = cut_nucleus(sums, keep, within, ps, candidates, keys, spare);
+            stats.after_top_p = candidates.len();
+            return Ok(sorted);
+        }
+        bracket.low = f32::MIN;
+    }
 }
 
 /// Min-p on all of the vocabulary.
@@ -234,30 +247,37 @@ fn above_min_p(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
-    let mut largest = Largest::default();
-    let mut unmasked = 0;
-    source.for_each_block(raw, |start, block| {
-        largest.scan(start, block);
-        unmasked += count_unmasked(block);
-    });
-    let max = largest.best().ok_or(Error::NoCandidate)?.logit;
-    stats.after_top_k = unmasked;
-    stats.after_typical = unmasked;
-    stats.after_top_p = unmasked;
     let Workspace {
         candidates,
         keys,
         spare,
+        maxima,
         ..
     } = workspace;
+    let (max, unmasked) = scan_and_count(source, maxima);
+    if max == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
+    stats.after_top_k = unmasked;
+    stats.after_typical = unmasked;
+    stats.after_top_p = unmasked;
+    if max == f32::INFINITY {
+        collect(source, maxima, max, candidates);
+        candidates.truncate(1);
+        return Ok(true);
+    }
     let least = params.min_keep.max(1);
-    collect_all(source, (max + ln(params.min_p)).max(f32::MIN), candidates);
+    collect(
+        source,
+        maxima,
+        (max + ln(params.min_p)).max(f32::MIN),
+        candidates,
+    );
     if candidates.len() >= least {
         return Ok(false);
     }
-    collect_all(source, f32::MIN, candidates);
+    collect(source, maxima, f32::MIN, candidates);
     keep_largest(least, candidates, keys, spare);
     Ok(true)
 }

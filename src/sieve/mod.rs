@@ -62,12 +62,12 @@ pub use stats::Stats;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
-use crate::kernels;
+use crate::kernels::{self, floats::CHUNK};
 use crate::memory;
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use generator::Generator;
-use select::{Largest, TopK};
+use select::{everything, of_run, room_for_maxima, top_k};
 use source::{Adjustments, Source};
 use stages::Stages;
 use state::State;
@@ -183,7 +183,7 @@ impl Sieve {
         self.adjustments.adjust(token, logit, &self.history)
     }
 
-    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost one `exp` per logit, in the pass that is made anyway.
+    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of their own, four times as long as a mere maximum.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
@@ -194,7 +194,7 @@ impl Sieve {
     }
 
     /// The distribution that the last token was drawn from: logits after all stages, and probabilities that add up to 1. Masked candidates have probability 0.
-    /// Descending if there are at most some thousand or top-k is on, and no typical; else in no particular order. Empty before the first token, and after a failure.
+    /// Descending if top-k is on and no typical; else in no particular order. Empty before the first token, and after a failure.
     pub fn candidates(&self) -> &[TokenData] {
         &self.workspace.candidates
     }
@@ -285,35 +285,39 @@ impl Sieve {
             n_vocab: source.len(),
             ..Stats::default()
         };
-        let mut raw = self.measured.then(Summary::default);
         fault::point();
-        let chosen = check_size(source.len()).and_then(|()| self.choose(source, raw.as_mut()));
+        let chosen = check_size(source.len()).and_then(|()| self.choose(source));
         let Ok(index) = chosen else {
             self.workspace.candidates.clear();
             return chosen;
         };
-        if let Some(raw) = raw {
-            self.note(source, &raw, index);
+        if self.measured {
+            self.note(source, index);
         }
         Ok(index)
     }
 
-    fn choose(&mut self, source: &Source<'_>, raw: Option<&mut Summary>) -> Result<usize, Error> {
+    fn choose(&mut self, source: &Source<'_>) -> Result<usize, Error> {
         let (params, stages) = (&self.params, &mut self.stages);
         let (workspace, stats) = (&mut self.workspace, &mut self.stats);
         let sorted = match params.mode {
             Mode::Fast if params.is_greedy() => {
-                fast::greedy(workspace, stats, source, raw)?;
+                fast::greedy(workspace, stats, source)?;
                 return Ok(0);
             }
-            Mode::Fast => fast::filter(params, stages, workspace, stats, source, raw)?,
-            Mode::Parity => parity::filter(params, stages, workspace, stats, source, raw)?,
+            Mode::Fast => fast::filter(params, stages, workspace, stats, source)?,
+            Mode::Parity => parity::filter(params, stages, workspace, stats, source)?,
         };
         let draw = self.generator.draw(self.accepted);
         let candidates = &mut workspace.candidates[..];
         if let [only] = candidates {
             only.p = 1.0;
             return Ok(0);
+        }
+        let many = candidates.len() >= draw::MANY && params.mode == Mode::Fast;
+        if many && params.method == Method::Cdf {
+            let exponentials = &mut workspace.exponentials;
+            return Ok(draw::cdf_of_many(candidates, draw.uniform, exponentials));
         }
         let max = kernels::max_logit(candidates, sorted);
         Ok(match params.method {
@@ -323,7 +327,8 @@ impl Sieve {
     }
 
     /// Entropies and surprisal of the token at `chosen`.
-    fn note(&mut self, source: &Source<'_>, raw: &Summary, chosen: usize) {
+    fn note(&mut self, source: &Source<'_>, chosen: usize) {
+        let raw = Summary::of(source.logits);
         let candidates = &self.workspace.candidates;
         let logit = source.logits.at(candidates[chosen].id as usize);
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
@@ -387,10 +392,7 @@ fn check_size(n: usize) -> Result<(), Error> {
 /// The token with the largest logit, the first of equals, without bias or penalties. One pass. Fails as [`Sieve::sample`] does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let source = plain(logits.into())?;
-    let mut largest = Largest::default();
-    source.for_each_block(None, |start, block| largest.scan(start, block));
-    let best = largest.best().ok_or(Error::NoCandidate)?;
-    Ok(best.id)
+    select::largest(source.logits).ok_or(Error::NoCandidate)
 }
 
 /// The `n` most probable tokens in descending order into `top`, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
@@ -404,13 +406,16 @@ pub fn top_candidates<'l>(
     let source = plain(logits.into())?;
     top.clear();
     let mut all = Summary::default();
-    let mut keys = Vec::new();
-    let mut selected = TopK::new(n.clamp(1, source.len()), &mut keys);
-    source.for_each_block(Some(&mut all), |start, block| selected.scan(start, block));
+    let (mut maxima, mut sample, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    room_for_maxima(source.len(), &mut maxima);
+    source.for_each_run(CHUNK, everything, |start, run| {
+        all.add_mass(run, of_run(&mut maxima, start, &run));
+    });
     if !all.is_defined() {
         return Err(Error::NoCandidate);
     }
-    selected.finish(top);
+    let k = n.clamp(1, source.len());
+    top_k(k, &source, &mut maxima, &mut sample, top, &mut keys);
     top.truncate(n);
     for (i, candidate) in top.iter_mut().enumerate() {
         candidate.p = match all.max() == f32::INFINITY {

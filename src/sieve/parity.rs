@@ -1,9 +1,9 @@
 //! The filters as llama.cpp's chain has them: all of the vocabulary as candidates, through the exact samplers in order.
 
-use crate::metrics::Summary;
+use crate::kernels::floats::CHUNK;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
-use crate::sieve::select::Largest;
+use crate::sieve::select::{everything, first_of, scan};
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply, unmasked};
 use crate::sieve::stats::Stats;
@@ -17,18 +17,20 @@ pub(super) fn filter(
     workspace: &mut Workspace,
     stats: &mut Stats,
     source: &Source<'_>,
-    raw: Option<&mut Summary>,
 ) -> Result<bool, Error> {
+    let max = scan(source, &mut workspace.maxima);
+    if max == f32::NEG_INFINITY {
+        return Err(Error::NoCandidate);
+    }
     let candidates = &mut workspace.candidates;
-    let largest = fill(source, raw, candidates);
-    let best = largest.best().ok_or(Error::NoCandidate)?;
-    if best.logit == f32::INFINITY {
+    if max == f32::INFINITY {
         // The chain would compute with NaN from here on.
         candidates.clear();
-        candidates.push(best);
+        candidates.push(first_of(max, source, &workspace.maxima));
         stats.set_all(1);
         return Ok(true);
     }
+    fill(source, candidates);
     let mut sorted = false;
     if params.order == Order::TempFirst {
         apply(stages.temp(), candidates, &mut sorted);
@@ -50,21 +52,19 @@ pub(super) fn filter(
 }
 
 /// All tokens in order, as a host passes them to a chain.
-fn fill(
-    source: &Source<'_>,
-    raw: Option<&mut Summary>,
-    candidates: &mut Vec<TokenData>,
-) -> Largest {
-    let mut largest = Largest::default();
+fn fill(source: &Source<'_>, candidates: &mut Vec<TokenData>) {
     candidates.clear();
     reserve(candidates, source.len());
-    source.for_each_block(raw, |start, block| {
-        largest.scan(start, block);
-        let ids = start as Token..;
-        candidates.extend(
-            ids.zip(block)
-                .map(|(id, &logit)| TokenData { id, logit, p: 0.0 }),
-        );
+    source.for_each_run(CHUNK, everything, |start, run| {
+        let mut chunk = [0.0; CHUNK];
+        for at in (0..run.len()).step_by(CHUNK) {
+            let chunk = &mut chunk[..CHUNK.min(run.len() - at)];
+            run.widen(at, chunk);
+            let ids = (start + at) as Token..;
+            candidates.extend(
+                ids.zip(&*chunk)
+                    .map(|(id, &logit)| TokenData { id, logit, p: 0.0 }),
+            );
+        }
     });
-    largest
 }

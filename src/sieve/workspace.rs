@@ -1,5 +1,6 @@
 //! The buffers of a sieve. They grow by powers of two, never shrink, and are used again for every token.
 
+use crate::kernels;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
 
@@ -21,6 +22,12 @@ pub(super) struct Workspace {
     pub keys: Vec<u64>,
     /// Tokens that bias or penalties change.
     pub touched: Vec<Touched>,
+    /// The largest logit of each block.
+    pub maxima: Vec<f32>,
+    /// A sample of logits, or of their maxima.
+    pub sample: Vec<f32>,
+    /// Exponentials of many candidates.
+    pub exponentials: kernels::Workspace,
     /// Logits out of a host's candidate array.
     pub gathered: Vec<f32>,
 }
@@ -31,6 +38,8 @@ impl Workspace {
         (self.candidates.capacity() + self.spare.capacity()) * size_of::<TokenData>()
             + self.keys.capacity() * size_of::<u64>()
             + self.touched.capacity() * size_of::<Touched>()
-            + self.gathered.capacity() * size_of::<f32>()
+            + (self.gathered.capacity() + self.maxima.capacity() + self.sample.capacity())
+                * size_of::<f32>()
+            + self.exponentials.bytes()
     }
 }

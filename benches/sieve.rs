@@ -1,0 +1,647 @@
+//! The sieve on raw logits beside what a host does with them, which is to build its candidate array and run the built-in chain: a Markdown table of medians.
+//!
+//! `cargo bench --bench sieve`: vocabularies of 32,000, 128,256 and 262,144; `-- --quick`: 128,256 alone, under 30 s. `--only NAME` measures the rows whose name
+//! contains NAME, `--size N` a vocabulary of N, `--json FILE` writes the rows to FILE, too, as an array of objects.
+//!
+//! Each row first checks that both sides leave the same candidates, but for those at a threshold where rounding decides (2, and of a nucleus without top-k, where the built-in adds up
+//! the vocabulary in `float`, 1 in 100; ours are compared with `double` arithmetic, too, where 1 in 10,000 may differ), or, of a metric, that it is within a millionth
+//! of `double` arithmetic. Then both sides alternate in one process, each on logits that are warm in the cache as a forward pass leaves them. The time is that of the thread,
+//! without what other programs take of the processor; of batches it is that of the clock. "floor" is the library's own maximum over the same logits in single precision:
+//! the least that a pass costs.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use half::{bf16, f16};
+use llama_sieve::kernels;
+use llama_sieve::metrics::{self, Base, Summary};
+use llama_sieve::sieve::{self, Job, Logits, Params, Sieve};
+use support::HostSampler;
+use support::arrays::Rng;
+use vendor_llama_cpp::sys;
+
+/// One measured row.
+struct Row {
+    name: String,
+    n: usize,
+    shape: &'static str,
+    ours: f64,
+    theirs: Option<f64>,
+    floor: f64,
+    /// How many logits one call reads.
+    logits: usize,
+}
+
+impl Row {
+    fn print(&self) {
+        let theirs = self.theirs.map_or("".to_owned(), |t| format!("{t:.1}"));
+        let ratio = self
+            .theirs
+            .map_or("".to_owned(), |t| format!("{:.1}", t / self.ours));
+        println!(
+            "| {} | {} | {} | {:.1} | {theirs} | {ratio} | {:.1} | {:.3} |",
+            self.name,
+            self.n,
+            self.shape,
+            self.ours,
+            self.ours / self.floor,
+            self.ours * 1e3 / self.logits as f64
+        );
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "bench": "sieve",
+            "name": self.name,
+            "n": self.n,
+            "shape": self.shape,
+            "ours_ns": self.ours * 1e3,
+            "theirs_ns": self.theirs.map(|t| t * 1e3),
+            "ratio": self.theirs.map(|t| t / self.ours),
+            "floor_ns": self.floor * 1e3,
+            "ns_per_candidate": self.ours * 1e3 / self.logits as f64,
+        })
+    }
+}
+
+/// What is asked for on the command line.
+struct Options {
+    sizes: Vec<usize>,
+    budget: f64,
+    only: String,
+    json: Option<String>,
+}
+
+impl Options {
+    fn read() -> Self {
+        let mut options = Self {
+            sizes: vec![32_000, 128_256, 262_144],
+            budget: 1.0,
+            only: String::new(),
+            json: None,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--quick" => (options.sizes, options.budget) = (vec![128_256], 0.4),
+                "--only" => options.only = arguments.next().expect("--only NAME"),
+                "--json" => options.json = Some(arguments.next().expect("--json FILE")),
+                "--size" => {
+                    let size = arguments.next().and_then(|n| n.parse().ok());
+                    options.sizes = vec![size.expect("--size N")];
+                }
+                // What cargo passes to every benchmark.
+                "--bench" => {}
+                other => {
+                    panic!("unknown argument {other}; --quick, --only NAME, --size N, --json FILE")
+                }
+            }
+        }
+        options
+    }
+}
+
+/// Microseconds that this thread has run: what other programs take of the machine does not count.
+fn thread_time() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to a valid place.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// Microseconds on the clock.
+fn clock() -> f64 {
+    thread_local!(static START: Instant = Instant::now());
+    START.with(|start| start.elapsed().as_secs_f64() * 1e6)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// The medians of calls that alternate until `budget` seconds are over, but at least 15 rounds. Each begins after `warm`: what the others leave in the cache is theirs.
+fn alternate(
+    budget: f64,
+    time: fn() -> f64,
+    warm: &dyn Fn(),
+    calls: &mut [&mut dyn FnMut()],
+) -> Vec<f64> {
+    let mut times = vec![Vec::new(); calls.len()];
+    let start = Instant::now();
+    while start.elapsed().as_secs_f64() < budget || times[0].len() < 15 {
+        for (call, times) in calls.iter_mut().zip(&mut times) {
+            warm();
+            let start = time();
+            call();
+            times.push(time() - start);
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+/// N(-1.5, 2.4), and in the peaked one 60 tokens that decay from 17 to 9.
+fn input(n: usize, peaked: bool) -> Vec<f32> {
+    let mut rng = Rng(n as u64);
+    let mut normal = || {
+        let (u, v) = (rng.unit().max(1e-300), rng.unit());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    };
+    let mut logits: Vec<f32> = (0..n).map(|_| (normal() * 2.4 - 1.5) as f32).collect();
+    if peaked {
+        for i in 0..60.min(n) {
+            let at = rng.below(n);
+            logits[at] = (17.0 - 8.0 * i as f64 / 60.0) as f32;
+        }
+    }
+    logits
+}
+
+/// A host's own path: its candidate array, made anew for every token, and a chain.
+struct HostPath {
+    chain: HostSampler,
+    array: Vec<sys::llama_token_data>,
+    kept: usize,
+    selected: i64,
+}
+
+impl HostPath {
+    fn new(chain: Vec<HostSampler>) -> Self {
+        Self {
+            chain: HostSampler::chain(chain),
+            array: Vec::new(),
+            kept: 0,
+            selected: -1,
+        }
+    }
+
+    fn run(&mut self, logits: &[f32]) {
+        let candidates = logits.iter().enumerate();
+        self.array.clear();
+        self.array
+            .extend(candidates.map(|(i, &logit)| sys::llama_token_data {
+                id: i as i32,
+                logit,
+                p: 0.0,
+            }));
+        let mut raw = sys::llama_token_data_array {
+            data: self.array.as_mut_ptr(),
+            size: self.array.len(),
+            selected: -1,
+            sorted: false,
+        };
+        // SAFETY: the chain lives, the array is valid.
+        unsafe { sys::llama_sampler_apply(self.chain.as_ptr(), &raw mut raw) };
+        self.kept = raw.size;
+        self.selected = raw.selected;
+    }
+
+    fn ids(&self) -> Vec<i32> {
+        let live = self.array[..self.kept].iter();
+        let live = live.filter(|c| c.logit > f32::NEG_INFINITY);
+        live.map(|c| c.id).collect()
+    }
+}
+
+/// The same candidates, but for `share` of them at a threshold.
+fn check(name: &str, ours: &[i32], theirs: &[i32], share: f64) {
+    let [a, b] = [ours, theirs].map(|ids| ids.iter().copied().collect::<HashSet<_>>());
+    let apart = a.symmetric_difference(&b).count();
+    assert!(
+        apart as f64 <= 2.0 + share * b.len() as f64,
+        "{name}: {} and {} candidates, {apart} of them differ",
+        a.len(),
+        b.len()
+    );
+}
+
+/// Of candidates that must be the same.
+const EQUAL: f64 = 1e-4;
+/// The built-in top-p adds up a vocabulary in `float`, which moves its cut through a flat distribution.
+const ROUNDED: f64 = 1e-2;
+
+/// The nucleus in `double`.
+fn nucleus(logits: &[f32], p: f64) -> Vec<i32> {
+    let max = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
+    let e: Vec<f64> = logits.iter().map(|&x| (f64::from(x) - max).exp()).collect();
+    let mut ids: Vec<i32> = (0..logits.len() as i32).collect();
+    ids.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
+    let target = p * e.iter().sum::<f64>();
+    let mut sum = 0.0;
+    let reaches = |&id: &i32| {
+        sum += e[id as usize];
+        sum >= target
+    };
+    let kept = 1 + ids.iter().position(reaches).expect("all of them do");
+    ids.truncate(kept);
+    ids
+}
+
+/// No stage is on but a temperature, which is never 1 in earnest.
+fn open() -> Params {
+    Params {
+        temperature: 0.8,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        penalty_repeat: 1.0,
+        seed: 1,
+        ..Params::default()
+    }
+}
+
+/// A sieve with a full window of penalised tokens.
+fn warm(params: &Params, n: usize) -> Sieve {
+    let mut sieve = Sieve::new(params).expect("valid parameters");
+    for i in 0..64 {
+        sieve.accept((i * 997 % n) as i32);
+    }
+    sieve
+}
+
+/// The built-in chain of the same stages.
+fn chain(params: &Params, n: usize) -> Vec<HostSampler> {
+    let mut members = Vec::new();
+    // SAFETY: constructors without preconditions.
+    unsafe {
+        if params.penalty_repeat != 1.0 {
+            let repeat = params.penalty_repeat;
+            let penalties = sys::llama_sampler_init_penalties(n as i32, 64, repeat, 0.0, 0.0);
+            let penalties = HostSampler::new(penalties);
+            for i in 0..64 {
+                penalties.accept((i * 997 % n) as i32);
+            }
+            members.push(penalties);
+        }
+        if params.temperature == 0.0 {
+            members.push(HostSampler::new(sys::llama_sampler_init_greedy()));
+            return members;
+        }
+        if params.top_k > 0 {
+            members.push(HostSampler::new(sys::llama_sampler_init_top_k(
+                params.top_k,
+            )));
+        }
+        if params.top_p < 1.0 {
+            members.push(HostSampler::new(sys::llama_sampler_init_top_p(
+                params.top_p,
+                1,
+            )));
+        }
+        if params.min_p > 0.0 {
+            members.push(HostSampler::new(sys::llama_sampler_init_min_p(
+                params.min_p,
+                1,
+            )));
+        }
+        members.push(HostSampler::new(sys::llama_sampler_init_temp(
+            params.temperature,
+        )));
+        members.push(HostSampler::new(sys::llama_sampler_init_dist(1)));
+    }
+    members
+}
+
+/// What one table is measured with.
+struct Bench<'a> {
+    options: &'a Options,
+    shape: &'static str,
+    logits: &'a [f32],
+    rows: &'a mut Vec<Row>,
+}
+
+impl Bench<'_> {
+    fn wanted(&self, name: &str) -> bool {
+        name.contains(&self.options.only)
+    }
+
+    fn push(&mut self, name: &str, ours: f64, theirs: Option<f64>, floor: f64, sequences: usize) {
+        let row = Row {
+            name: name.to_owned(),
+            n: self.logits.len(),
+            shape: self.shape,
+            ours,
+            theirs,
+            floor,
+            logits: self.logits.len() * sequences,
+        };
+        row.print();
+        self.rows.push(row);
+    }
+
+    /// Ours beside nothing.
+    fn alone(&mut self, name: &str, mut ours: impl FnMut()) {
+        if !self.wanted(name) {
+            return;
+        }
+        let logits = self.logits;
+        let mut floor = || floor(logits);
+        let times = alternate(
+            self.options.budget,
+            thread_time,
+            &|| self::floor(logits),
+            &mut [&mut ours, &mut floor],
+        );
+        self.push(name, times[0], None, times[1], 1);
+    }
+
+    /// Ours beside the host's path.
+    fn beside(
+        &mut self,
+        name: &str,
+        input: Logits<'_>,
+        mut ours: impl FnMut(),
+        theirs: &mut HostPath,
+    ) {
+        let logits = self.logits;
+        let mut floor = || floor(logits);
+        let mut theirs = || theirs.run(logits);
+        let calls: &mut [&mut dyn FnMut()] = &mut [&mut ours, &mut floor, &mut theirs];
+        let budget = self.options.budget;
+        let times = alternate(budget, thread_time, &|| warm_up(input), calls);
+        self.push(name, times[0], Some(times[2]), times[1], 1);
+    }
+
+    fn sampling(&mut self, name: &str, params: &Params) {
+        if !self.wanted(name) {
+            return;
+        }
+        let logits = self.logits;
+        let mut sieve = warm(params, logits.len());
+        let mut theirs = HostPath::new(chain(params, logits.len()));
+        let token = sieve.sample(logits).expect("there is a candidate");
+        theirs.run(logits);
+        if params.is_greedy() {
+            assert_eq!(token, theirs.array[theirs.selected as usize].id, "{name}");
+        } else {
+            let ids: Vec<i32> = sieve.candidates().iter().map(|c| c.id).collect();
+            check(name, &ids, &theirs.ids(), ROUNDED);
+            if params.top_p < 1.0 && params.top_k <= 0 {
+                let exact = nucleus(logits, f64::from(params.top_p));
+                check(name, &ids, &exact, EQUAL);
+            }
+        }
+        let ours = || {
+            black_box(sieve.sample(black_box(logits)).is_ok());
+        };
+        self.beside(name, logits.into(), ours, &mut theirs);
+    }
+
+    /// The same in half precision; the host widens first, so its path has as many logits of its own.
+    fn sampling_halves(&mut self, name: &str, params: &Params, halves: Logits<'_>) {
+        if !self.wanted(name) {
+            return;
+        }
+        let wide: Vec<f32> = (0..halves.len()).map(|i| halves.at(i)).collect();
+        let mut sieve = warm(params, halves.len());
+        let mut theirs = HostPath::new(chain(params, halves.len()));
+        sieve.sample(halves).expect("there is a candidate");
+        theirs.run(&wide);
+        let ids: Vec<i32> = sieve.candidates().iter().map(|c| c.id).collect();
+        let mut again = warm(params, halves.len());
+        again.sample(&wide).expect("there is a candidate");
+        let of_wide: Vec<i32> = again.candidates().iter().map(|c| c.id).collect();
+        // Half precision has ties, of which the built-in keeps any: compared with ours of the same logits.
+        check(name, &ids, &of_wide, EQUAL);
+        let ours = || {
+            black_box(sieve.sample(black_box(halves)).is_ok());
+        };
+        self.beside(name, halves, ours, &mut theirs);
+    }
+
+    fn top_candidates(&mut self) {
+        let name = "top_candidates(20)";
+        if !self.wanted(name) {
+            return;
+        }
+        let logits = self.logits;
+        // SAFETY: constructors without preconditions.
+        let members = unsafe {
+            vec![
+                HostSampler::new(sys::llama_sampler_init_dist(1)),
+                HostSampler::new(sys::llama_sampler_init_top_k(20)),
+            ]
+        };
+        let mut theirs = HostPath::new(members);
+        let mut top = Vec::new();
+        sieve::top_candidates(logits, 20, &mut top).expect("there is a candidate");
+        theirs.run(logits);
+        let ids: Vec<i32> = top.iter().map(|c| c.id).collect();
+        check(name, &ids, &theirs.ids(), EQUAL);
+        let ours = || {
+            black_box(sieve::top_candidates(black_box(logits), 20, &mut top).is_ok());
+        };
+        self.beside(name, logits.into(), ours, &mut theirs);
+    }
+
+    fn metrics(&mut self) {
+        let logits = self.logits;
+        let (entropy, log_sum_exp) = reference(logits);
+        let ours = metrics::entropy(logits, Base::Nats).expect("defined");
+        assert!((f64::from(ours) - entropy).abs() < 1e-6 * entropy);
+        let ours = Summary::of(logits).log_sum_exp();
+        assert!((ours - log_sum_exp).abs() < 1e-6 * log_sum_exp.abs());
+        self.alone("entropy", || {
+            black_box(metrics::entropy(black_box(logits), Base::Nats));
+        });
+        self.alone("log-sum-exp", || {
+            black_box(Summary::of(black_box(logits)).log_sum_exp());
+        });
+    }
+
+    /// 32 sequences with logits of their own, on one and two threads, and what two threads reach that share nothing but the machine.
+    fn batch(&mut self) {
+        const N: usize = 32;
+        if !self.wanted("batch of 32") {
+            return;
+        }
+        let n = self.logits.len();
+        let all: Vec<Vec<f32>> = (0..N)
+            .map(|i| {
+                let mut logits = self.logits.to_vec();
+                logits.rotate_left(i * 997 % n);
+                logits
+            })
+            .collect();
+        let params = Params {
+            seed: 1,
+            ..Params::default()
+        };
+        let mut sieves: Vec<Sieve> = (0..N).map(|_| warm(&params, n)).collect();
+        let mut hosts: Vec<HostPath> = (0..N).map(|_| HostPath::new(chain(&params, n))).collect();
+        let mut tokens = [(); 2].map(|()| Vec::new());
+        for (threads, tokens) in [1, 2].into_iter().zip(&mut tokens) {
+            let mut sieves = sieves.clone();
+            run_batch(&mut sieves, &all, threads, tokens);
+        }
+        assert_eq!(tokens[0], tokens[1], "the threads changed the tokens");
+        let first: Vec<i32> = {
+            sieves[0].sample(&all[0]).expect("there is a candidate");
+            sieves[0].candidates().iter().map(|c| c.id).collect()
+        };
+        hosts[0].run(&all[0]);
+        check("batch of 32", &first, &hosts[0].ids(), EQUAL);
+
+        let (first, second) = sieves.split_at(N / 2);
+        let mut halves = [first.to_vec(), second.to_vec()];
+        let (mut a, mut b) = (sieves.clone(), sieves);
+        let (mut to_a, mut to_b) = (Vec::new(), Vec::new());
+        let budget = 2.0 * self.options.budget;
+        let (logits, rows) = (self.logits, &all);
+        let mut floor = || floor(logits);
+        let mut one = || run_batch(&mut a, rows, 1, &mut to_a);
+        let mut two = || run_batch(&mut b, rows, 2, &mut to_b);
+        let mut theirs = || {
+            for (host, logits) in hosts.iter_mut().zip(rows) {
+                host.run(logits);
+            }
+        };
+        let calls: &mut [&mut dyn FnMut()] = &mut [&mut one, &mut floor, &mut theirs, &mut two];
+        let times = alternate(budget, clock, &|| (), calls);
+        let bound = independent(&mut halves, rows, budget);
+        self.push(
+            "batch of 32, 1 thread",
+            times[0],
+            Some(times[2]),
+            times[1],
+            N,
+        );
+        self.push(
+            "batch of 32, 2 threads",
+            times[3],
+            Some(times[2]),
+            times[1],
+            N,
+        );
+        println!(
+            "\n2 threads: {:.2} times 1 thread; two threads that share nothing: {:.2} times\n",
+            times[0] / times[3],
+            bound
+        );
+    }
+}
+
+fn run_batch(sieves: &mut [Sieve], logits: &[Vec<f32>], threads: usize, tokens: &mut Vec<i32>) {
+    let pairs = sieves.iter_mut().zip(logits);
+    let mut jobs: Vec<Job<'_>> = pairs.map(|(s, l)| Job::new(s, Logits::from(l))).collect();
+    sieve::sample_batch(&mut jobs, threads);
+    tokens.clear();
+    tokens.extend(jobs.iter().map(|job| job.token.clone().unwrap_or(-1)));
+}
+
+/// How many times the work of one thread two threads do that only wait for each other at the beginning: each its half of the sequences, for `budget` seconds.
+fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[Vec<f32>], budget: f64) -> f64 {
+    let run = |sieves: &mut [Sieve], logits: &[Vec<f32>]| {
+        let start = Instant::now();
+        let mut samples = 0;
+        while start.elapsed().as_secs_f64() < budget / 2.0 {
+            for (sieve, logits) in sieves.iter_mut().zip(logits) {
+                black_box(sieve.sample(logits).is_ok());
+                samples += 1;
+            }
+        }
+        f64::from(samples) / start.elapsed().as_secs_f64()
+    };
+    let (first, second) = logits.split_at(logits.len() / 2);
+    let alone = run(&mut halves[0], first);
+    let barrier = Barrier::new(2);
+    let [a, b] = halves;
+    let together = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            barrier.wait();
+            run(b, second)
+        });
+        barrier.wait();
+        let mine = run(a, first);
+        mine + other.join().expect("no panic")
+    });
+    together / alone
+}
+
+/// Leaves logits in the cache.
+fn warm_up(logits: Logits<'_>) {
+    black_box(black_box(logits).max());
+}
+
+/// The plain maximum.
+fn floor(logits: &[f32]) {
+    black_box(Logits::from(black_box(logits)).max());
+}
+
+/// Entropy and log-sum-exp in `double`.
+fn reference(logits: &[f32]) -> (f64, f64) {
+    let max = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
+    let d = logits.iter().map(|&x| f64::from(x) - max);
+    let mass: f64 = d.clone().map(f64::exp).sum();
+    let spread: f64 = d.map(|d| -d * d.exp()).sum();
+    (mass.ln() + spread / mass, max + mass.ln())
+}
+
+fn main() {
+    let options = Options::read();
+    let mut rows = Vec::new();
+    println!(
+        "Instruction set: {}. Times in microseconds.\n",
+        kernels::instruction_set().to_string_lossy()
+    );
+    println!("| row | V | shape | ours | host's path | ratio | in floors | ns/candidate |");
+    println!("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
+    for &n in &options.sizes {
+        for (shape, peaked) in [("peaked", true), ("flat", false)] {
+            let logits = input(n, peaked);
+            let mut bench = Bench {
+                options: &options,
+                shape,
+                logits: &logits,
+                rows: &mut rows,
+            };
+            let default = Params {
+                seed: 1,
+                ..Params::default()
+            };
+            let top_p = Params {
+                top_p: 0.95,
+                ..open()
+            };
+            bench.sampling("default parameters", &default);
+            bench.sampling("top_p(.95)", &top_p);
+            bench.sampling(
+                "min_p(.05)",
+                &Params {
+                    min_p: 0.05,
+                    ..open()
+                },
+            );
+            let greedy = Params {
+                temperature: 0.0,
+                ..open()
+            };
+            bench.sampling("greedy", &greedy);
+            bench.metrics();
+            bench.top_candidates();
+            let halves: Vec<f16> = logits.iter().map(|&x| f16::from_f32(x)).collect();
+            let brains: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
+            let (halves, brains) = (Logits::from(&halves[..]), Logits::from(&brains[..]));
+            bench.sampling_halves("f16: default parameters", &default, halves);
+            bench.sampling_halves("bf16: default parameters", &default, brains);
+            bench.sampling_halves("f16: top_p(.95)", &top_p, halves);
+            bench.sampling_halves("bf16: top_p(.95)", &top_p, brains);
+            if peaked {
+                bench.batch();
+            }
+        }
+    }
+    if let Some(file) = &options.json {
+        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        let text = serde_json::to_string_pretty(&rows).expect("numbers and strings");
+        std::fs::write(file, text + "\n").expect("the file can be written");
+    }
+}

@@ -1,0 +1,111 @@
+//! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs where no vector instructions are. Sums are `double`s here, and
+//! `exp` is the host's.
+
+use super::floats::{BLOCK, Logits, Number, Sums, each};
+use super::math::exp_f64;
+use crate::token::{Token, TokenData, comparable};
+
+/// The largest; minus infinity when empty.
+pub fn max(xs: Logits<'_>) -> f32 {
+    each!(xs, xs => largest(xs))
+}
+
+fn largest<T: Number>(xs: &[T]) -> f32 {
+    let logits = xs.iter().map(|x| comparable(x.to_f32()));
+    logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
+}
+
+/// The largest of each block, and of all.
+pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    each!(xs, xs => {
+        for (block, to) in xs.chunks(BLOCK).zip(&mut *maxima) {
+            *to = largest(block);
+        }
+    });
+    largest(maxima)
+}
+
+/// The same, and how many logits are above minus infinity.
+pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize) {
+    let max = block_maxima(xs, maxima);
+    let unmasked = each!(xs, xs => xs.iter().filter(|x| x.to_f32() > f32::NEG_INFINITY).count());
+    (max, unmasked)
+}
+
+/// exp(d) below this, relative to the largest 1, is beyond what a `double` sum keeps, and beyond a `float` result.
+const NEGLIGIBLE: f64 = -120.0;
+
+/// Adds logits to the sums, and leaves the largest of each block in `maxima`, if that is not empty.
+pub fn add(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
+    let max = match maxima {
+        [] => max(xs),
+        maxima => block_maxima(xs, maxima),
+    };
+    each!(xs, xs => add_all(sums, xs, max));
+}
+
+fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
+    let logits = xs.iter().map(|x| comparable(x.to_f32()));
+    let mut left_out = max > sums.max;
+    if left_out {
+        sums.raise(max);
+    }
+    for x in logits {
+        if x == f32::NEG_INFINITY {
+            continue;
+        }
+        sums.unmasked += 1;
+        if left_out && x == sums.max {
+            left_out = false;
+            continue;
+        }
+        // Exact, as no difference of two floats is in `float`.
+        let d = f64::from(x) - f64::from(sums.max);
+        if d < NEGLIGIBLE || sums.max == f32::INFINITY {
+            continue;
+        }
+        let e = exp_f64(d);
+        sums.rest += e;
+        sums.spread -= d * e;
+    }
+}
+
+/// The same without the spread, which stays 0 here as in the others.
+pub fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
+    add(sums, xs, maxima);
+    sums.spread = 0.0;
+}
+
+/// Appends the numbers below `threshold`, as candidates with their indices.
+pub fn below(xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+    for (id, &logit) in (0..).zip(xs) {
+        if logit < threshold {
+            to.push(TokenData { id, logit, p: 0.0 });
+        }
+    }
+}
+
+/// Appends the candidates at or above `threshold`.
+pub fn collect(
+    xs: Logits<'_>,
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Vec<TokenData>,
+) {
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    each!(xs, xs => {
+        for ((i, block), &max) in xs.chunks(BLOCK).enumerate().zip(maxima) {
+            if max < threshold {
+                continue;
+            }
+            let ids = first as Token + (i * BLOCK) as Token..;
+            for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
+                if logit >= threshold {
+                    to.push(TokenData { id, logit, p: 0.0 });
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,162 @@
+//! The passes over raw logits of every instruction set that this processor has, in every precision, against the scalar reference.
+
+use half::{bf16, f16};
+
+use super::floats::{BLOCK, CHUNK, Logits, Passes, Sums};
+use super::table::{SCALAR, supported};
+use super::tests::{SIZES, inputs};
+use crate::token::TokenData;
+
+/// Calls `check` with every table on every input in every precision.
+fn for_all(mut check: impl FnMut(&Passes, Logits<'_>)) {
+    let more = [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + BLOCK, 63, 64, 65];
+    for table in supported() {
+        for n in SIZES.into_iter().chain(more) {
+            for logits in inputs(n).into_iter().chain(unusual(n)) {
+                let halves: Vec<f16> = logits.iter().map(|&x| f16::from_f32(x)).collect();
+                let brains: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
+                check(&table.floats, Logits::from(&logits));
+                check(&table.floats, Logits::from(&halves[..]));
+                check(&table.floats, Logits::from(&brains[..]));
+            }
+        }
+    }
+}
+
+/// Logits far from 0, almost certain, and as masks make them.
+fn unusual(n: usize) -> Vec<Vec<f32>> {
+    let base = inputs(n).swap_remove(1);
+    let mut certain = vec![0.0; n];
+    let mut masked = vec![f32::MIN; n];
+    let mut alone = vec![f32::NEG_INFINITY; n];
+    if n > 0 {
+        certain[n / 2] = 75.0;
+        masked[n / 3] = 2.0;
+        alone[n / 3] = -7.0;
+    }
+    let moved = |by: f32| base.iter().map(|x| x + by).collect();
+    let steep = (0..n).map(|i| i as f32 * 0.01).collect();
+    vec![
+        moved(1e4),
+        moved(-1e4),
+        moved(1e6),
+        moved(-3e30),
+        certain,
+        masked,
+        alone,
+        steep,
+    ]
+}
+
+fn bits(data: &[TokenData]) -> Vec<(i32, f32, f32)> {
+    data.iter().map(|c| (c.id, c.logit, c.p)).collect()
+}
+
+#[test]
+fn maxima() {
+    for_all(|passes, xs| {
+        let blocks = xs.len().div_ceil(BLOCK);
+        let [mut a, mut b, mut c] = [(); 3].map(|()| vec![7.0; blocks]);
+        let max = (SCALAR.floats.block_maxima)(xs, &mut a);
+        assert_eq!((passes.block_maxima)(xs, &mut b), max);
+        assert_eq!(a, b);
+        assert_eq!((passes.max)(xs), max);
+        let counted = (SCALAR.floats.block_maxima_and_count)(xs, &mut a);
+        assert_eq!((passes.block_maxima_and_count)(xs, &mut c), counted);
+        assert_eq!(a, c);
+    });
+}
+
+#[test]
+fn candidates() {
+    for_all(|passes, xs| {
+        let mut maxima = vec![0.0; xs.len().div_ceil(BLOCK)];
+        let max = (SCALAR.floats.block_maxima)(xs, &mut maxima);
+        for threshold in [f32::MIN, -3.0, 2.5, max, f32::INFINITY] {
+            if threshold == f32::NEG_INFINITY {
+                continue;
+            }
+            let before = TokenData {
+                id: 9,
+                logit: 1.0,
+                p: 2.0,
+            };
+            let [mut a, mut b] = [(); 2].map(|()| vec![before]);
+            (SCALAR.floats.collect)(xs, &maxima, 5, threshold, &mut a);
+            (passes.collect)(xs, &maxima, 5, threshold, &mut b);
+            assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
+            assert_eq!(bits(&b)[0], bits(&[before])[0]);
+        }
+    });
+}
+
+#[test]
+fn numbers_below() {
+    for_all(|passes, xs| {
+        let Logits::F32(xs) = xs else {
+            return;
+        };
+        for threshold in [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN] {
+            let [mut a, mut b] = [(); 2].map(|()| Vec::new());
+            (SCALAR.floats.below)(xs, threshold, &mut a);
+            (passes.below)(xs, threshold, &mut b);
+            assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
+        }
+    });
+}
+
+/// 5e-7 is what the module promises.
+#[test]
+fn sums() {
+    let mut worst = 0.0f64;
+    for_all(|passes, xs| {
+        let blocks = xs.len().div_ceil(BLOCK);
+        let [mut a, mut b] = [(); 2].map(|()| vec![7.0; blocks]);
+        let [mut ours, mut expected, mut again] = [Sums::default(); 3];
+        (SCALAR.floats.add)(&mut expected, xs, &mut a);
+        (passes.add)(&mut ours, xs, &mut b);
+        assert_eq!(a, b);
+        (passes.add)(&mut again, xs, &mut []);
+        assert_eq!(again, ours);
+        assert_eq!((ours.max, ours.unmasked), (expected.max, expected.unmasked));
+        if ours.max == f32::INFINITY {
+            return;
+        }
+        let mut mass = Sums::default();
+        (passes.add_mass)(&mut mass, xs, &mut []);
+        assert_eq!((mass.rest, mass.max), (ours.rest, ours.max));
+        assert_eq!(mass.unmasked, ours.unmasked);
+        for (a, b) in [(ours.rest, expected.rest), (ours.spread, expected.spread)] {
+            // What the reference leaves out is below 1e-50.
+            let error = (a - b).abs() / b.max(1e-40);
+            assert!(error < 5e-7, "{ours:?} {expected:?}");
+            worst = worst.max(error);
+        }
+    });
+    eprintln!("largest relative error: {worst:.1e}");
+}
+
+/// A stream may be cut at every chunk; and sums of parts merge to those of the whole.
+#[test]
+fn sums_of_parts() {
+    let logits = inputs(5000).swap_remove(1);
+    let mut expected = Sums::default();
+    (SCALAR.floats.add)(&mut expected, Logits::from(&logits), &mut []);
+    for table in supported() {
+        let passes = &table.floats;
+        let mut whole = Sums::default();
+        (passes.add)(&mut whole, Logits::from(&logits), &mut []);
+        let mut parts = Sums::default();
+        let mut merged = Sums::default();
+        for part in logits.chunks(2 * CHUNK) {
+            (passes.add)(&mut parts, Logits::from(part), &mut []);
+            let mut own = Sums::default();
+            (passes.add)(&mut own, Logits::from(part), &mut []);
+            merged.merge(&own);
+        }
+        assert_eq!(parts, whole);
+        assert_eq!((merged.max, merged.unmasked), (whole.max, whole.unmasked));
+        assert!((merged.rest - expected.rest).abs() < 5e-7 * expected.rest);
+        assert!((merged.spread - expected.spread).abs() < 5e-7 * expected.spread);
+    }
+}
