@@ -306,11 +306,14 @@ macro_rules! instantiate_floats {
 #[cfg(target_arch = "x86_64")]
 pub(super) use instantiate_floats;
 
-/// Room for `n` more elements at the end of `to`, whose length is raised by [`keep`].
-pub(super) fn room(to: &mut Vec<TokenData>, n: usize) -> &mut [MaybeUninit<TokenData>] {
-    if to.capacity() - to.len() < n {
-        let wanted = (to.len() + n).next_power_of_two();
+/// Room for what a block can leave, and for a whole register behind it. The same for every instruction set, so that buffers grow alike.
+pub(super) const ROOM: usize = BLOCK + 16;
+
+/// [`ROOM`] at the end of `to`, which grows by powers of two.
+pub(super) fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
+    if to.capacity() - to.len() < ROOM {
+        let wanted = (to.len() + ROOM).next_power_of_two();
         to.reserve_exact(wanted - to.len());
     }
-    &mut to.spare_capacity_mut()[..n]
+    &mut to.spare_capacity_mut()[..ROOM]
 }

@@ -103,7 +103,7 @@ pub(super) fn scan_and_count(source: &Source<'_>, maxima: &mut Vec<f32>) -> (f32
         return (max, unmasked);
     }
     for &(token, logit) in source.touched {
-        let masked = |x: f32| usize::from(!(x > f32::NEG_INFINITY));
+        let masked = |x: f32| usize::from(comparable(x) == f32::NEG_INFINITY);
         unmasked = unmasked + masked(source.logits.at(token as usize)) - masked(logit);
     }
     scan_changed(source, maxima);
