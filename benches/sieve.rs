@@ -366,7 +366,11 @@ impl Bench<'_> {
         let mut theirs = || theirs.run(logits);
         let calls: &mut [&mut dyn FnMut()] = &mut [&mut ours, &mut floor, &mut theirs];
         let budget = self.options.budget;
-        let times = alternate(budget, thread_time, &|| warm_up(input), calls);
+        let warm = || {
+            self::floor(logits);
+            warm_up(input);
+        };
+        let times = alternate(budget, thread_time, &warm, calls);
         self.push(name, times[0], Some(times[2]), times[1], 1);
     }
 

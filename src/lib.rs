@@ -7,7 +7,7 @@
 //! | What does sampler X do, what does it cost, where does it come from? | `samplers/x.rs` |
 //! | What must every sampler offer, and what does its failure mean? | [`sampler`]; who sees to it: `ffi/guard.rs` catches, `ffi/vtable.rs` answers |
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
-//! | How are candidates sorted, the top k found, softmax summed? | [`kernels`] |
+//! | How are candidates sorted, the top k found, softmax summed? | [`kernels`]; over raw logits: [`kernels::floats`] |
 //! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |

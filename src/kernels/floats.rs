@@ -1,13 +1,18 @@
 //! Passes over raw logits: contiguous numbers of one of three precisions, widened in registers, never copied.
 //!
-//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, as a multiple of the plain
+//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, AVX-512, as a multiple of the plain
 //! maximum over the same `f32` logits (6 us), which the second-level cache limits:
 //!
-//! | pass | per 16 logits (AVX-512) | cost |
+//! | pass | operations per 16 logits | cost |
 //! | --- | --- | --- |
-//! | [`Logits::block_maxima`] | 1 load, 1 maximum, 1/4 of a maximum across lanes | 1.0 |
-//! | [`Sums::add`] | the same twice from the first-level cache, and 13 operations: `exp` by a polynomial, two sums | 3 |
-//! | [`Logits::collect`] | of the blocks that pass: 1 load, 1 comparison, 9 to store what passes | 0.1 to 4 |
+//! | [`Logits::block_maxima`] | 1 load, 1 maximum, a fourth of a maximum across lanes | 1.2 |
+//! | [`Logits::block_maxima_and_count`] | 1 more, a product with 0, whose sum tells whether any is masked | 1.4 |
+//! | [`Sums::add`] | 1 maximum and 1 square; again from the first-level cache 10 for `exp`, 3 for the sums | 4.2 |
+//! | [`Sums::add_mass`] with maxima | the same with 1 for the sum | 4 |
+//! | [`Logits::collect`] | of blocks that pass: 1 load, 1 comparison, 8 to store what passes | 0.1 to 7 |
+//!
+//! f16 and bf16 are widened in registers by one or two operations more, for half the bytes: the same time. What lost: counting unmasked logits by a comparison of each (7 us more);
+//! a bound below every exponent (a maximum for each register), where the sum of squares says that none is needed.
 //!
 //! # The exponential
 //!
@@ -306,11 +311,14 @@ macro_rules! instantiate_floats {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use instantiate_floats;
 
-/// Room for `n` more elements at the end of `to`, whose length is raised by [`keep`].
-pub(super) fn room(to: &mut Vec<TokenData>, n: usize) -> &mut [MaybeUninit<TokenData>] {
-    if to.capacity() - to.len() < n {
-        let wanted = (to.len() + n).next_power_of_two();
+/// Room for what a block can leave, and for a whole register behind it. The same for every instruction set, so that buffers grow alike.
+pub(super) const ROOM: usize = BLOCK + 16;
+
+/// [`ROOM`] at the end of `to`, which grows by powers of two.
+pub(super) fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
+    if to.capacity() - to.len() < ROOM {
+        let wanted = (to.len() + ROOM).next_power_of_two();
         to.reserve_exact(wanted - to.len());
     }
-    &mut to.spare_capacity_mut()[..n]
+    &mut to.spare_capacity_mut()[..ROOM]
 }

@@ -432,7 +432,7 @@ fn collect_of<V: Vector, T: Load>(
         if max < threshold {
             continue;
         }
-        let spare = room(to, BLOCK + MAX_LANES);
+        let spare = room(to);
         let mut kept = 0;
         let mut chunks = block.chunks_exact(V::LANES);
         let mut id = start;
@@ -461,7 +461,7 @@ pub fn below<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<TokenData
     let thresholds = v.splat(threshold);
     for (i, group) in xs.chunks(BLOCK).enumerate() {
         let mut id = (i * BLOCK) as u32;
-        let spare = room(to, BLOCK + MAX_LANES);
+        let spare = room(to);
         let mut kept = 0;
         let mut chunks = group.chunks_exact(V::LANES);
         for chunk in &mut chunks {

@@ -1,7 +1,7 @@
 //! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs where no vector instructions are. Sums are `double`s here, and
 //! `exp` is the host's.
 
-use super::floats::{BLOCK, Logits, Number, Sums, each};
+use super::floats::{BLOCK, Logits, Number, Sums, each, room};
 use super::math::exp_f64;
 use crate::token::{Token, TokenData, comparable};
 
@@ -100,6 +100,7 @@ pub fn collect(
             if max < threshold {
                 continue;
             }
+            room(to);
             let ids = first as Token + (i * BLOCK) as Token..;
             for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
                 if logit >= threshold {

@@ -2,13 +2,15 @@
 //!
 //! Which stage reduces depends on the parameters; nothing is cut off that a stage would have kept:
 //!
-//! | first active stage | how | passes over the logits |
+//! | first active stage | how | reads of V logits |
 //! | --- | --- | --- |
-//! | top-k | threshold that rises with the k-th largest so far | 1 |
-//! | typical | all candidates; selection by distance from the entropy | 1 |
-//! | top-p | sum of exponentials; candidates within reach of the largest logit, until they have the mass | 2, more where flat |
-//! | min-p | largest logit; all above it + ln p | 2 |
-//! | none | all candidates | 1 |
+//! | top-k | maxima of blocks; the k-th largest of groups of them is a threshold | 1, and the blocks that reach it |
+//! | typical | all candidates; selection by distance from the entropy | 2 |
+//! | top-p | maxima of blocks with the sum of exponentials; the 128 largest, if they have the mass; else a sample brackets the cut | 1 and few blocks; 2 where flat |
+//! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
+//! | none | all candidates | 2 |
+//!
+//! A flat nucleus of 29,000 of 128256 tokens costs, beside the pass for the sum, 12 bytes for each collected token some four times: to store it, for its exponential, to divide it by the temperature, and to draw.
 //!
 //! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a threshold the two can differ by what that rounds away.
 //! Masked tokens (minus infinity, NaN) drop out at once. With them the built-in typical computes with NaN; here they have no part in the entropy.

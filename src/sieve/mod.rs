@@ -8,7 +8,8 @@
 //! | question | file |
 //! | --- | --- |
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
-//! | How are bias and penalties applied without writing? How are f16 and bf16 read? | `source.rs`, formulas in `penalties.rs` |
+//! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
+//! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::floats`] |
 //! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`; as llama.cpp does it: `parity.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |

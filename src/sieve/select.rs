@@ -4,7 +4,7 @@
 //! largest reach and little else does; only the blocks whose maximum reaches it are looked into again.
 //!
 //! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every block that reaches what is known by then: 28 us for the 40 largest of
-//! 128256 instead of 9.
+//! 128256 and all that follows, instead of 11 (14 with 64 penalised tokens).
 
 use crate::kernels::floats::{BLOCK, CHUNK, Logits, below};
 use crate::kernels::math::exp;
@@ -103,7 +103,7 @@ pub(super) fn scan_and_count(source: &Source<'_>, maxima: &mut Vec<f32>) -> (f32
         return (max, unmasked);
     }
     for &(token, logit) in source.touched {
-        let masked = |x: f32| usize::from(x.is_nan() || x == f32::NEG_INFINITY);
+        let masked = |x: f32| usize::from(comparable(x) == f32::NEG_INFINITY);
         unmasked = unmasked + masked(source.logits.at(token as usize)) - masked(logit);
     }
     scan_changed(source, maxima);
