@@ -1,6 +1,7 @@
 //! Everything that is measured, in one process and one run: `cargo bench`.
 //!
 //! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six sizes and two shapes, and on logits of the trained model;
+//! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
 //! - `dry_breakers`: the constructor of DRY beside the built-in's.
 //!
@@ -23,6 +24,7 @@ mod instructions;
 mod measure;
 mod report;
 mod samplers;
+mod sieve;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod trie;
@@ -78,7 +80,7 @@ impl Options {
                 // What cargo passes to every benchmark.
                 "--bench" => {}
                 other => panic!(
-                    "unknown argument {other}; there are --quick, --only NAME, --part samplers|trie|dry_breakers, --size N, --save, --draw FILE, --instructions and --update-instructions"
+                    "unknown argument {other}; there are --quick, --only NAME, --part samplers|sieve|trie|dry_breakers, --size N, --save, --draw FILE, --instructions and --update-instructions"
                 ),
             }
         }
@@ -102,8 +104,9 @@ fn finish(good: bool) -> ! {
 
 type Part = fn(&Options, &mut dyn FnMut(Measurement));
 
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("samplers", samplers::run),
+    ("sieve", sieve::run),
     ("trie", trie::run),
     ("dry_breakers", dry_breakers::run),
 ];

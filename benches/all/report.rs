@@ -23,8 +23,8 @@ pub struct Measurement {
 }
 
 pub const HEAD: &str = "\
-| what | candidates | shape | ours us | built-in us | ratio | ours ns/candidate | floor us |
-| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |";
+| what | candidates | shape | ours us | built-in us | ratio | ours ns/candidate | floor us | ours in floors |
+| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |";
 
 impl Measurement {
     /// How many times longer the built-in takes.
@@ -43,8 +43,11 @@ impl Measurement {
         } else {
             format!("{:.2}", self.ours_ns / self.n as f64)
         };
+        let floors = self
+            .floor_ns
+            .map_or_else(String::new, |floor| format!("{:.1}", self.ours_ns / floor));
         format!(
-            "| {} | {} | {} | {} | {} | {ratio} | {each} | {} |",
+            "| {} | {} | {} | {} | {} | {ratio} | {each} | {} | {floors} |",
             self.name,
             self.n,
             self.shape,

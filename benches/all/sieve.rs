@@ -1,16 +1,9 @@
-//! The sieve on raw logits beside what a host does with them, which is to build its candidate array and run the built-in chain: a Markdown table of medians.
-//!
-//! `cargo bench --bench sieve`: vocabularies of 32,000, 128,256 and 262,144; `-- --quick`: 128,256 alone, under 30 s. `--only NAME` measures the rows whose name
-//! contains NAME, `--size N` a vocabulary of N, `--json FILE` writes the rows to FILE, too, as an array of objects.
+//! The sieve on raw logits beside what a host does with them, which is to build its candidate array and run the built-in chain.
 //!
 //! Each row first checks that both sides leave the same candidates, but for those at a threshold where rounding decides (2, and of a nucleus without top-k, where the built-in adds up
 //! the vocabulary in `float`, 1 in 100; ours are compared with `double` arithmetic, too, where 1 in 10,000 may differ), or, of a metric, that it is within a millionth
-//! of `double` arithmetic. Then both sides alternate in one process, each on logits that are warm in the cache as a forward pass leaves them. The time is that of the thread,
-//! without what other programs take of the processor; of batches it is that of the clock. "floor" is the library's own maximum over the same logits in single precision:
-//! the least that a pass costs.
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! of `double` arithmetic. Both sides find logits that are warm in the cache as a forward pass leaves them. Of batches the time is that of the clock. The floor is the maximum over the same
+//! logits in single precision.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -18,114 +11,20 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use half::{bf16, f16};
-use llama_sieve::kernels;
 use llama_sieve::metrics::{self, Base, Summary};
 use llama_sieve::sieve::{self, Job, Logits, Params, Sieve};
-use support::HostSampler;
-use support::arrays::Rng;
 use vendor_llama_cpp::sys;
 
-/// One measured row.
-struct Row {
-    name: String,
-    n: usize,
-    shape: &'static str,
-    ours: f64,
-    theirs: Option<f64>,
-    floor: f64,
-    /// How many logits one call reads.
-    logits: usize,
-}
-
-impl Row {
-    fn print(&self) {
-        let theirs = self.theirs.map_or("".to_owned(), |t| format!("{t:.1}"));
-        let ratio = self
-            .theirs
-            .map_or("".to_owned(), |t| format!("{:.1}", t / self.ours));
-        println!(
-            "| {} | {} | {} | {:.1} | {theirs} | {ratio} | {:.1} | {:.3} |",
-            self.name,
-            self.n,
-            self.shape,
-            self.ours,
-            self.ours / self.floor,
-            self.ours * 1e3 / self.logits as f64
-        );
-    }
-
-    fn json(&self) -> serde_json::Value {
-        serde_json::json!({
-            "bench": "sieve",
-            "name": self.name,
-            "n": self.n,
-            "shape": self.shape,
-            "ours_ns": self.ours * 1e3,
-            "theirs_ns": self.theirs.map(|t| t * 1e3),
-            "ratio": self.theirs.map(|t| t / self.ours),
-            "floor_ns": self.floor * 1e3,
-            "ns_per_candidate": self.ours * 1e3 / self.logits as f64,
-        })
-    }
-}
-
-/// What is asked for on the command line.
-struct Options {
-    sizes: Vec<usize>,
-    budget: f64,
-    only: String,
-    json: Option<String>,
-}
-
-impl Options {
-    fn read() -> Self {
-        let mut options = Self {
-            sizes: vec![32_000, 128_256, 262_144],
-            budget: 1.0,
-            only: String::new(),
-            json: None,
-        };
-        let mut arguments = std::env::args().skip(1);
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--quick" => (options.sizes, options.budget) = (vec![128_256], 0.4),
-                "--only" => options.only = arguments.next().expect("--only NAME"),
-                "--json" => options.json = Some(arguments.next().expect("--json FILE")),
-                "--size" => {
-                    let size = arguments.next().and_then(|n| n.parse().ok());
-                    options.sizes = vec![size.expect("--size N")];
-                }
-                // What cargo passes to every benchmark.
-                "--bench" => {}
-                other => {
-                    panic!("unknown argument {other}; --quick, --only NAME, --size N, --json FILE")
-                }
-            }
-        }
-        options
-    }
-}
-
-/// Microseconds that this thread has run: what other programs take of the machine does not count.
-fn thread_time() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time is written to a valid place.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
-}
+use crate::Options;
+use crate::measure::{median, thread_time};
+use crate::report::Measurement;
+use crate::samplers;
+use crate::support::HostSampler;
 
 /// Microseconds on the clock.
 fn clock() -> f64 {
     thread_local!(static START: Instant = Instant::now());
     START.with(|start| start.elapsed().as_secs_f64() * 1e6)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// The medians of calls that alternate until `budget` seconds are over, but at least 15 rounds. Each begins after `warm`: what the others leave in the cache is theirs.
@@ -148,21 +47,10 @@ fn alternate(
     times.into_iter().map(median).collect()
 }
 
-/// N(-1.5, 2.4), and in the peaked one 60 tokens that decay from 17 to 9.
+/// The logits of the candidates that the samplers are measured with.
 fn input(n: usize, peaked: bool) -> Vec<f32> {
-    let mut rng = Rng(n as u64);
-    let mut normal = || {
-        let (u, v) = (rng.unit().max(1e-300), rng.unit());
-        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
-    };
-    let mut logits: Vec<f32> = (0..n).map(|_| (normal() * 2.4 - 1.5) as f32).collect();
-    if peaked {
-        for i in 0..60.min(n) {
-            let at = rng.below(n);
-            logits[at] = (17.0 - 8.0 * i as f64 / 60.0) as f32;
-        }
-    }
-    logits
+    let array = samplers::input(n, peaked);
+    array.data.iter().map(|c| c.logit).collect()
 }
 
 /// A host's own path: its candidate array, made anew for every token, and a chain.
@@ -315,26 +203,61 @@ struct Bench<'a> {
     options: &'a Options,
     shape: &'static str,
     logits: &'a [f32],
-    rows: &'a mut Vec<Row>,
+    done: &'a mut dyn FnMut(Measurement),
 }
 
 impl Bench<'_> {
-    fn wanted(&self, name: &str) -> bool {
-        name.contains(&self.options.only)
+    fn rows(&mut self) {
+        let default = Params {
+            seed: 1,
+            ..Params::default()
+        };
+        let top_p = Params {
+            top_p: 0.95,
+            ..open()
+        };
+        let min_p = Params {
+            min_p: 0.05,
+            ..open()
+        };
+        let greedy = Params {
+            temperature: 0.0,
+            ..open()
+        };
+        self.sampling("sieve, default parameters", &default);
+        self.sampling("sieve, top_p(.95)", &top_p);
+        self.sampling("sieve, min_p(.05)", &min_p);
+        self.sampling("sieve, greedy", &greedy);
+        self.metrics();
+        self.top_candidates();
+        let halves: Vec<f16> = self.logits.iter().map(|&x| f16::from_f32(x)).collect();
+        let brains: Vec<bf16> = self.logits.iter().map(|&x| bf16::from_f32(x)).collect();
+        let (halves, brains) = (Logits::from(&halves[..]), Logits::from(&brains[..]));
+        self.sampling_halves("sieve, f16: default parameters", &default, halves);
+        self.sampling_halves("sieve, bf16: default parameters", &default, brains);
+        self.sampling_halves("sieve, f16: top_p(.95)", &top_p, halves);
+        self.sampling_halves("sieve, bf16: top_p(.95)", &top_p, brains);
+        if self.shape == "peaked" {
+            self.batch();
+        }
     }
 
+    fn wanted(&self, name: &str) -> bool {
+        self.options.wants(name)
+    }
+
+    /// One row, from microseconds; of a batch, for each of its sequences.
     fn push(&mut self, name: &str, ours: f64, theirs: Option<f64>, floor: f64, sequences: usize) {
-        let row = Row {
-            name: name.to_owned(),
+        let each = 1e3 / sequences as f64;
+        (self.done)(Measurement {
+            part: "sieve".into(),
+            name: name.into(),
             n: self.logits.len(),
-            shape: self.shape,
-            ours,
-            theirs,
-            floor,
-            logits: self.logits.len() * sequences,
-        };
-        row.print();
-        self.rows.push(row);
+            shape: self.shape.into(),
+            ours_ns: ours * each,
+            theirs_ns: theirs.map(|theirs| theirs * each),
+            floor_ns: Some(floor * 1e3),
+        });
     }
 
     /// Ours beside nothing.
@@ -345,7 +268,7 @@ impl Bench<'_> {
         let logits = self.logits;
         let mut floor = || floor(logits);
         let times = alternate(
-            self.options.budget,
+            self.options.budget() / 2.0,
             thread_time,
             &|| self::floor(logits),
             &mut [&mut ours, &mut floor],
@@ -365,7 +288,7 @@ impl Bench<'_> {
         let mut floor = || floor(logits);
         let mut theirs = || theirs.run(logits);
         let calls: &mut [&mut dyn FnMut()] = &mut [&mut ours, &mut floor, &mut theirs];
-        let budget = self.options.budget;
+        let budget = self.options.budget() / 2.0;
         let warm = || {
             self::floor(logits);
             warm_up(input);
@@ -422,7 +345,7 @@ impl Bench<'_> {
     }
 
     fn top_candidates(&mut self) {
-        let name = "top_candidates(20)";
+        let name = "sieve, top_candidates(20)";
         if !self.wanted(name) {
             return;
         }
@@ -453,10 +376,10 @@ impl Bench<'_> {
         assert!((f64::from(ours) - entropy).abs() < 1e-6 * entropy);
         let ours = Summary::of(logits).log_sum_exp();
         assert!((ours - log_sum_exp).abs() < 1e-6 * log_sum_exp.abs());
-        self.alone("entropy", || {
+        self.alone("sieve, entropy", || {
             black_box(metrics::entropy(black_box(logits), Base::Nats));
         });
-        self.alone("log-sum-exp", || {
+        self.alone("sieve, log-sum-exp", || {
             black_box(Summary::of(black_box(logits)).log_sum_exp());
         });
     }
@@ -464,7 +387,7 @@ impl Bench<'_> {
     /// 32 sequences with logits of their own, on one and two threads, and what two threads reach that share nothing but the machine.
     fn batch(&mut self) {
         const N: usize = 32;
-        if !self.wanted("batch of 32") {
+        if !self.wanted("sieve, batch of 32") {
             return;
         }
         let n = self.logits.len();
@@ -492,13 +415,13 @@ impl Bench<'_> {
             sieves[0].candidates().iter().map(|c| c.id).collect()
         };
         hosts[0].run(&all[0]);
-        check("batch of 32", &first, &hosts[0].ids(), EQUAL);
+        check("sieve, batch of 32", &first, &hosts[0].ids(), EQUAL);
 
         let (first, second) = sieves.split_at(N / 2);
         let mut halves = [first.to_vec(), second.to_vec()];
         let (mut a, mut b) = (sieves.clone(), sieves);
         let (mut to_a, mut to_b) = (Vec::new(), Vec::new());
-        let budget = 2.0 * self.options.budget;
+        let budget = self.options.budget();
         let (logits, rows) = (self.logits, &all);
         let mut floor = || floor(logits);
         let mut one = || run_batch(&mut a, rows, 1, &mut to_a);
@@ -512,23 +435,26 @@ impl Bench<'_> {
         let times = alternate(budget, clock, &|| (), calls);
         let bound = independent(&mut halves, rows, budget);
         self.push(
-            "batch of 32, 1 thread",
+            "sieve, batch of 32, 1 thread",
             times[0],
             Some(times[2]),
             times[1],
             N,
         );
         self.push(
-            "batch of 32, 2 threads",
+            "sieve, batch of 32, 2 threads",
             times[3],
             Some(times[2]),
             times[1],
             N,
         );
-        println!(
-            "\n2 threads: {:.2} times 1 thread; two threads that share nothing: {:.2} times\n",
-            times[0] / times[3],
-            bound
+        // Nobody does better than two threads that share nothing but the machine.
+        self.push(
+            "sieve, batch of 32, 2 threads apart",
+            times[0] / bound,
+            None,
+            times[1],
+            N,
         );
     }
 }
@@ -589,63 +515,23 @@ fn reference(logits: &[f32]) -> (f64, f64) {
     (mass.ln() + spread / mass, max + mass.ln())
 }
 
-fn main() {
-    let options = Options::read();
-    let mut rows = Vec::new();
-    println!(
-        "Instruction set: {}. Times in microseconds.\n",
-        kernels::instruction_set().to_string_lossy()
-    );
-    println!("| row | V | shape | ours | host's path | ratio | in floors | ns/candidate |");
-    println!("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
-    for &n in &options.sizes {
+/// Measures every row.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let sizes: &[usize] = if options.quick {
+        &[128_256]
+    } else {
+        &[32_000, 128_256, 262_144]
+    };
+    let sizes = options.size.as_ref().map_or(sizes, std::slice::from_ref);
+    for &n in sizes {
         for (shape, peaked) in [("peaked", true), ("flat", false)] {
-            let logits = input(n, peaked);
-            let mut bench = Bench {
-                options: &options,
+            Bench {
+                options,
                 shape,
-                logits: &logits,
-                rows: &mut rows,
-            };
-            let default = Params {
-                seed: 1,
-                ..Params::default()
-            };
-            let top_p = Params {
-                top_p: 0.95,
-                ..open()
-            };
-            bench.sampling("default parameters", &default);
-            bench.sampling("top_p(.95)", &top_p);
-            bench.sampling(
-                "min_p(.05)",
-                &Params {
-                    min_p: 0.05,
-                    ..open()
-                },
-            );
-            let greedy = Params {
-                temperature: 0.0,
-                ..open()
-            };
-            bench.sampling("greedy", &greedy);
-            bench.metrics();
-            bench.top_candidates();
-            let halves: Vec<f16> = logits.iter().map(|&x| f16::from_f32(x)).collect();
-            let brains: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
-            let (halves, brains) = (Logits::from(&halves[..]), Logits::from(&brains[..]));
-            bench.sampling_halves("f16: default parameters", &default, halves);
-            bench.sampling_halves("bf16: default parameters", &default, brains);
-            bench.sampling_halves("f16: top_p(.95)", &top_p, halves);
-            bench.sampling_halves("bf16: top_p(.95)", &top_p, brains);
-            if peaked {
-                bench.batch();
+                logits: &input(n, peaked),
+                done,
             }
+            .rows();
         }
-    }
-    if let Some(file) = &options.json {
-        let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        let text = serde_json::to_string_pretty(&rows).expect("numbers and strings");
-        std::fs::write(file, text + "\n").expect("the file can be written");
     }
 }
