@@ -11,6 +11,7 @@
 
 use super::at_least;
 use super::fallbacks::Fallback;
+use super::ranking::Ranking;
 use crate::token::{TokenData, comparable};
 
 /// Buffers for ordering, owned by the sampler that orders.
@@ -20,12 +21,13 @@ pub struct Order {
     ranked: Vec<TokenData>,
     indices: Vec<u32>,
     sample: Vec<f32>,
+    pub(super) ranking: Ranking,
     radix: Radix,
 }
 
 /// Falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
 #[inline]
-fn descending_key(logit: f32) -> u32 {
+pub(super) fn descending_key(logit: f32) -> u32 {
     let bits = (comparable(logit) + 0.0).to_bits();
     bits ^ reversed(bits)
 }
@@ -84,6 +86,16 @@ impl Order {
     pub fn sort(&mut self, data: &mut [TokenData]) {
         self.top(data, data.len());
         data.copy_from_slice(&self.ranked);
+    }
+
+    /// Ranks all of `data` aside if it can; then [`ranking`](Self::ranking) holds the order and the logits.
+    pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
+        self.ranking.rank_plain(data)
+    }
+
+    /// What [`rank_plain`](Self::rank_plain) left.
+    pub fn ranking(&mut self) -> &mut Ranking {
+        &mut self.ranking
     }
 
     /// Leaves the keys of the `k` largest in `self.keys`, in order.

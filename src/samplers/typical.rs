@@ -152,8 +152,7 @@ impl Sampler for Typical {
         if candidates.is_empty() {
             return;
         }
-        candidates.sort(&mut self.order);
-        candidates.softmax(&mut self.work);
+        candidates.sort_with_softmax(&mut self.order, &mut self.work);
         let data = candidates.as_slice();
         let entropy = entropy(data);
         if entropy.is_nan() || !self.collect_outwards(data, entropy) {
