@@ -66,6 +66,8 @@ static SCATTER_IDS: [i32; 16] = scattering(0);
 static SCATTER_LOGITS: [i32; 16] = scattering(1);
 static SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
 
+static LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
 /// The first and the last lane have no neighbour.
 static ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
@@ -211,6 +213,32 @@ impl Vector for Avx512 {
         assert!(from.len() >= 16);
         // SAFETY: `self` proves AVX-512; 16 words are there.
         unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: u32, x: __m512, to: &mut Vec<f32>) {
+        to.reserve(16);
+        let len = to.len();
+        // SAFETY: `self` proves AVX-512; there is room for 16 more, of which as many are written first as `lanes` has bits.
+        unsafe {
+            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
+            _mm512_storeu_ps(to.as_mut_ptr().add(len), packed);
+            to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
+        }
+    }
+
+    #[inline(always)]
+    fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
+        to.reserve(16);
+        let len = to.len();
+        // SAFETY: as above.
+        unsafe {
+            let numbers = _mm512_loadu_epi32(LANE_NUMBERS.as_ptr());
+            let numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(first as i32));
+            let packed = _mm512_maskz_compress_epi32(lanes as u16, numbers);
+            _mm512_storeu_epi32(to.as_mut_ptr().add(len).cast(), packed);
+            to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
+        }
     }
 
     #[inline(always)]

@@ -15,16 +15,23 @@
 
 use super::fallbacks::Fallback;
 use super::order::Order;
-use super::{Workspace, current, divide, sum, values_at_least};
+use super::ranking::Ranking;
+use super::{Workspace, column, current, divide, exp_sum, select};
 use crate::token::TokenData;
 
 /// Buffers for this, owned by the sampler that uses it.
 #[derive(Clone, Debug, Default)]
 pub struct Descending {
+    logits: Vec<f32>,
+    max: f32,
+    /// The exponentials.
     work: Workspace,
     sample: Sample,
     indices: Vec<u32>,
+    picked: Vec<f32>,
+    ranking: Ranking,
     order: Order,
+    top: Vec<TokenData>,
     /// Exponentials of the ranked candidates, then their probabilities.
     ps: Vec<f32>,
     halfway: Vec<u32>,
@@ -50,37 +57,43 @@ impl Descending {
     }
 
     fn try_head(&mut self, data: &[TokenData]) -> Option<f32> {
-        let total = self.work.exponentiate_double(data, false);
+        self.max = column(data, &mut self.logits).max;
+        let total = self.work.exponentiate_beside(&self.logits, self.max);
         if !(1.0..1e30).contains(&total) {
             return None;
         }
         let excess = total - f64::from(binade(total as f32));
         let threshold = self.sample.threshold(self.work.values(), excess as f32);
-        self.rank_from(data, threshold);
-        if self.indices.len() > data.len() / 4 {
+        let head = self.rank_from(threshold);
+        if self.ps.len() > data.len() / 4 {
             return None;
         }
-        let head = sum(0.0, &self.ps);
         let all = self.add_tail(head, threshold)?;
         divide(&mut self.ps, all);
         Some(all)
     }
 
-    /// Ranks all whose exponential is at or above `threshold`.
-    fn rank_from(&mut self, data: &[TokenData], threshold: f32) {
-        let values = self.work.values();
+    /// Ranks all whose exponential is at or above `threshold`, and adds these.
+    fn rank_from(&mut self, threshold: f32) -> f32 {
         self.indices.clear();
-        values_at_least(values, threshold, &mut self.indices);
-        self.order.rank_these(data, self.indices.iter().copied());
+        self.picked.clear();
+        let es = self.work.values();
+        select(es, threshold, &mut self.indices, &mut self.picked);
+        // Different logits may have equal exponentials, so it is the logits that are ranked.
+        for (&i, picked) in self.indices.iter().zip(&mut self.picked) {
+            *picked = self.logits[i as usize];
+        }
+        self.ranking
+            .rank_selected(&self.logits, &self.indices, &self.picked);
         self.ps.clear();
-        let ranked = self.order.ranked_indices();
-        self.ps.extend(ranked.map(|i| values[i]));
+        self.ps.extend_from_slice(self.ranking.sorted());
+        exp_sum(0.0, &mut self.ps, self.max)
     }
 
     /// Ranks on, so that nothing unranked has a probability of `p` or more. `sum` is what [`rank_head`](Self::rank_head) gave.
-    pub fn rank_down_to(&mut self, data: &[TokenData], sum: f32, p: f32) {
+    pub fn rank_down_to(&mut self, sum: f32, p: f32) {
         // The quotient is rounded, and p may be.
-        self.rank_from(data, sum * p * 0.9999);
+        self.rank_from(sum * p * 0.9999);
         divide(&mut self.ps, sum);
     }
 
@@ -94,7 +107,10 @@ impl Descending {
         if k > self.ps.len() {
             return self.order.top(data, k);
         }
-        self.order.first_ranked(data, k)
+        let ranked = self.ranking.indices().iter().take(k);
+        self.top.clear();
+        self.top.extend(ranked.map(|&i| data[i as usize]));
+        &self.top
     }
 
     /// `head` and all values below `threshold`, as if added in descending order.
@@ -131,6 +147,7 @@ fn binade(x: f32) -> f32 {
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     values: Vec<f32>,
+    logits: Vec<f32>,
 }
 
 impl Sample {
@@ -141,6 +158,21 @@ impl Sample {
 
     /// A value that so many reach that the rest sums to little less than `left_out`, as far as a sample tells. `values` are as many as the sample at least.
     pub fn threshold(&mut self, values: &[f32], left_out: f32) -> f32 {
+        self.take(values);
+        self.values[self.reaching(values.len(), left_out)]
+    }
+
+    /// The same for the exponentials of `logits`, of which `max` is the largest: a logit.
+    pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
+        self.take(logits);
+        self.logits.clear();
+        self.logits.extend_from_slice(&self.values);
+        exp_sum(0.0, &mut self.values, max);
+        self.logits[self.reaching(logits.len(), left_out)]
+    }
+
+    /// Takes the sample, in order.
+    fn take(&mut self, values: &[f32]) {
         let groups = Self::SIZE / Self::GROUP;
         self.values.clear();
         for start in (0..groups).map(|i| i * (values.len() - Self::GROUP) / groups) {
@@ -148,14 +180,17 @@ impl Sample {
             self.values.extend_from_slice(group);
         }
         self.values.sort_unstable_by(f32::total_cmp);
-        let left_out = left_out * (Self::SIZE as f32 / values.len() as f32);
+    }
+
+    /// Index of the value at which the rising sample sums to its share of `left_out` of `n` values.
+    fn reaching(&self, n: usize, left_out: f32) -> usize {
+        let left_out = left_out * (Self::SIZE as f32 / n as f32);
         let mut below = 0.0;
-        let reached = self.values.iter().find(|&&value| {
+        let reached = self.values.iter().position(|&value| {
             below += value;
             below > 0.9 * left_out
         });
-        let largest = self.values[Self::SIZE - 1];
-        *reached.unwrap_or(&largest)
+        reached.unwrap_or(Self::SIZE - 1)
     }
 }
 

@@ -43,7 +43,7 @@ use table::{SCALAR, Table, current};
 const BLOCK: usize = 256;
 
 /// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
-const IN_CACHE: usize = 1024;
+pub const IN_CACHE: usize = 1024;
 
 /// What is less than this of a `float` sum does not change it, nor does anything smaller after it: a quarter of a unit.
 const NOTHING: f32 = f32::EPSILON / 8.0;
@@ -117,9 +117,32 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
     (current().at_least)(data, first as u32, threshold, to);
 }
 
-/// Appends the indices of all values at or above `threshold`. Reads 4 bytes per element.
-pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
-    (current().values_at_least)(xs, threshold, to);
+/// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
+pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
+    (current().select)(xs, threshold, indices, picked);
+}
+
+/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. Reads and writes 4 bytes per element.
+pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
+    (current().exp_sum)(start, xs, max)
+}
+
+/// Copies the logits, NaN as minus infinity, and tells about them and the ids. Reads 12 bytes per candidate and writes 4.
+pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
+    to.resize(data.len(), 0.0);
+    (current().column)(data, to)
+}
+
+/// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
+pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
+    let mut values = [0.0; IN_CACHE];
+    let mut sum = 0.0;
+    for from in logits.chunks(IN_CACHE) {
+        let values = &mut values[..from.len()];
+        values.copy_from_slice(from);
+        sum = exp_sum(sum, values, max);
+    }
+    sum
 }
 
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
@@ -291,6 +314,19 @@ impl Workspace {
     /// The same of values that are there.
     pub fn exponentiate_values(&mut self, max: f32) -> f32 {
         (current().exp_sum)(0.0, &mut self.values[..self.len], max)
+    }
+
+    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of additions. Reads 4 bytes per element and writes 4.
+    pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
+        self.reserve(logits.len());
+        let mut sums = [0.0; IN_CACHE / BLOCK];
+        let mut sum = 0.0;
+        let to = self.values[..logits.len()].chunks_mut(IN_CACHE);
+        for (from, to) in logits.chunks(IN_CACHE).zip(to) {
+            to.copy_from_slice(from);
+            sum += (current().exp_sum_double)(to, max, &mut sums);
+        }
+        sum
     }
 
     /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.

@@ -543,7 +543,10 @@ pub fn at_least<V: Vector>(
     let mut chunks = data.chunks_exact(V::LANES);
     let mut base = first;
     for chunk in &mut chunks {
-        push_lanes(v.ge(v.logits(chunk), thresholds), base, to);
+        let lanes = v.ge(v.logits(chunk), thresholds);
+        if lanes != 0 {
+            v.push_numbers(lanes, base, to);
+        }
         base += V::LANES as u32;
     }
     let rest = padded(chunks.remainder());
@@ -557,17 +560,29 @@ pub fn at_least<V: Vector>(
 
 /// Reads 4 bytes per element.
 #[inline(always)]
-pub fn values_at_least<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+pub fn select<V: Vector>(
+    v: V,
+    xs: &[f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) {
     let thresholds = v.splat(threshold);
     let mut chunks = xs.chunks_exact(V::LANES);
     let mut base = 0;
     for chunk in &mut chunks {
-        push_lanes(v.ge(v.load(chunk), thresholds), base, to);
+        let x = v.load(chunk);
+        let lanes = v.ge(x, thresholds);
+        if lanes != 0 {
+            v.push_numbers(lanes, base, indices);
+            v.push(lanes, x, picked);
+        }
         base += V::LANES as u32;
     }
     for (i, &x) in chunks.remainder().iter().enumerate() {
         if x >= threshold {
-            to.push(base + i as u32);
+            indices.push(base + i as u32);
+            picked.push(x);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! longer for fewer elements); the highest digit first, then each of its buckets in the first-level cache (2 times); digits of the bits of the floats, which take a third
 //! pass, and the highest digit has so few values in use that every count waits for the one before.
 
-use super::order::descending_key;
+use super::order::{descending_key, logit_of};
 use super::{Column, current};
 use crate::token::TokenData;
 
@@ -35,7 +35,7 @@ const LAST: f32 = ((1u32 << (2 * BITS)) - 1) as f32;
 /// So many bits remain for the index.
 const INDEX_BITS: u32 = 32 - BITS;
 /// Fewer are sorted faster by comparisons.
-const FEW: usize = 2048;
+pub(super) const FEW: usize = 2048;
 
 impl Ranking {
     /// Ranks the logits of `data`, if the ids are indices and no logit is NaN. Says whether it did.
@@ -47,7 +47,7 @@ impl Ranking {
         values.resize(data.len(), 0.0);
         let column = (current().column)(data, &mut values);
         if column.plain {
-            self.rank_between(&values, column);
+            self.rank_between(&values, None, column);
         }
         self.values = values;
         column.plain
@@ -55,7 +55,29 @@ impl Ranking {
 
     /// Ranks `xs`, of which none is NaN.
     pub fn rank(&mut self, xs: &[f32]) {
-        self.rank_between(xs, extremes(xs));
+        self.rank_between(xs, None, extremes(xs));
+    }
+
+    /// Ranks those of `xs`, of which none is NaN, that `indices` name, which rise; `picked` are they.
+    pub fn rank_selected(&mut self, xs: &[f32], indices: &[u32], picked: &[f32]) {
+        self.rank_between(xs, Some((indices, picked)), extremes(picked));
+    }
+
+    /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the index where the logit is the same.
+    pub fn sort(&mut self, keys: &mut Vec<u64>) {
+        // Keys are distinct, so an unstable sort leaves no choice.
+        if keys.len() < FEW {
+            return keys.sort_unstable();
+        }
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        values.extend(keys.iter().map(|&key| logit_of((key >> 32) as u32)));
+        self.rank(&values);
+        self.values = values;
+        self.keys.clear();
+        let ranked = self.indices.iter().map(|&i| keys[i as usize]);
+        self.keys.extend(ranked);
+        std::mem::swap(keys, &mut self.keys);
     }
 
     /// The indices, in descending order of what they name, and ascending where that is equal.
@@ -73,10 +95,11 @@ impl Ranking {
         (&self.indices, &mut self.sorted)
     }
 
-    fn rank_between(&mut self, xs: &[f32], column: Column) {
-        let n = xs.len();
-        if n < FEW || n >= 1 << INDEX_BITS {
-            return self.rank_by_comparisons(xs);
+    fn rank_between(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {
+        let picked = selected.map_or(xs, |(_, picked)| picked);
+        let n = picked.len();
+        if n < FEW || xs.len() >= 1 << INDEX_BITS {
+            return self.rank_by_comparisons(xs, selected);
         }
         for buffer in [&mut self.steps, &mut self.once, &mut self.indices] {
             buffer.resize(n, 0);
@@ -84,16 +107,19 @@ impl Ranking {
         self.sorted.resize(n, 0.0);
         // Whatever comes out for infinities, the insertion puts it right.
         let factor = LAST / (column.max - column.min);
-        (current().steps)(xs, column.max, factor, LAST, &mut self.steps);
-        self.distribute();
+        (current().steps)(picked, column.max, factor, LAST, &mut self.steps);
+        match selected {
+            Some((indices, _)) => self.distribute(indices.iter().copied()),
+            None => self.distribute(0..),
+        }
         (current().fetch)(xs, &mut self.indices, &mut self.sorted);
         if !mend(&mut self.sorted, &mut self.indices) {
-            self.rank_by_comparisons(xs);
+            self.rank_by_comparisons(xs, selected);
         }
     }
 
     /// Brings the indices into the order of the steps.
-    fn distribute(&mut self) {
+    fn distribute(&mut self, indices_in_order: impl Iterator<Item = u32>) {
         self.counts.resize(2, [0; VALUES]);
         let [low, high] = &mut self.counts[..] else {
             return;
@@ -111,7 +137,7 @@ impl Ranking {
             }
         }
         let (once, indices) = (&mut self.once[..], &mut self.indices[..]);
-        for (&step, index) in self.steps.iter().zip(0u32..) {
+        for (&step, index) in self.steps.iter().zip(indices_in_order) {
             let place = &mut low[step as usize % VALUES];
             // The bits above the higher digit are shifted out.
             once[*place as usize] = step >> BITS << INDEX_BITS | index;
@@ -124,11 +150,16 @@ impl Ranking {
         }
     }
 
-    fn rank_by_comparisons(&mut self, xs: &[f32]) {
+    fn rank_by_comparisons(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>) {
         self.keys.clear();
-        let keys = xs.iter().zip(0u64..);
-        let keys = keys.map(|(&x, i)| u64::from(descending_key(x)) << 32 | i);
-        self.keys.extend(keys);
+        let key = |(&x, i): (&f32, u32)| u64::from(descending_key(x)) << 32 | u64::from(i);
+        match selected {
+            Some((indices, picked)) => {
+                let keys = picked.iter().zip(indices.iter().copied());
+                self.keys.extend(keys.map(key));
+            }
+            None => self.keys.extend(xs.iter().zip(0..).map(key)),
+        }
         // Keys are distinct, so an unstable sort leaves no choice.
         self.keys.sort_unstable();
         self.indices.clear();

@@ -150,11 +150,12 @@ pub fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32
     }
 }
 
-/// Appends the indices of all values at or above `threshold`.
-pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+/// Appends the values at or above `threshold`, and their indices.
+pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
     for (i, &x) in xs.iter().enumerate() {
         if x >= threshold {
-            to.push(i as u32);
+            indices.push(i as u32);
+            picked.push(x);
         }
     }
 }

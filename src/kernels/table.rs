@@ -30,7 +30,7 @@ pub struct Table {
     pub(super) divide_logits: fn(&mut [TokenData], f32),
     pub(super) mask_below: fn(&mut [TokenData], f32),
     pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
-    pub(super) values_at_least: fn(&[f32], f32, &mut Vec<u32>),
+    pub(super) select: fn(&[f32], f32, &mut Vec<u32>, &mut Vec<f32>),
     pub(super) tail: Tail,
     pub(super) column: fn(&[TokenData], &mut [f32]) -> Column,
     pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
@@ -60,7 +60,7 @@ pub(super) static SCALAR: Table = Table {
     divide_logits: scalar::divide_logits,
     mask_below: scalar::mask_below,
     at_least: scalar::at_least,
-    values_at_least: scalar::values_at_least,
+    select: scalar::select,
     tail: scalar::tail,
     column: scalar::column,
     steps: scalar::steps,
@@ -95,7 +95,7 @@ macro_rules! instantiate {
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
             fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
-            fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) -> ();
+            fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> ();
             fn tail(xs: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
             fn column(data: &[TokenData], to: &mut [f32]) -> Column;
             fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
@@ -114,7 +114,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
-                set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail, column, steps, fetch, next_rise, write_divided,
+                set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 entropies,
             };

@@ -401,9 +401,11 @@ fn thresholds() {
             (table.at_least)(&data, 5, threshold, &mut a);
             (SCALAR.at_least)(&data, 5, threshold, &mut b);
             assert_eq!(a, b, "{:?}", table.name);
-            (table.values_at_least)(logits, threshold, &mut a);
-            (SCALAR.values_at_least)(logits, threshold, &mut b);
+            let (mut picked_a, mut picked_b) = (vec![1.0], vec![1.0]);
+            (table.select)(logits, threshold, &mut a, &mut picked_a);
+            (SCALAR.select)(logits, threshold, &mut b, &mut picked_b);
             assert_eq!(a, b, "{:?}", table.name);
+            assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
         }
     });
 }

@@ -37,6 +37,10 @@ pub trait Vector: Copy {
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F;
     /// The first words of `from` as they are.
     fn load_bits(self, from: &[u32]) -> Self::F;
+    /// Appends the lanes that `lanes` has bits for.
+    fn push(self, lanes: u32, x: Self::F, to: &mut Vec<f32>);
+    /// Appends `first` plus the number of each lane that `lanes` has a bit for.
+    fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>);
     /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
     fn exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F);
     /// The same of lanes 1 and 2, 3 and 4, and so on.

@@ -16,7 +16,8 @@ use std::ffi::CStr;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
 use crate::kernels::math::ln;
-use crate::kernels::order::{Order, Radix, ascending, order_of_equals};
+use crate::kernels::order::{Order, ascending, order_of_equals};
+use crate::kernels::ranking::Ranking;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -29,7 +30,7 @@ pub struct Typical {
     work: Workspace,
     /// Keys by distance from the entropy.
     scores: Vec<u64>,
-    radix: Radix,
+    ranking: Ranking,
     kept: Vec<TokenData>,
 }
 
@@ -45,7 +46,7 @@ impl Typical {
             order: Order::default(),
             work: Workspace::default(),
             scores: Vec::new(),
-            radix: Radix::default(),
+            ranking: Ranking::default(),
             kept: Vec::new(),
         })
     }
@@ -65,7 +66,7 @@ impl Typical {
         if entropy.is_nan() {
             order_of_equals(&mut self.scores);
         } else {
-            self.radix.sort(&mut self.scores);
+            self.ranking.sort(&mut self.scores);
         }
     }
 
