@@ -133,6 +133,21 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
+    /// Sorts the candidates, unless they are sorted, and writes their probabilities as [`softmax`](Self::softmax) does. `order` and `work` lend the buffers.
+    ///
+    /// Both at once, so that each candidate is written once. `work` is left in no defined state.
+    pub fn sort_with_softmax(&mut self, order: &mut Order, work: &mut Workspace) {
+        if self.sorted || !order.rank_plain(self.as_slice()) {
+            self.sort(order);
+            return self.softmax(work);
+        }
+        let ranking = order.ranking();
+        let (ids, logits) = (ranking.indices(), ranking.sorted());
+        let sum = work.exponentiate_sorted(logits);
+        kernels::write_divided(self.as_mut_slice(), ids, logits, work.values(), sum);
+        self.sorted = true;
+    }
+
     /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order. `work` then holds them, too.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);

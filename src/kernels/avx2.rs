@@ -5,7 +5,8 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::exp::TABLE;
-use super::vector::Vector;
+use super::ln::{INVERSES, LOGARITHMS, OFFSET};
+use super::vector::{LnParts, Vector};
 use crate::token::TokenData;
 
 /// AVX2, FMA and F16C.
@@ -39,8 +40,13 @@ impl Avx2 {
 /// 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
 static GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
 static SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
+/// The ids, words 3 i; both ways, since lanes 1 and 2 of the registers hold each other's.
+static SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
 /// The probabilities, words 3 i + 2.
 static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
+
+/// The first and the last lane have no neighbour.
+static ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [u64; 32] = TABLE;
 
@@ -129,6 +135,153 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn set_all(self, data: &mut [TokenData], ids: &[u32], logits: __m256, ps: __m256) {
+        assert!(data.len() >= 8 && ids.len() >= 8);
+        let to = data.as_mut_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX2; 8 ids and 8 candidates, 24 words, are there.
+        unsafe {
+            let ids = _mm256_castsi256_ps(_mm256_loadu_si256(ids.as_ptr().cast()));
+            let lanes = _mm256_loadu_si256(SCATTER_IDS.as_ptr().cast());
+            let ids = _mm256_permutevar8x32_ps(ids, lanes);
+            let lanes = _mm256_loadu_si256(SCATTER_LOGITS.as_ptr().cast());
+            let logits = _mm256_permutevar8x32_ps(logits, lanes);
+            let lanes = _mm256_loadu_si256(SCATTER_PROBABILITIES.as_ptr().cast());
+            let ps = _mm256_permutevar8x32_ps(ps, lanes);
+            let a = _mm256_blend_ps::<0b1001_0010>(ids, logits);
+            _mm256_storeu_ps(to, _mm256_blend_ps::<0b0010_0100>(a, ps));
+            let b = _mm256_blend_ps::<0b0010_0100>(ids, logits);
+            _mm256_storeu_ps(to.add(8), _mm256_blend_ps::<0b0100_1001>(b, ps));
+            let c = _mm256_blend_ps::<0b0100_1001>(ids, logits);
+            _mm256_storeu_ps(to.add(16), _mm256_blend_ps::<0b1001_0010>(c, ps));
+        }
+    }
+
+    #[inline(always)]
+    fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
+        assert!(data.len() >= 8);
+        let from = data.as_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
+        unsafe {
+            let a = _mm256_loadu_ps(from);
+            let b = _mm256_loadu_ps(from.add(8));
+            let c = _mm256_loadu_ps(from.add(16));
+            let merged = _mm256_blend_ps::<0b1001_0010>(a, b);
+            let merged = _mm256_blend_ps::<0b0010_0100>(merged, c);
+            let expected = _mm256_loadu_si256(SCATTER_IDS.as_ptr().cast());
+            let expected = _mm256_add_epi32(expected, _mm256_set1_epi32(first as i32));
+            let same = _mm256_cmpeq_epi32(_mm256_castps_si256(merged), expected);
+            _mm256_movemask_epi8(same) == -1
+        }
+    }
+
+    #[inline(always)]
+    fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
+        assert!(indices.len() >= 8);
+        // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds all the same.
+        // SAFETY: `self` proves AVX2; the indices are in bounds where they are used.
+        unsafe {
+            let indices = _mm256_loadu_si256(indices.as_ptr().cast());
+            let last = _mm256_set1_epi32(i32::try_from(from.len()).unwrap_or(i32::MAX) - 1);
+            let inside = _mm256_cmpeq_epi32(_mm256_min_epu32(indices, last), indices);
+            assert!(!from.is_empty() && _mm256_movemask_epi8(inside) == -1);
+            _mm256_i32gather_ps::<4>(from.as_ptr(), indices)
+        }
+    }
+
+    #[inline(always)]
+    fn load_bits(self, from: &[u32]) -> __m256 {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 words are there.
+        unsafe { _mm256_loadu_ps(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn push(self, mut lanes: u32, x: __m256, to: &mut Vec<f32>) {
+        let mut all = [0.0; 8];
+        self.store(&mut all, x);
+        while lanes != 0 {
+            to.push(all[lanes.trailing_zeros() as usize % 8]);
+            lanes &= lanes - 1;
+        }
+    }
+
+    #[inline(always)]
+    fn push_numbers(self, mut lanes: u32, first: u32, to: &mut Vec<u32>) {
+        while lanes != 0 {
+            to.push(first + lanes.trailing_zeros());
+            lanes &= lanes - 1;
+        }
+    }
+
+    #[inline(always)]
+    fn exchange_even(self, x: __m256, y: __m256) -> (__m256, __m256) {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let other = _mm256_permute_ps::<0b10_11_00_01>(x);
+            let other_y = _mm256_permute_ps::<0b10_11_00_01>(y);
+            let rises = _mm256_cmp_ps::<_CMP_LT_OQ>(x, other);
+            let falls = _mm256_cmp_ps::<_CMP_LT_OQ>(other, x);
+            let swap = _mm256_blend_ps::<0b1010_1010>(rises, falls);
+            (
+                _mm256_blendv_ps(x, other, swap),
+                _mm256_blendv_ps(y, other_y, swap),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn exchange_odd(self, x: __m256, y: __m256) -> (__m256, __m256) {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let lanes = _mm256_loadu_si256(ODD_NEIGHBOURS.as_ptr().cast());
+            let other = _mm256_permutevar8x32_ps(x, lanes);
+            let other_y = _mm256_permutevar8x32_ps(y, lanes);
+            let rises = _mm256_cmp_ps::<_CMP_LT_OQ>(x, other);
+            let falls = _mm256_cmp_ps::<_CMP_LT_OQ>(other, x);
+            let swap = _mm256_blend_ps::<0b0101_0100>(rises, falls);
+            (
+                _mm256_blendv_ps(x, other, swap),
+                _mm256_blendv_ps(y, other_y, swap),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn store_bits(self, to: &mut [u32], x: __m256) {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 words are there.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr().cast(), x) }
+    }
+
+    #[inline(always)]
+    fn ln_parts(self, x: __m256) -> LnParts<__m256d> {
+        // SAFETY: `self` proves AVX2; the indices are below 16, the length of both tables.
+        unsafe {
+            let bits = _mm256_castps_si256(x);
+            let from_offset = _mm256_sub_epi32(bits, _mm256_set1_epi32(OFFSET as i32));
+            let exponent = _mm256_and_si256(from_offset, _mm256_set1_epi32(-1 << 23));
+            let z = _mm256_castsi256_ps(_mm256_sub_epi32(bits, exponent));
+            let i = _mm256_and_si256(_mm256_srli_epi32::<19>(from_offset), _mm256_set1_epi32(15));
+            let k = _mm256_srai_epi32::<23>(from_offset);
+            let (i_low, i_high) = (_mm256_castsi256_si128(i), _mm256_extracti128_si256::<1>(i));
+            let (k_low, k_high) = (_mm256_castsi256_si128(k), _mm256_extracti128_si256::<1>(k));
+            let (inverses, logarithms) = (INVERSES.as_ptr(), LOGARITHMS.as_ptr());
+            LnParts {
+                z: self.widen(z),
+                inverse: [
+                    _mm256_i32gather_pd::<8>(inverses, i_low),
+                    _mm256_i32gather_pd::<8>(inverses, i_high),
+                ],
+                ln: [
+                    _mm256_i32gather_pd::<8>(logarithms, i_low),
+                    _mm256_i32gather_pd::<8>(logarithms, i_high),
+                ],
+                k: [_mm256_cvtepi32_pd(k_low), _mm256_cvtepi32_pd(k_high)],
+            }
+        }
+    }
+
+    #[inline(always)]
     fn exp2_32nds(self, n: [__m256d; 2]) -> [__m256d; 2] {
         [self.exp2_32nds_half(n[0]), self.exp2_32nds_half(n[1])]
     }
@@ -184,6 +337,7 @@ impl Vector for Avx2 {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
         fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
         fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         fn abs(a: __m256) -> __m256 = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);

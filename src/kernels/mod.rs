@@ -19,6 +19,8 @@ pub mod descending;
 mod exp;
 pub mod fallbacks;
 pub mod floats;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod ln;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -27,6 +29,7 @@ pub mod order;
 mod portable;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_floats;
+pub mod ranking;
 mod scalar;
 mod scalar_floats;
 mod table;
@@ -46,12 +49,42 @@ use table::instantiate;
 use table::{SCALAR, Table, current};
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
-const BLOCK: usize = 256;
+const BLOCK: usize = 512;
+
+/// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
+pub const IN_CACHE: usize = 1024;
+
+/// What is less than this of a `float` sum does not change it, nor does anything smaller after it: a quarter of a unit.
+const NOTHING: f32 = f32::EPSILON / 8.0;
 
 /// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum rounded to `float` every time.
 struct Squares {
     mean: f32,
     sum: f32,
+}
+
+/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
+#[derive(Clone, Copy, Debug)]
+pub struct Curve {
+    /// Where the curve is highest.
+    pub target: f32,
+    /// What distances are multiplied by.
+    pub per_width: f32,
+    /// The height there.
+    pub peak: f32,
+    /// How steeply it falls.
+    pub sharpness: f32,
+}
+
+/// What is known of an array of candidates after its logits were copied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Column {
+    /// The largest logit, minus infinity if there is none.
+    pub max: f32,
+    /// The smallest logit but minus infinity, `f32::MAX` if there is none.
+    pub min: f32,
+    /// Whether ids are indices, and no logit is NaN.
+    pub plain: bool,
 }
 
 impl Squares {
@@ -106,14 +139,63 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
     (current().at_least)(data, first as u32, threshold, to);
 }
 
-/// Appends the indices of all values at or above `threshold`. Reads 4 bytes per element.
-pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
-    (current().values_at_least)(xs, threshold, to);
+/// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
+pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
+    (current().select)(xs, threshold, indices, picked);
+}
+
+/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. Reads and writes 4 bytes per element.
+pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
+    (current().exp_sum)(start, xs, max)
+}
+
+/// Copies the logits, NaN as minus infinity, and tells about them and the ids. Reads 12 bytes per candidate and writes 4.
+pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
+    to.resize(data.len(), 0.0);
+    (current().column)(data, to)
+}
+
+/// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
+pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
+    let mut values = [0.0; IN_CACHE];
+    let mut sum = 0.0;
+    for from in logits.chunks(IN_CACHE) {
+        let values = &mut values[..from.len()];
+        values.copy_from_slice(from);
+        sum = exp_sum(sum, values, max);
+    }
+    sum
 }
 
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
 pub fn sum(start: f32, xs: &[f32]) -> f32 {
     (current().sum)(start, xs)
+}
+
+/// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and writes 12.
+pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) {
+    (current().write_divided)(data, ids, logits, ps, by);
+}
+
+/// Writes whole candidates, with each of `ps` times `factor` in `double`. Reads 12 bytes per candidate and writes 12.
+pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) {
+    (current().write_scaled)(data, ids, logits, ps, factor);
+}
+
+/// Puts `curve` of each of `values` in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives the
+/// largest, and whether all are numbers. Reads and writes 16 bytes per candidate.
+pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
+    (current().bend)(data, values, curve)
+}
+
+/// The natural logarithms. Reads and writes 4 bytes per element.
+pub fn lns(xs: &[f32], to: &mut [f32]) {
+    (current().lns)(xs, to);
+}
+
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability. Reads and writes 4 bytes per element.
+pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
+    (current().entropies)(ps, to)
 }
 
 /// Divides all. Reads and writes 4 bytes per element.
@@ -190,9 +272,94 @@ impl Workspace {
         self.exponentiate_values(max)
     }
 
+    /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum, a `float`, as if added in order.
+    ///
+    /// Reads 4 bytes per element and writes 4.
+    pub fn exponentiate_sorted(&mut self, logits: &[f32]) -> f32 {
+        self.reserve(logits.len());
+        let max = logits.first().copied().unwrap_or(0.0);
+        let mut sum = 0.0;
+        let to = self.values_mut().chunks_mut(IN_CACHE);
+        for (from, to) in logits.chunks(IN_CACHE).zip(to) {
+            to.copy_from_slice(from);
+            sum = (current().exp_sum)(sum, to, max);
+        }
+        sum
+    }
+
+    /// The entropy of the softmax of descending logits, of which the first is the largest, with the roundings of a `float` sum in their order. Probabilities of 0
+    /// add nothing.
+    ///
+    /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and writes 4, once with an `exp` and once with a `ln`.
+    pub fn entropy_of_sorted(&mut self, logits: &[f32]) -> f32 {
+        self.reserve(logits.len());
+        let mut sum = 0.0;
+        let mut done = 0;
+        while done < logits.len() && !(done > 0 && self.values[done - 1] < sum * NOTHING) {
+            sum = self.exponentiate_next(sum, logits, &mut done);
+        }
+        let mut entropies = [0.0; IN_CACHE];
+        let mut entropy = 0.0;
+        let mut start = 0;
+        while start < logits.len() {
+            if start == done {
+                self.exponentiate_next(0.0, logits, &mut done);
+            }
+            let end = done.min(start + IN_CACHE);
+            let ps = &mut self.values[start..end];
+            divide(ps, sum);
+            let terms = &mut entropies[..ps.len()];
+            (current().entropies)(ps, terms);
+            entropy = (current().sum)(entropy, terms);
+            // From 1 / e down -p ln p falls with p.
+            if ps[ps.len() - 1] < 0.3 && terms[terms.len() - 1] < entropy * NOTHING {
+                break;
+            }
+            start = end;
+        }
+        entropy
+    }
+
+    /// The exponentials of the next few descending logits; gives `sum` plus them.
+    fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
+        let end = logits.len().min(*done + IN_CACHE);
+        let values = &mut self.values[*done..end];
+        values.copy_from_slice(&logits[*done..end]);
+        *done = end;
+        (current().exp_sum)(sum, values, logits[0])
+    }
+
+    /// Divides descending logits by `by`, which leaves the largest finite; then `exp(logit - largest)` with the difference in `double`, and the sum in `double`, as
+    /// [`exponentiate_wide`](Self::exponentiate_wide).
+    pub fn divide_and_exponentiate_wide(&mut self, logits: &mut [f32], by: f32) -> f64 {
+        self.reserve(logits.len());
+        let max = logits.first().map_or(0.0, |x| x / by);
+        let mut sum = 0.0;
+        let to = self.values_mut().chunks_mut(IN_CACHE);
+        for (from, to) in logits.chunks_mut(IN_CACHE).zip(to) {
+            divide(from, by);
+            to.copy_from_slice(from);
+            sum += (current().exp_wide)(to, max);
+        }
+        sum
+    }
+
     /// The same of values that are there.
     pub fn exponentiate_values(&mut self, max: f32) -> f32 {
-        (current().exp_sum)(&mut self.values[..self.len], max)
+        (current().exp_sum)(0.0, &mut self.values[..self.len], max)
+    }
+
+    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of additions. Reads 4 bytes per element and writes 4.
+    pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
+        self.reserve(logits.len());
+        let mut sums = [0.0; IN_CACHE / BLOCK];
+        let mut sum = 0.0;
+        let to = self.values[..logits.len()].chunks_mut(IN_CACHE);
+        for (from, to) in logits.chunks(IN_CACHE).zip(to) {
+            to.copy_from_slice(from);
+            sum += (current().exp_sum_double)(to, max, &mut sums);
+        }
+        sum
     }
 
     /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.
@@ -227,6 +394,12 @@ impl Workspace {
     /// Reads 4 bytes per candidate.
     pub fn sum_double(&mut self) -> f64 {
         (current().sum_double)(&self.values[..self.len], &mut self.sums)
+    }
+
+    /// Divides the values by `sum` and writes them as probabilities.
+    pub fn normalise(&mut self, data: &mut [TokenData], sum: f32) {
+        divide(self.values_mut(), sum);
+        set_p(data, self.values());
     }
 
     /// Where the running sum of the values reaches `draw` times their sum. `sum` is what the last call gave.

@@ -5,7 +5,8 @@ use std::arch::aarch64::*;
 use half::{bf16, f16};
 
 use super::exp::TABLE;
-use super::vector::Vector;
+use super::ln::{INVERSES, LOGARITHMS, OFFSET};
+use super::vector::{LnParts, Vector};
 use crate::token::TokenData;
 
 /// NEON.
@@ -22,6 +23,9 @@ impl Neon {
 }
 
 static ENTRIES: [u64; 32] = TABLE;
+
+/// The bytes of lanes 0, 2, 1 and 3.
+static ODD_NEIGHBOURS: [u8; 16] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15];
 
 /// Methods that are one expression of intrinsics.
 macro_rules! instructions {
@@ -123,6 +127,112 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn set_all(self, data: &mut [TokenData], ids: &[u32], logits: float32x4_t, ps: float32x4_t) {
+        let ids = self.load_bits(ids);
+        set_fields(data, float32x4x3_t(ids, logits, ps));
+    }
+
+    #[inline(always)]
+    fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
+        static COUNT: [u32; 4] = [0, 1, 2, 3];
+        let ids = fields(data).0;
+        // SAFETY: the architecture has NEON; 4 numbers are there.
+        unsafe {
+            let expected = vaddq_u32(vld1q_u32(COUNT.as_ptr()), vdupq_n_u32(first));
+            bits(vceqq_u32(vreinterpretq_u32_f32(ids), expected)) == 15
+        }
+    }
+
+    #[inline(always)]
+    fn gather(self, from: &[f32], indices: &[u32]) -> float32x4_t {
+        self.load(&[0, 1, 2, 3].map(|i| from[indices[i] as usize]))
+    }
+
+    #[inline(always)]
+    fn load_bits(self, from: &[u32]) -> float32x4_t {
+        assert!(from.len() >= 4);
+        // SAFETY: the architecture has NEON; 4 words are there.
+        unsafe { vreinterpretq_f32_u32(vld1q_u32(from.as_ptr())) }
+    }
+
+    #[inline(always)]
+    fn store_bits(self, to: &mut [u32], x: float32x4_t) {
+        assert!(to.len() >= 4);
+        // SAFETY: the architecture has NEON; 4 words are there.
+        unsafe { vst1q_u32(to.as_mut_ptr(), vreinterpretq_u32_f32(x)) }
+    }
+
+    #[inline(always)]
+    fn push(self, mut lanes: u32, x: float32x4_t, to: &mut Vec<f32>) {
+        let mut all = [0.0; 4];
+        self.store(&mut all, x);
+        while lanes != 0 {
+            to.push(all[lanes.trailing_zeros() as usize % 4]);
+            lanes &= lanes - 1;
+        }
+    }
+
+    #[inline(always)]
+    fn push_numbers(self, mut lanes: u32, first: u32, to: &mut Vec<u32>) {
+        while lanes != 0 {
+            to.push(first + lanes.trailing_zeros());
+            lanes &= lanes - 1;
+        }
+    }
+
+    #[inline(always)]
+    fn exchange_even(self, x: float32x4_t, y: float32x4_t) -> (float32x4_t, float32x4_t) {
+        static ODD: [u32; 4] = [0, u32::MAX, 0, u32::MAX];
+        // SAFETY: the architecture has NEON; 4 words are there.
+        unsafe {
+            let (other, other_y) = (vrev64q_f32(x), vrev64q_f32(y));
+            let (rises, falls) = (vcltq_f32(x, other), vcltq_f32(other, x));
+            let swap = vbslq_u32(vld1q_u32(ODD.as_ptr()), falls, rises);
+            (vbslq_f32(swap, other, x), vbslq_f32(swap, other_y, y))
+        }
+    }
+
+    #[inline(always)]
+    fn exchange_odd(self, x: float32x4_t, y: float32x4_t) -> (float32x4_t, float32x4_t) {
+        static SECOND: [u32; 4] = [0, 0, u32::MAX, 0];
+        static OUTER: [u32; 4] = [u32::MAX, 0, 0, u32::MAX];
+        // SAFETY: the architecture has NEON; 4 words and 16 bytes are there.
+        unsafe {
+            let lanes = vld1q_u8(ODD_NEIGHBOURS.as_ptr());
+            let other = vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(x), lanes));
+            let other_y = vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(y), lanes));
+            let (rises, falls) = (vcltq_f32(x, other), vcltq_f32(other, x));
+            let swap = vbslq_u32(vld1q_u32(SECOND.as_ptr()), falls, rises);
+            let swap = vbicq_u32(swap, vld1q_u32(OUTER.as_ptr()));
+            (vbslq_f32(swap, other, x), vbslq_f32(swap, other_y, y))
+        }
+    }
+
+    #[inline(always)]
+    fn ln_parts(self, x: float32x4_t) -> LnParts<float64x2_t> {
+        let mut words = [0; 4];
+        self.store_bits(&mut words, x);
+        let from_offset = words.map(|word| word.wrapping_sub(OFFSET));
+        let mut z = [0.0; 4];
+        let (mut inverse, mut ln, mut k) = ([0.0; 4], [0.0; 4], [0.0; 4]);
+        for lane in 0..4 {
+            let i = (from_offset[lane] >> 19) as usize % 16;
+            z[lane] = f32::from_bits(words[lane].wrapping_sub(from_offset[lane] & 0xFF80_0000));
+            inverse[lane] = INVERSES[i];
+            ln[lane] = LOGARITHMS[i];
+            k[lane] = f64::from(from_offset[lane] as i32 >> 23);
+        }
+        // SAFETY: the architecture has NEON; 4 doubles are there.
+        let doubles = |x: &[f64; 4]| unsafe { [vld1q_f64(x.as_ptr()), vld1q_f64(x[2..].as_ptr())] };
+        LnParts {
+            z: self.widen(self.load(&z)),
+            inverse: doubles(&inverse),
+            ln: doubles(&ln),
+            k: doubles(&k),
+        }
+    }
+
+    #[inline(always)]
     fn exp2_32nds(self, n: [float64x2_t; 2]) -> [float64x2_t; 2] {
         [exp2_32nds_half(n[0]), exp2_32nds_half(n[1])]
     }
@@ -134,6 +244,7 @@ impl Vector for Neon {
         fn splat(x: f32) -> float32x4_t = vdupq_n_f32(x);
         fn add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
         fn sub(a: float32x4_t, b: float32x4_t) -> float32x4_t = vsubq_f32(a, b);
+        fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
         fn div(a: float32x4_t, b: float32x4_t) -> float32x4_t = vdivq_f32(a, b);
         fn abs(a: float32x4_t) -> float32x4_t = vabsq_f32(a);
         fn ge(a: float32x4_t, b: float32x4_t) -> u32 = bits(vcgeq_f32(a, b));

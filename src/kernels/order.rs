@@ -5,12 +5,13 @@
 //! minus infinity, without a comparison of floats. Keys and results live in buffers that are reused.
 //!
 //! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12 bytes per candidate collects what does, and that is
-//! sorted. The full order is a radix sort of 8 bytes per candidate in two passes.
+//! sorted. The full order is the radix sort of [`ranking`](super::ranking).
 //!
 //! What lost: a threshold that rises while candidates are collected takes a selection per k of them, and for k = 1000 as long as all the rest.
 
 use super::at_least;
 use super::fallbacks::Fallback;
+use super::ranking::{FEW, Ranking};
 use crate::token::{TokenData, comparable};
 
 /// Buffers for ordering, owned by the sampler that orders.
@@ -20,12 +21,12 @@ pub struct Order {
     ranked: Vec<TokenData>,
     indices: Vec<u32>,
     sample: Vec<f32>,
-    radix: Radix,
+    ranking: Ranking,
 }
 
 /// Falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
 #[inline]
-fn descending_key(logit: f32) -> u32 {
+pub(super) fn descending_key(logit: f32) -> u32 {
     let bits = (comparable(logit) + 0.0).to_bits();
     bits ^ reversed(bits)
 }
@@ -38,11 +39,11 @@ fn reversed(bits: u32) -> u32 {
 }
 
 #[inline]
-fn key(index: usize, candidate: &TokenData) -> u64 {
+pub(super) fn key(index: usize, candidate: &TokenData) -> u64 {
     u64::from(descending_key(candidate.logit)) << 32 | index as u64
 }
 
-/// A key for [`Radix`] that rises with `x`, then with the index.
+/// A key for [`Ranking::sort`] that rises with `x`, then with the index.
 #[inline]
 pub fn ascending(x: f32, index: usize) -> u64 {
     u64::from(descending_key(-x)) << 32 | index as u64
@@ -67,23 +68,25 @@ impl Order {
         &self.ranked
     }
 
-    /// Ranks those of `data` that `indices` name, which rise, descending by logit.
-    pub fn rank_these(&mut self, data: &[TokenData], indices: impl Iterator<Item = u32>) {
-        self.keys.clear();
-        let keys = indices.map(|i| key(i as usize, &data[i as usize]));
-        self.keys.extend(keys);
-        self.radix.sort(&mut self.keys);
-    }
-
-    /// The indices of what was ranked last, in order.
-    pub fn ranked_indices(&self) -> impl ExactSizeIterator<Item = usize> + Clone {
-        self.keys.iter().map(|&key| key as u32 as usize)
-    }
-
     /// Sorts `data` descending, in place.
     pub fn sort(&mut self, data: &mut [TokenData]) {
         self.top(data, data.len());
         data.copy_from_slice(&self.ranked);
+    }
+
+    /// Ranks all of `data` aside if it can; then [`ranking`](Self::ranking) holds the order and the logits.
+    pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
+        // Whatever way this and the next arrays go, one of this size has warmed up.
+        self.keys.clear();
+        self.keys.reserve(data.len());
+        self.ranked.clear();
+        self.ranked.reserve(data.len());
+        self.ranking.rank_plain(data)
+    }
+
+    /// What [`rank_plain`](Self::rank_plain) left.
+    pub fn ranking(&mut self) -> &mut Ranking {
+        &mut self.ranking
     }
 
     /// Leaves the keys of the `k` largest in `self.keys`, in order.
@@ -92,22 +95,28 @@ impl Order {
         if k == 0 {
             return;
         }
-        if !self.collect_above_sample(data, k) {
+        let mut by_index = self.collect_above_sample(data, k);
+        if !by_index {
             self.keys.clear();
             // With a large share wanted, the threshold stays low and only costs.
-            if k < data.len() / 8 {
-                self.collect_top(data, k);
-            } else {
+            by_index = k >= data.len() / 8;
+            if by_index {
                 let keys = data.iter().enumerate().map(|(i, c)| key(i, c));
                 self.keys.extend(keys);
+            } else {
+                self.collect_top(data, k);
             }
+        }
+        if by_index && self.keys.len() >= FEW {
+            self.ranking.sort(&mut self.keys);
+            return self.keys.truncate(k);
         }
         if k < self.keys.len() {
             self.keys.select_nth_unstable(k - 1);
             self.keys.truncate(k);
         }
         // Keys are distinct, so an unstable sort leaves no choice.
-        self.radix.sort(&mut self.keys);
+        self.keys.sort_unstable();
     }
 
     /// Collects at least the keys of the `k` largest: all at or above a threshold that a sample gives. Says whether they are enough.
@@ -166,147 +175,10 @@ impl Order {
 /// Neighbours that a sample takes together: less than that costs as many cache lines.
 const SAMPLE_GROUP: usize = 16;
 
-/// Sorts keys: first by where their logits lie between the largest and the smallest, in steps of 2^-23 of that, then what is left by insertion.
-///
-/// Two digits of 12 and 11 bits, least significant first. Logits of a vocabulary lie so close that one in some dozens shares its step with another, which an
-/// insertion mends in passing. Radix digits of the bits of the floats lost: they take a third pass, and the highest digit has so few values in use that every
-/// count waits for the one before. Where many logits share a step (a few far outliers, say), a comparison sort takes over.
-#[derive(Clone, Debug, Default)]
-pub struct Radix {
-    other: Vec<u64>,
-    counts: Vec<[u32; Radix::VALUES]>,
-}
-
-/// From the largest logit down, in steps.
-#[derive(Clone, Copy)]
-struct Scale {
-    max: f32,
-    factor: f32,
-}
-
-impl Scale {
-    /// As many as a `float` has between one power of two and the next.
-    const STEPS: u32 = 1 << 23;
-
-    /// The scale of these keys; minus infinity gets the last step.
-    fn of(keys: &[u64]) -> Self {
-        let mut highest = u32::MAX;
-        let mut lowest = 0;
-        let masked = descending_key(f32::NEG_INFINITY);
-        for &key in keys {
-            let key = (key >> 32) as u32;
-            highest = highest.min(key);
-            lowest = lowest.max(if key == masked { 0 } else { key });
-        }
-        let (max, min) = (logit_of(highest), logit_of(lowest));
-        Self {
-            max,
-            factor: (Self::STEPS - 1) as f32 / (max - min),
-        }
-    }
-
-    /// Whatever comes out for infinities, the insertion puts it right.
-    #[inline]
-    fn step(self, key: u64) -> u32 {
-        let last = (Self::STEPS - 1) as f32;
-        let step = (self.max - logit_of((key >> 32) as u32)) * self.factor;
-        // Written so that NaN becomes the last step.
-        let step = if step < last { step } else { last };
-        // The mantissa of 2^23 + step: a conversion to an integer would saturate, which takes a comparison more.
-        (step + Self::STEPS as f32).to_bits() % Self::STEPS
-    }
-}
-
 /// The logit of a key, but for the sign of 0 and NaN.
 #[inline]
-fn logit_of(key: u32) -> f32 {
+pub(super) fn logit_of(key: u32) -> f32 {
     f32::from_bits(key ^ reversed(key))
-}
-
-impl Radix {
-    const BITS: u32 = 12;
-    const VALUES: usize = 1 << Self::BITS;
-    /// Fewer keys are sorted faster by comparisons.
-    const FEW: usize = 2048;
-
-    /// Sorts `keys`, which are all different.
-    pub fn sort(&mut self, keys: &mut Vec<u64>) {
-        if keys.len() < Self::FEW {
-            return keys.sort_unstable();
-        }
-        // Both take turns, so both must be able to hold what one can.
-        if self.other.capacity() < keys.capacity() {
-            self.other.reserve(keys.capacity() - self.other.len());
-        }
-        if self.other.len() < keys.len() {
-            self.other.resize(keys.len(), 0);
-        }
-        self.other.truncate(keys.len());
-        let scale = Scale::of(keys);
-        self.count(keys, scale);
-        let low = |key| scale.step(key) as usize % Self::VALUES;
-        let high = |key| scale.step(key) as usize / Self::VALUES;
-        distribute(keys, &mut self.other, &mut self.counts[0], low);
-        distribute(&self.other, keys, &mut self.counts[1], high);
-        if !mend(keys) {
-            keys.sort_unstable();
-        }
-    }
-
-    /// How often each value of each digit occurs.
-    fn count(&mut self, keys: &[u64], scale: Scale) {
-        self.counts.resize(2, [0; Self::VALUES]);
-        let [low, high] = &mut self.counts[..] else {
-            return;
-        };
-        low.fill(0);
-        high.fill(0);
-        for &key in keys {
-            let step = scale.step(key) as usize;
-            low[step % Self::VALUES] += 1;
-            high[step / Self::VALUES] += 1;
-        }
-    }
-}
-
-/// Moves the keys to where the counts of their digits place them, in their order.
-fn distribute(
-    from: &[u64],
-    to: &mut [u64],
-    counts: &mut [u32; Radix::VALUES],
-    digit: impl Fn(u64) -> usize,
-) {
-    let mut start = 0;
-    for count in counts.iter_mut() {
-        start += std::mem::replace(count, start);
-    }
-    for &key in from {
-        let place = &mut counts[digit(key)];
-        to[*place as usize] = key;
-        *place += 1;
-    }
-}
-
-/// Sorts keys that are almost sorted by insertion. Gives up, with all keys still there, when that takes more steps than sorting anew.
-fn mend(keys: &mut [u64]) -> bool {
-    let mut left = 4 * keys.len();
-    for i in 1..keys.len() {
-        let key = keys[i];
-        let mut at = i;
-        while at > 0 && keys[at - 1] > key {
-            keys[at] = keys[at - 1];
-            at -= 1;
-        }
-        if at == i {
-            continue;
-        }
-        keys[at] = key;
-        left = left.saturating_sub(i - at);
-        if left == 0 {
-            return false;
-        }
-    }
-    true
 }
 
 /// The order in which libstdc++'s `std::sort` leaves `items` when no comparison ever says "less".
@@ -420,7 +292,7 @@ mod tests {
             let mut keys: Vec<u64> = (0..).zip(array(&logits)).map(|(i, c)| key(i, &c)).collect();
             let mut expected = keys.clone();
             expected.sort_unstable();
-            Radix::default().sort(&mut keys);
+            Ranking::default().sort(&mut keys);
             assert!(keys == expected, "round {round}");
         }
     }

@@ -17,8 +17,9 @@
 // No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
 
 use super::exp::{C, HIGHEST, LOWEST, ROUND, SCALE};
-use super::vector::{MAX_LANES, Vector};
-use super::{BLOCK, Squares, math};
+use super::scalar::TWO_23;
+use super::vector::{LnParts, MAX_LANES, Vector};
+use super::{BLOCK, Column, Curve, Squares, ln, math, scalar};
 use crate::token::{TokenData, comparable};
 
 /// Candidates whose logits do not matter: they fill an array up to whole registers.
@@ -167,8 +168,8 @@ fn exponentiate_by_host(xs: &mut [f32], max: f32) {
 
 /// Reads and writes 4 bytes per element.
 #[inline(always)]
-pub fn exp_sum<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f32 {
-    let mut sum = 0.0;
+pub fn exp_sum<V: Vector>(v: V, start: f32, xs: &mut [f32], max: f32) -> f32 {
+    let mut sum = start;
     for block in xs.chunks_mut(BLOCK) {
         exponentiate(v, block, max);
         sum = add_block(v, sum, block);
@@ -542,7 +543,10 @@ pub fn at_least<V: Vector>(
     let mut chunks = data.chunks_exact(V::LANES);
     let mut base = first;
     for chunk in &mut chunks {
-        push_lanes(v.ge(v.logits(chunk), thresholds), base, to);
+        let lanes = v.ge(v.logits(chunk), thresholds);
+        if lanes != 0 {
+            v.push_numbers(lanes, base, to);
+        }
         base += V::LANES as u32;
     }
     let rest = padded(chunks.remainder());
@@ -556,17 +560,29 @@ pub fn at_least<V: Vector>(
 
 /// Reads 4 bytes per element.
 #[inline(always)]
-pub fn values_at_least<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+pub fn select<V: Vector>(
+    v: V,
+    xs: &[f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) {
     let thresholds = v.splat(threshold);
     let mut chunks = xs.chunks_exact(V::LANES);
     let mut base = 0;
     for chunk in &mut chunks {
-        push_lanes(v.ge(v.load(chunk), thresholds), base, to);
+        let x = v.load(chunk);
+        let lanes = v.ge(x, thresholds);
+        if lanes != 0 {
+            v.push_numbers(lanes, base, indices);
+            v.push(lanes, x, picked);
+        }
         base += V::LANES as u32;
     }
     for (i, &x) in chunks.remainder().iter().enumerate() {
         if x >= threshold {
-            to.push(base + i as u32);
+            indices.push(base + i as u32);
+            picked.push(x);
         }
     }
 }
@@ -583,24 +599,27 @@ fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
 #[inline(always)]
 pub fn tail<V: Vector>(
     v: V,
-    xs: &[f32],
+    keys: &[f32],
+    terms: &[f32],
     above: f32,
     below: f32,
     c: f32,
     mut halfway: Option<&mut Vec<u32>>,
 ) -> f32 {
+    assert_eq!(keys.len(), terms.len());
     let (unit, zero) = (v.splat(c), v.splat(0.0));
     let half_unit = c * (f32::EPSILON / 2.0);
     let half = v.splat(half_unit);
     let (lowest, highest) = (v.splat(above), v.splat(below));
     let mut added = zero;
     let mut base = 0;
-    let mut chunks = xs.chunks_exact(V::LANES);
-    for chunk in &mut chunks {
-        let x = v.load(chunk);
+    let mut key_chunks = keys.chunks_exact(V::LANES);
+    let mut chunks = terms.chunks_exact(V::LANES);
+    for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
+        let (key, x) = (v.load(keys), v.load(chunk));
         // Outside the range it becomes 0, which rounds to 0.
-        let x = v.if_lt(x, highest, x, zero);
-        let x = v.if_lt(lowest, x, x, zero);
+        let x = v.if_lt(key, highest, x, zero);
+        let x = v.if_lt(lowest, key, x, zero);
         let rounded = v.sub(v.add(x, unit), unit);
         let off = v.abs(v.sub(x, rounded));
         let lanes = v.eq(off, half);
@@ -615,8 +634,8 @@ pub fn tail<V: Vector>(
         base += V::LANES as u32;
     }
     let mut sum = v.total(added);
-    for &x in chunks.remainder() {
-        let inside = x > above && x < below;
+    for (&key, &x) in key_chunks.remainder().iter().zip(chunks.remainder()) {
+        let inside = key > above && key < below;
         let x = if inside { x } else { 0.0 };
         let rounded = (x + c) - c;
         if (x - rounded).abs() != half_unit {
@@ -627,4 +646,259 @@ pub fn tail<V: Vector>(
         base += 1;
     }
     sum
+}
+
+/// Reads 12 bytes per candidate and writes 4.
+#[inline(always)]
+pub fn column<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> Column {
+    assert_eq!(data.len(), to.len());
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let mut max = lowest;
+    let mut min = v.splat(f32::MAX);
+    let mut plain = true;
+    let mut first = 0;
+    let mut chunks = data.chunks_exact(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let x = v.logits(chunk);
+        plain &= v.ids_count_from(chunk, first) && v.eq(x, x).count_ones() as usize == V::LANES;
+        // NaN becomes minus infinity.
+        let x = v.max(x, lowest);
+        v.store(to, x);
+        max = v.max(x, max);
+        let x = v.if_lt(x, v.splat(f32::MIN), v.splat(f32::MAX), x);
+        min = v.if_lt(x, min, x, min);
+        first += V::LANES as u32;
+    }
+    let mut column = Column {
+        max: v.largest(max),
+        min: -v.largest(v.sub(v.splat(0.0), min)),
+        plain,
+    };
+    for (candidate, to) in chunks.remainder().iter().zip(rest.into_remainder()) {
+        *to = comparable(candidate.logit);
+        column.plain &= candidate.id as u32 == first && !candidate.logit.is_nan();
+        column.max = column.max.max(*to);
+        if *to != f32::NEG_INFINITY {
+            column.min = column.min.min(*to);
+        }
+        first += 1;
+    }
+    column
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn steps<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
+    assert_eq!(xs.len(), to.len());
+    let (maxima, factors, lasts) = (v.splat(max), v.splat(factor), v.splat(last));
+    let two_23 = v.splat(TWO_23);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let step = v.mul(v.sub(maxima, v.load(chunk)), factors);
+        let step = v.if_lt(step, lasts, step, lasts);
+        v.store_bits(to, v.add(step, two_23));
+    }
+    scalar::steps(chunks.remainder(), max, factor, last, rest.into_remainder());
+}
+
+/// Reads 8 bytes per element, 4 of them in no order, and writes 8. Waiting for memory, it has time for the exchanges.
+#[inline(always)]
+pub fn fetch<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
+    assert_eq!(indices.len(), to.len());
+    let mut chunks = indices.chunks_exact_mut(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let mut pair = (v.gather(from, chunk), v.load_bits(chunk));
+        for _ in 0..EXCHANGES {
+            pair = v.exchange_even(pair.0, pair.1);
+            pair = v.exchange_odd(pair.0, pair.1);
+        }
+        v.store(to, pair.0);
+        v.store_bits(chunk, pair.1);
+    }
+    scalar::fetch(from, chunks.into_remainder(), rest.into_remainder());
+}
+
+/// Twice so many neighbours in a row come into order.
+const EXCHANGES: usize = 2;
+
+/// Reads 4 bytes per element.
+#[inline(always)]
+pub fn next_rise<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
+    let mut at = start;
+    while at + V::LANES <= xs.len() {
+        let rises = v.lt(v.load(&xs[at - 1..]), v.load(&xs[at..]));
+        if rises != 0 {
+            return at + rises.trailing_zeros() as usize;
+        }
+        at += V::LANES;
+    }
+    scalar::next_rise(xs, at)
+}
+
+/// Reads 12 bytes per candidate and writes 12.
+#[inline(always)]
+pub fn write_divided<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    ids: &[u32],
+    logits: &[f32],
+    ps: &[f32],
+    by: f32,
+) {
+    let n = data.len();
+    assert!(n == ids.len() && n == logits.len() && n == ps.len());
+    let divisor = v.splat(by);
+    let whole = n - n % V::LANES;
+    for at in (0..whole).step_by(V::LANES) {
+        let p = v.div(v.load(&ps[at..]), divisor);
+        v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
+    }
+    let (ids, logits, ps) = (&ids[whole..], &logits[whole..], &ps[whole..]);
+    scalar::write_divided(&mut data[whole..], ids, logits, ps, by);
+}
+
+/// Reads 12 bytes per candidate and writes 12.
+#[inline(always)]
+pub fn write_scaled<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    ids: &[u32],
+    logits: &[f32],
+    ps: &[f32],
+    factor: f64,
+) {
+    let n = data.len();
+    assert!(n == ids.len() && n == logits.len() && n == ps.len());
+    let factors = v.splat_d(factor);
+    let whole = n - n % V::LANES;
+    for at in (0..whole).step_by(V::LANES) {
+        let [low, high] = v.widen(v.load(&ps[at..]));
+        let p = v.narrow([v.mul_d(low, factors), v.mul_d(high, factors)]);
+        v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
+    }
+    let (ids, logits, ps) = (&ids[whole..], &logits[whole..], &ps[whole..]);
+    scalar::write_scaled(&mut data[whole..], ids, logits, ps, factor);
+}
+
+/// ln x of one register of positive normal floats.
+#[inline(always)]
+fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
+    let parts = v.ln_parts(x);
+    v.narrow([ln_of_half(v, &parts, 0), ln_of_half(v, &parts, 1)])
+}
+
+#[inline(always)]
+fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
+    let r = v.fms_d(parts.z[i], parts.inverse[i], v.splat_d(1.0));
+    let whole = v.fma_d(parts.k[i], v.splat_d(ln::LN_2), parts.ln[i]);
+    let r2 = v.mul_d(r, r);
+    let y = v.fma_d(v.splat_d(ln::A[1]), r, v.splat_d(ln::A[2]));
+    let y = v.fma_d(v.splat_d(ln::A[0]), r2, y);
+    v.fma_d(y, r2, v.add_d(whole, r))
+}
+
+/// The bits of the lanes that are no positive normal number.
+#[inline(always)]
+fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
+    let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));
+    !normal & ((1u64 << V::LANES) - 1) as u32
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn lns<V: Vector>(v: V, xs: &[f32], to: &mut [f32]) {
+    assert_eq!(xs.len(), to.len());
+    let mut chunks = xs.chunks_exact(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let x = v.load(chunk);
+        if not_normal(v, x) == 0 {
+            v.store(to, ln_of_normal(v, x));
+        } else {
+            lns_by_host(chunk, to);
+        }
+    }
+    scalar::lns(chunks.remainder(), rest.into_remainder());
+}
+
+/// Out of line, so that the loop keeps its registers.
+#[cold]
+#[inline(never)]
+fn lns_by_host(xs: &[f32], to: &mut [f32]) {
+    scalar::lns(xs, to);
+}
+
+/// Reads and writes 4 bytes per element.
+#[inline(always)]
+pub fn entropies<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) -> f32 {
+    assert_eq!(ps.len(), to.len());
+    let (zero, one) = (v.splat(0.0), v.splat(1.0));
+    let mut smallest = one;
+    let mut chunks = ps.chunks_exact(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let p = v.load(chunk);
+        smallest = v.if_lt(p, smallest, p, smallest);
+        // What is not above 0 becomes 0, times the logarithm of 1.
+        let x = v.if_lt(zero, p, p, one);
+        if not_normal(v, x) == 0 {
+            let p = v.if_lt(zero, p, p, zero);
+            // Minus p, not minus the product: the sign of a term of 0 does not matter.
+            v.store(to, v.mul(v.sub(zero, p), ln_of_normal(v, x)));
+        } else {
+            entropies_by_host(chunk, to);
+        }
+    }
+    let smallest = -v.largest(v.sub(zero, smallest));
+    let of_rest = scalar::entropies(chunks.remainder(), rest.into_remainder());
+    if of_rest < smallest {
+        of_rest
+    } else {
+        smallest
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn entropies_by_host(ps: &[f32], to: &mut [f32]) {
+    scalar::entropies(ps, to);
+}
+
+/// Reads and writes 16 bytes per candidate.
+#[inline(always)]
+pub fn bend<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    values: &mut [f32],
+    curve: Curve,
+) -> (f32, bool) {
+    assert_eq!(data.len(), values.len());
+    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
+    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
+    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let mut max = lowest;
+    let mut all_numbers = true;
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    let mut rest = values.chunks_exact_mut(V::LANES);
+    for (chunk, values) in (&mut chunks).zip(&mut rest) {
+        let d = v.abs(v.mul(v.sub(v.load(values), target), per_width));
+        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
+        let bent = v.sub(peak, fall);
+        let old = v.logits(chunk);
+        // NaN counts as minus infinity, which is below every number.
+        let known = v.max(old, lowest);
+        let value = v.if_lt(known, v.splat(f32::MIN), lowest, bent);
+        all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
+        max = v.max(value, max);
+        v.store(values, value);
+        v.set_logits(chunk, v.if_lt(known, v.splat(f32::MIN), old, bent));
+    }
+    let (max_of_rest, rest_numbers) =
+        scalar::bend(chunks.into_remainder(), rest.into_remainder(), curve);
+    let max = v.largest(max);
+    let max = if max < max_of_rest { max_of_rest } else { max };
+    (max, all_numbers && rest_numbers)
 }

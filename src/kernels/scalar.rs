@@ -1,7 +1,7 @@
 //! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the others, and what runs where no vector instructions are.
 
-use super::math::{exp, exp_f64};
-use super::{BLOCK, Squares};
+use super::math::{exp, exp_f64, ln};
+use super::{BLOCK, Column, Curve, Squares};
 use crate::token::{TokenData, comparable};
 
 /// The largest logit; minus infinity when empty.
@@ -36,9 +36,9 @@ pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     max
 }
 
-/// Replaces every x by e^(x - max), and gives their sum.
-pub fn exp_sum(xs: &mut [f32], max: f32) -> f32 {
-    let mut sum = 0.0f32;
+/// Replaces every x by e^(x - max), and gives `start` plus all of them.
+pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
+    let mut sum = start;
     for x in xs {
         *x = exp(*x - max);
         sum += *x;
@@ -150,22 +150,31 @@ pub fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32
     }
 }
 
-/// Appends the indices of all values at or above `threshold`.
-pub fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) {
+/// Appends the values at or above `threshold`, and their indices.
+pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
     for (i, &x) in xs.iter().enumerate() {
         if x >= threshold {
-            to.push(i as u32);
+            indices.push(i as u32);
+            picked.push(x);
         }
     }
 }
 
-/// The sum of all values above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
+/// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
 /// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
-pub fn tail(xs: &[f32], above: f32, below: f32, c: f32, mut halfway: Option<&mut Vec<u32>>) -> f32 {
+pub fn tail(
+    keys: &[f32],
+    terms: &[f32],
+    above: f32,
+    below: f32,
+    c: f32,
+    mut halfway: Option<&mut Vec<u32>>,
+) -> f32 {
+    assert_eq!(keys.len(), terms.len());
     let half = c * (f32::EPSILON / 2.0);
     let mut sum = 0.0;
-    for (i, &x) in xs.iter().enumerate() {
-        let inside = x > above && x < below;
+    for (i, (&key, &x)) in keys.iter().zip(terms).enumerate() {
+        let inside = key > above && key < below;
         if !inside {
             continue;
         }
@@ -177,4 +186,109 @@ pub fn tail(xs: &[f32], above: f32, below: f32, c: f32, mut halfway: Option<&mut
         }
     }
     sum
+}
+
+/// Copies the logits and tells about them and the ids.
+pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
+    let max = logits(data, to);
+    let finite = to.iter().filter(|&&x| x != f32::NEG_INFINITY);
+    let plain = data
+        .iter()
+        .zip(0..)
+        .all(|(c, i)| c.id == i && !c.logit.is_nan());
+    Column {
+        max,
+        min: finite.fold(f32::MAX, |min, &x| if x < min { x } else { min }),
+        plain,
+    }
+}
+
+/// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number below 2^23: added to 2^23, the bits of the `float`.
+/// That it is a number of steps below `last` is only so for a finite `max` and every x at or below.
+pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
+    assert_eq!(xs.len(), to.len());
+    for (x, to) in xs.iter().zip(to) {
+        let step = (max - x) * factor;
+        // Written so that NaN becomes the last step.
+        let step = if step < last { step } else { last };
+        *to = (step + TWO_23).to_bits();
+    }
+}
+
+/// From here to twice that the floats are the integers.
+pub const TWO_23: f32 = 8_388_608.0;
+
+/// The elements that `indices` name. What should descend and does not may be exchanged, with its index, by the vector instructions: not everything, and
+/// nothing that is equal.
+pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) {
+    assert_eq!(indices.len(), to.len());
+    for (&mut i, to) in indices.iter_mut().zip(to) {
+        *to = from[i as usize];
+    }
+}
+
+/// The first index from `start` on, which is not 0, whose element is above the one before; the length if there is none.
+pub fn next_rise(xs: &[f32], start: usize) -> usize {
+    (start..xs.len())
+        .find(|&i| xs[i - 1] < xs[i])
+        .unwrap_or(xs.len())
+}
+
+/// Writes whole candidates, with each of `ps` divided by `by`.
+pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) {
+    write(data, ids, logits, ps, |p| p / by);
+}
+
+/// Writes whole candidates, with each of `ps` times `factor` in `double`.
+pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) {
+    write(data, ids, logits, ps, |p| (f64::from(p) * factor) as f32);
+}
+
+fn write(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], p: impl Fn(f32) -> f32) {
+    assert!(data.len() == ids.len() && data.len() == logits.len() && data.len() == ps.len());
+    for (i, candidate) in data.iter_mut().enumerate() {
+        *candidate = TokenData {
+            id: ids[i] as i32,
+            logit: logits[i],
+            p: p(ps[i]),
+        };
+    }
+}
+
+/// The natural logarithms.
+pub fn lns(xs: &[f32], to: &mut [f32]) {
+    assert_eq!(xs.len(), to.len());
+    for (&x, to) in xs.iter().zip(to) {
+        *to = ln(x);
+    }
+}
+
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability, at most 1.
+pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
+    assert_eq!(ps.len(), to.len());
+    let mut smallest = 1.0;
+    for (&p, to) in ps.iter().zip(to) {
+        *to = if p > 0.0 { -p * ln(p) } else { 0.0 };
+        smallest = if p < smallest { p } else { smallest };
+    }
+    smallest
+}
+
+/// Puts the curve in place of the logits that are not masked, and in `values`.
+pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
+    assert_eq!(data.len(), values.len());
+    let mut max = f32::NEG_INFINITY;
+    let mut all_numbers = true;
+    for (candidate, value) in data.iter_mut().zip(values) {
+        if comparable(candidate.logit) == f32::NEG_INFINITY {
+            *value = f32::NEG_INFINITY;
+            continue;
+        }
+        let d = ((*value - curve.target) * curve.per_width).abs();
+        *value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        candidate.logit = *value;
+        all_numbers &= !value.is_nan();
+        max = if max < *value { *value } else { max };
+    }
+    (max, all_numbers)
 }

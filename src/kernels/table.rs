@@ -4,12 +4,18 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{floats, math, scalar};
+use super::{Column, Curve, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
 /// The type of [`scalar::tail`].
-type Tail = fn(&[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+type Tail = fn(&[f32], &[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+
+/// The type of [`scalar::write_divided`] and [`scalar::write_scaled`], which divide or multiply by a `T`.
+type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
+
+/// The type of [`scalar::bend`].
+type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
 
 /// The passes of one instruction set. What each does says its namesake in [`scalar`].
 pub struct Table {
@@ -17,7 +23,7 @@ pub struct Table {
     pub(super) max: fn(&[TokenData]) -> f32,
     pub(super) argmax: fn(&[TokenData]) -> usize,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
-    pub(super) exp_sum: fn(&mut [f32], f32) -> f32,
+    pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
     pub(super) sum: fn(f32, &[f32]) -> f32,
@@ -30,8 +36,17 @@ pub struct Table {
     pub(super) divide_logits: fn(&mut [TokenData], f32),
     pub(super) mask_below: fn(&mut [TokenData], f32),
     pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
-    pub(super) values_at_least: fn(&[f32], f32, &mut Vec<u32>),
+    pub(super) select: fn(&[f32], f32, &mut Vec<u32>, &mut Vec<f32>),
     pub(super) tail: Tail,
+    pub(super) column: fn(&[TokenData], &mut [f32]) -> Column,
+    pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
+    pub(super) fetch: fn(&[f32], &mut [u32], &mut [f32]),
+    pub(super) next_rise: fn(&[f32], usize) -> usize,
+    pub(super) write_divided: Write<f32>,
+    pub(super) write_scaled: Write<f64>,
+    pub(super) lns: fn(&[f32], &mut [f32]),
+    pub(super) bend: Bend,
+    pub(super) entropies: fn(&[f32], &mut [f32]) -> f32,
     /// Those over raw logits.
     pub(super) floats: floats::Passes,
 }
@@ -54,8 +69,17 @@ pub(super) static SCALAR: Table = Table {
     divide_logits: scalar::divide_logits,
     mask_below: scalar::mask_below,
     at_least: scalar::at_least,
-    values_at_least: scalar::values_at_least,
+    select: scalar::select,
     tail: scalar::tail,
+    column: scalar::column,
+    steps: scalar::steps,
+    fetch: scalar::fetch,
+    next_rise: scalar::next_rise,
+    write_divided: scalar::write_divided,
+    write_scaled: scalar::write_scaled,
+    lns: scalar::lns,
+    bend: scalar::bend,
+    entropies: scalar::entropies,
     floats: floats::SCALAR_PASSES,
 };
 
@@ -63,13 +87,13 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{portable, table::Table};
+        use super::{Column, Curve, portable, table::Table};
 
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
-            fn exp_sum(xs: &mut [f32], max: f32) -> f32;
+            fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
@@ -82,8 +106,17 @@ macro_rules! instantiate {
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
             fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
-            fn values_at_least(xs: &[f32], threshold: f32, to: &mut Vec<u32>) -> ();
-            fn tail(xs: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
+            fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> ();
+            fn tail(keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
+            fn column(data: &[TokenData], to: &mut [f32]) -> Column;
+            fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
+            fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) -> ();
+            fn next_rise(xs: &[f32], start: usize) -> usize;
+            fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
+            fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
+            fn lns(xs: &[f32], to: &mut [f32]) -> ();
+            fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool);
+            fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
         );
 
         /// Every pass with this instruction set.
@@ -93,7 +126,9 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
-                set_p_scaled, divide, divide_logits, mask_below, at_least, values_at_least, tail,
+                set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
+                write_scaled, lns,
+                bend, entropies,
                 floats: FLOATS,
             };
             &TABLE
@@ -172,7 +207,7 @@ fn choose() -> &'static Table {
         .as_deref()
         .and_then(|name| supported.iter().find(|t| t.name.to_str() == Ok(name)));
     let mut table = named.copied().unwrap_or(best);
-    if !exp_agrees(table) {
+    if !exp_agrees(table) || !ln_agrees(table) {
         table = &SCALAR;
     }
     let chosen = ptr::from_ref(table).cast_mut();
@@ -203,6 +238,19 @@ pub(super) fn exp_agrees(table: &Table) -> bool {
         })
         .collect();
     let expected: Vec<u32> = xs.iter().map(|&x| math::exp(x).to_bits()).collect();
-    (table.exp_sum)(&mut xs, 0.0);
+    (table.exp_sum)(0.0, &mut xs, 0.0);
     xs.iter().zip(&expected).all(|(x, e)| x.to_bits() == *e)
+}
+
+/// The same of its `ln` and the host's `logf`.
+pub(super) fn ln_agrees(table: &Table) -> bool {
+    const N: u32 = 4096;
+    // Over all powers of two, with mantissas of every kind.
+    let step = (f32::MAX.to_bits() - f32::MIN_POSITIVE.to_bits()) / N;
+    let bits = (0..N).map(|i| f32::MIN_POSITIVE.to_bits() + i * step);
+    let xs: Vec<f32> = bits.map(f32::from_bits).collect();
+    let mut ours = vec![0.0; xs.len()];
+    (table.lns)(&xs, &mut ours);
+    let agrees = |(x, ours): (&f32, &f32)| math::ln(*x).to_bits() == ours.to_bits();
+    xs.iter().zip(&ours).all(agrees)
 }

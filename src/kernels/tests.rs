@@ -1,8 +1,8 @@
 //! Every instruction set that this processor has against the scalar reference, on the same arrays.
 
 use super::fallbacks::Fallback;
-use super::table::{SCALAR, Table, exp_agrees, supported};
-use super::{BLOCK, Workspace, math};
+use super::table::{SCALAR, Table, exp_agrees, ln_agrees, supported};
+use super::{BLOCK, Curve, Workspace, math};
 use crate::token::TokenData;
 
 /// A small generator of test inputs.
@@ -140,7 +140,10 @@ fn exponentials_and_their_sums() {
         // The second as in an array that is wrongly said to be sorted.
         for max in [max, xs.first().copied().unwrap_or(0.0)] {
             let (mut a, mut b) = (xs.clone(), xs.clone());
-            let sums = ((table.exp_sum)(&mut a, max), (SCALAR.exp_sum)(&mut b, max));
+            let sums = (
+                (table.exp_sum)(0.0, &mut a, max),
+                (SCALAR.exp_sum)(0.0, &mut b, max),
+            );
             assert_eq!(bits(&a), bits(&b), "{:?}", table.name);
             assert!(same(sums.0, sums.1), "{:?} {sums:?}", table.name);
             check_double(table, &xs, max);
@@ -207,15 +210,161 @@ fn sums() {
 }
 
 #[test]
+fn columns() {
+    for_all(|table, logits| {
+        for first in [0, 1] {
+            let mut data = array(logits);
+            // Ids that are no indices, all of them or the last.
+            data.iter_mut().for_each(|c| c.id += first);
+            let (mut a, mut b) = (vec![0.0; data.len()], vec![0.0; data.len()]);
+            let columns = (
+                (table.column)(&data, &mut a),
+                (SCALAR.column)(&data, &mut b),
+            );
+            assert_eq!(columns.0, columns.1, "{:?}", table.name);
+            assert_eq!(bits(&a), bits(&b));
+            let Some(last) = data.last_mut() else { return };
+            last.id = -1;
+            assert!(!(table.column)(&data, &mut a).plain);
+        }
+    });
+}
+
+#[test]
+fn steps_below_the_largest() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let column = (SCALAR.column)(&array(logits), &mut xs);
+        for factor in [1000.0 / (column.max - column.min), 1e30, 0.0] {
+            let (mut a, mut b) = (vec![0; xs.len()], vec![0; xs.len()]);
+            (table.steps)(&xs, column.max, factor, 1000.0, &mut a);
+            (SCALAR.steps)(&xs, column.max, factor, 1000.0, &mut b);
+            assert_eq!(a, b, "{:?}", table.name);
+        }
+    });
+}
+
+#[test]
+fn fetching_keeps_pairs_together() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        (SCALAR.logits)(&array(logits), &mut xs);
+        let mut indices: Vec<u32> = (0..xs.len() as u32).rev().collect();
+        let mut to = vec![0.0; xs.len()];
+        (table.fetch)(&xs, &mut indices, &mut to);
+        assert!(
+            indices
+                .iter()
+                .zip(&to)
+                .all(|(&i, x)| xs[i as usize].to_bits() == x.to_bits())
+        );
+        // What is equal stays in the order in which it was.
+        let in_order = |pair: &[(u32, f32)]| pair[0].1 != pair[1].1 || pair[0].0 > pair[1].0;
+        let pairs: Vec<_> = indices.iter().copied().zip(to).collect();
+        assert!(pairs.windows(2).all(in_order), "{:?}", table.name);
+        indices.sort_unstable();
+        assert!(indices.iter().zip(0..).all(|(&i, n)| i == n));
+    });
+}
+
+#[test]
+#[should_panic]
+fn fetching_from_outside_is_refused() {
+    let last = supported().pop().expect("scalar is always there");
+    let mut indices = vec![3; 64];
+    indices[40] = 64;
+    (last.fetch)(&[0.0; 64], &mut indices, &mut [0.0; 64]);
+}
+
+#[test]
+fn rises() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        (SCALAR.logits)(&array(logits), &mut xs);
+        for start in [1, 2, 5, 17, 100].into_iter().filter(|&i| i <= xs.len()) {
+            assert_eq!(
+                (table.next_rise)(&xs, start),
+                (SCALAR.next_rise)(&xs, start)
+            );
+        }
+        xs.sort_by(|a, b| b.total_cmp(a));
+        let start = xs.len().min(1);
+        assert_eq!((table.next_rise)(&xs, start), xs.len());
+        if let Some(last) = xs.last_mut().filter(|x| x.is_finite()) {
+            *last = f32::INFINITY;
+            assert_eq!(
+                (table.next_rise)(&xs, start),
+                (SCALAR.next_rise)(&xs, start)
+            );
+        }
+    });
+}
+
+#[test]
+fn logarithms_and_entropies() {
+    for_all(|table, logits| {
+        let mut ps: Vec<f32> = logits.iter().map(|x| x.abs().min(40.0)).collect();
+        ps.iter_mut().for_each(|x| *x = math::exp(-*x));
+        for xs in [&ps[..], logits] {
+            let (mut a, mut b) = (vec![0.0; xs.len()], vec![0.0; xs.len()]);
+            (table.lns)(xs, &mut a);
+            (SCALAR.lns)(xs, &mut b);
+            assert_eq!(bits(&a), bits(&b), "{:?}", table.name);
+            let smallest = (
+                (table.entropies)(xs, &mut a),
+                (SCALAR.entropies)(xs, &mut b),
+            );
+            assert_eq!(smallest.0, smallest.1);
+            // -0 and +0 add the same.
+            assert!(a.iter().zip(&b).all(|(&a, &b)| a == b || same(a, b)));
+        }
+    });
+}
+
+/// One positive float in 997.
+#[test]
+fn ln_is_that_of_the_host() {
+    ln_on_every(997);
+}
+
+/// All of them: some seconds.
+#[test]
+#[ignore = "takes a minute; the test above takes one float in 997"]
+fn ln_is_that_of_the_host_on_every_float() {
+    ln_on_every(1);
+}
+
+fn ln_on_every(step: usize) {
+    for table in supported() {
+        assert!(ln_agrees(table), "{:?}", table.name);
+        let mut all = (0..=f32::INFINITY.to_bits()).step_by(step).peekable();
+        while all.peek().is_some() {
+            let xs: Vec<f32> = all.by_ref().take(4096).map(f32::from_bits).collect();
+            let mut ours = vec![0.0; xs.len()];
+            (table.lns)(&xs, &mut ours);
+            for (x, ours) in xs.iter().zip(&ours) {
+                assert_eq!(
+                    ours.to_bits(),
+                    math::ln(*x).to_bits(),
+                    "{:?}: ln({x})",
+                    table.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn tails() {
     for_all(|table, logits| {
         let xs: Vec<f32> = logits.iter().map(|x| x.abs()).collect();
+        let terms: Vec<f32> = xs.iter().map(|x| x * 0.75).collect();
         for (above, below, c) in [(0.0, 2.0, 1e6), (0.5, 1.5, 1e5), (0.0, 1e-3, 64.0)] {
             let c = f32::from_bits(f32::to_bits(c) & 0x7f80_0000);
             let (mut a, mut b) = (vec![], vec![]);
             let sums = (
-                (table.tail)(&xs, above, below, c, Some(&mut a)),
-                (SCALAR.tail)(&xs, above, below, c, Some(&mut b)),
+                (table.tail)(&xs, &terms, above, below, c, Some(&mut a)),
+                (SCALAR.tail)(&xs, &terms, above, below, c, Some(&mut b)),
             );
             assert!(same(sums.0, sums.1) || sums.1 >= 2.0 * c, "{sums:?}");
             assert_eq!(a, b, "{:?}", table.name);
@@ -234,6 +383,9 @@ fn rewriting() {
         };
         both(&|t, data| (t.set_p)(data, logits));
         both(&|t, data| (t.set_p_scaled)(data, logits, 1.0 / 3.0));
+        let ids: Vec<u32> = (7..).take(logits.len()).collect();
+        both(&|t, data| (t.write_divided)(data, &ids, logits, logits, 0.3));
+        both(&|t, data| (t.write_scaled)(data, &ids, logits, logits, 1.0 / 3.0));
         both(&|t, data| (t.divide_logits)(data, 0.8));
         both(&|t, data| (t.mask_below)(data, 0.5));
         both(&|t, data| (t.mask_below)(data, f32::NAN));
@@ -241,6 +393,30 @@ fn rewriting() {
         (table.divide)(&mut a, 0.7);
         (SCALAR.divide)(&mut b, 0.7);
         assert_eq!(bits(&a), bits(&b));
+    });
+}
+
+#[test]
+fn bending() {
+    for_all(|table, logits| {
+        for target in [0.3, f32::NAN] {
+            let curve = Curve {
+                target,
+                per_width: 1.0 / 0.3,
+                peak: 5.0,
+                sharpness: 10.0,
+            };
+            let (mut a, mut b) = (array(logits), array(logits));
+            let ps: Vec<f32> = (0..a.len()).map(|i| 1.0 / (1.0 + i as f32)).collect();
+            let (mut ps_a, mut ps_b) = (ps.clone(), ps);
+            let ours = (table.bend)(&mut a, &mut ps_a, curve);
+            let theirs = (SCALAR.bend)(&mut b, &mut ps_b, curve);
+            assert_eq!(ours.1, theirs.1, "{:?}", table.name);
+            // With a NaN about nobody asks for the largest.
+            assert!(ours.0 == theirs.0 || !ours.1);
+            assert_eq!(bits_of(&a), bits_of(&b));
+            assert_eq!(bits(&ps_a), bits(&ps_b));
+        }
     });
 }
 
@@ -253,9 +429,11 @@ fn thresholds() {
             (table.at_least)(&data, 5, threshold, &mut a);
             (SCALAR.at_least)(&data, 5, threshold, &mut b);
             assert_eq!(a, b, "{:?}", table.name);
-            (table.values_at_least)(logits, threshold, &mut a);
-            (SCALAR.values_at_least)(logits, threshold, &mut b);
+            let (mut picked_a, mut picked_b) = (vec![1.0], vec![1.0]);
+            (table.select)(logits, threshold, &mut a, &mut picked_a);
+            (SCALAR.select)(logits, threshold, &mut b, &mut picked_b);
             assert_eq!(a, b, "{:?}", table.name);
+            assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
         }
     });
 }
@@ -283,7 +461,7 @@ fn exp_on_every(step: usize) {
             while all.peek().is_some() {
                 let xs: Vec<f32> = all.by_ref().take(4096).map(f32::from_bits).collect();
                 let mut ours = xs.clone();
-                (table.exp_sum)(&mut ours, 0.0);
+                (table.exp_sum)(0.0, &mut ours, 0.0);
                 for (x, e) in xs.iter().zip(&ours) {
                     let host = math::exp(*x);
                     assert_eq!(e.to_bits(), host.to_bits(), "{:?}: exp({x})", table.name);

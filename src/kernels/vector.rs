@@ -30,11 +30,34 @@ pub trait Vector: Copy {
     fn set_logits(self, data: &mut [TokenData], x: Self::F);
     /// Writes the probabilities of the first candidates and nothing else.
     fn set_p(self, data: &mut [TokenData], x: Self::F);
+    /// Writes the first candidates.
+    fn set_all(self, data: &mut [TokenData], ids: &[u32], logits: Self::F, ps: Self::F);
+    /// Whether the ids of the first candidates count up from `first`.
+    fn ids_count_from(self, data: &[TokenData], first: u32) -> bool;
+    /// The elements of `from` that the first of `indices` name.
+    ///
+    /// # Panics
+    /// If one names none.
+    fn gather(self, from: &[f32], indices: &[u32]) -> Self::F;
+    /// The first words of `from` as they are.
+    fn load_bits(self, from: &[u32]) -> Self::F;
+    /// Appends the lanes that `lanes` has bits for.
+    fn push(self, lanes: u32, x: Self::F, to: &mut Vec<f32>);
+    /// Appends `first` plus the number of each lane that `lanes` has a bit for.
+    fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>);
+    /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
+    fn exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F);
+    /// The same of lanes 1 and 2, 3 and 4, and so on.
+    fn exchange_odd(self, x: Self::F, y: Self::F) -> (Self::F, Self::F);
+    /// Writes the bits to the beginning of `to`.
+    fn store_bits(self, to: &mut [u32], x: Self::F);
 
     /// a + b.
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     /// a - b.
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a * b.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     /// a / b.
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
     /// The larger one; `b` where either is NaN.
@@ -80,6 +103,8 @@ pub trait Vector: Copy {
     fn total_d(self, a: Self::D) -> f64;
     /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.
     fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2];
+    /// What the table of [`ln`](super::ln) says of positive normal floats.
+    fn ln_parts(self, x: Self::F) -> LnParts<Self::D>;
 
     // For raw logits.
 
@@ -116,6 +141,19 @@ pub trait Vector: Copy {
         }
         kept
     }
+}
+
+/// x as 2^k * z, with the entry of the table for z.
+#[derive(Clone, Copy)]
+pub struct LnParts<D> {
+    /// Between 0.7 and 1.4.
+    pub z: [D; 2],
+    /// About 1 / z.
+    pub inverse: [D; 2],
+    /// -ln of that.
+    pub ln: [D; 2],
+    /// The exponent.
+    pub k: [D; 2],
 }
 
 /// No `F` holds more.

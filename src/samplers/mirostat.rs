@@ -188,7 +188,7 @@ impl MirostatV2 {
         let mut kept = self.kept(self.descending.probabilities());
         if kept.is_none() {
             let p = pow(2.0, -self.feedback.mu);
-            self.descending.rank_down_to(data, sum, p);
+            self.descending.rank_down_to(sum, p);
             kept = self.kept(self.descending.probabilities());
         }
         // Where nothing that is ranked lies beyond, the border may be the first that is not.

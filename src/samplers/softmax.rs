@@ -22,7 +22,6 @@ impl Sampler for Softmax {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.sort(&mut self.order);
-        candidates.softmax(&mut self.work);
+        candidates.sort_with_softmax(&mut self.order, &mut self.work);
     }
 }

@@ -72,8 +72,7 @@ impl Sampler for TailFree {
         if candidates.len() <= 2 {
             return;
         }
-        candidates.sort(&mut self.order);
-        candidates.softmax(&mut self.work);
+        candidates.sort_with_softmax(&mut self.order, &mut self.work);
         let kept = self.kept(candidates.as_slice());
         candidates.truncate(kept);
     }

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 use super::temp::scale;
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
 use crate::kernels::math::{exp_f64, ln, pow};
 use crate::kernels::order::Order;
+use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -22,6 +22,8 @@ pub struct TempExt {
     exponent: f32,
     order: Order,
     work: Workspace,
+    /// What each candidate adds to the entropy.
+    entropies: Vec<f32>,
 }
 
 impl TempExt {
@@ -36,20 +38,35 @@ impl TempExt {
             exponent,
             order: Order::default(),
             work: Workspace::default(),
+            entropies: Vec::new(),
         })
     }
 
-    fn temperature(&self, data: &[TokenData]) -> f32 {
-        let mut entropy = 0.0f32;
-        for candidate in data {
-            if candidate.p > 0.0 {
-                entropy -= candidate.p * ln(candidate.p);
-            }
-        }
-        let max_entropy = -ln(1.0 / data.len() as f32);
+    /// The temperature for `n` candidates of this entropy.
+    fn temperature(&self, entropy: f32, n: usize) -> f32 {
+        let max_entropy = -ln(1.0 / n as f32);
         let min = (self.t - self.delta).max(0.0);
         let max = self.t + self.delta;
         min + (max - min) * pow(entropy / max_entropy, self.exponent)
+    }
+
+    /// Ranks and scales beside the array, and writes each candidate once. Says whether it could: not where ids are no indices, and not where infinities are about.
+    fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
+        if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
+            return false;
+        }
+        let entropy = self.work.entropy_of_sorted(self.order.ranking().sorted());
+        let temperature = self.temperature(entropy, candidates.len());
+        let (ids, logits) = self.order.ranking().parts_mut();
+        let max = logits[0] / temperature;
+        if !temperature.is_finite() || temperature <= 0.0 || !max.is_finite() {
+            return false;
+        }
+        let sum = self.work.divide_and_exponentiate_wide(logits, temperature);
+        let ps = self.work.values();
+        kernels::write_scaled(candidates.as_mut_slice(), ids, logits, ps, 1.0 / sum);
+        candidates.set_sorted(true);
+        true
     }
 }
 
@@ -67,9 +84,16 @@ impl Sampler for TempExt {
         if candidates.len() <= 1 {
             return;
         }
+        if self.apply_aside(candidates) {
+            return;
+        }
         candidates.sort(&mut self.order);
         candidates.softmax(&mut self.work);
-        let temperature = self.temperature(candidates.as_slice());
+        let ps = self.work.values();
+        self.entropies.resize(ps.len(), 0.0);
+        kernels::entropies(ps, &mut self.entropies);
+        let entropy = kernels::sum(0.0, &self.entropies);
+        let temperature = self.temperature(entropy, candidates.len());
         scale(candidates, temperature);
         let data = candidates.as_mut_slice();
         let max = data[0].logit;

@@ -4,14 +4,15 @@
 //! rounding decides where the cut falls, so the order of these additions is the built-in's. What is thrown away needs no order: a sample gives a
 //! threshold that little more than the nucleus reaches, and only that is ranked; if it proves too little, everything is.
 //!
-//! Reads 12 bytes per candidate, one `exp` each, writes 4 and reads them twice, and sorts a little more than the nucleus.
+//! Reads 12 bytes per candidate, writes 4 and reads them twice, one `exp` each, and sorts a little more than the nucleus.
 
 use std::ffi::CStr;
 
+use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
-use crate::kernels::order::Order;
+use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
@@ -21,16 +22,16 @@ use crate::token::TokenData;
 pub struct TopP {
     p: f32,
     min_keep: usize,
-    order: Order,
     work: Workspace,
     sample: Sample,
+    logits: Vec<f32>,
     indices: Vec<u32>,
+    picked: Vec<f32>,
+    ranking: Ranking,
+    /// Exponentials of the ranked candidates.
     ps: Vec<f32>,
     kept: Vec<TokenData>,
 }
-
-/// How many probabilities are added before the sum is looked at.
-const SUMMED_AT_ONCE: usize = 512;
 
 impl TopP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
@@ -41,10 +42,12 @@ impl TopP {
         Some(Self {
             p,
             min_keep,
-            order: Order::default(),
             work: Workspace::default(),
             sample: Sample::default(),
+            logits: Vec::new(),
             indices: Vec::new(),
+            picked: Vec::new(),
+            ranking: Ranking::default(),
             ps: Vec::new(),
             kept: Vec::new(),
         })
@@ -58,55 +61,83 @@ impl TopP {
 
     /// How many of `ps`, which descend, belong to the nucleus, if their sum reaches `p`.
     fn cut(&self, ps: &[f32]) -> Option<usize> {
-        let mut sum = 0.0f32;
-        let mut start = 0;
-        for block in ps.chunks(SUMMED_AT_ONCE) {
-            let end = start + block.len();
-            let after = kernels::sum(sum, block);
-            // Nowhere in the block can the nucleus end: its sum stays below, or too few are kept.
-            if after < self.p || end < self.min_keep {
-                sum = after;
-                start = end;
-                continue;
+        let mut running = Running::default();
+        let mut blocks = ps.chunks(SUMMED_AT_ONCE);
+        blocks.find_map(|block| running.add(block, self.p, self.min_keep))
+    }
+
+    /// Replaces the candidates, whose logits are in `logits`, by the nucleus among those at or above `threshold`, if it is there.
+    fn keep_nucleus(
+        &mut self,
+        candidates: &mut Candidates<'_>,
+        threshold: f32,
+        of: Nucleus,
+    ) -> bool {
+        self.indices.clear();
+        self.picked.clear();
+        kernels::select(&self.logits, threshold, &mut self.indices, &mut self.picked);
+        self.ranking
+            .rank_selected(&self.logits, &self.indices, &self.picked);
+        let all = self.indices.len() == candidates.len();
+        let Some(kept) = self.cut_ranked(of).or(all.then_some(candidates.len())) else {
+            return false;
+        };
+        let ids = &mut self.indices[..kept];
+        ids.copy_from_slice(&self.ranking.indices()[..kept]);
+        let logits = &self.ranking.sorted()[..kept];
+        if of.plain {
+            let data = &mut candidates.as_mut_slice()[..kept];
+            kernels::write_divided(data, ids, logits, &self.ps[..kept], of.sum);
+            candidates.truncate(kept);
+        } else {
+            let data = candidates.as_slice();
+            let kept = ids.iter().zip(&self.ps).map(|(&i, &e)| TokenData {
+                p: e / of.sum,
+                ..data[i as usize]
+            });
+            self.kept.clear();
+            self.kept.extend(kept);
+            candidates.replace(&self.kept);
+        }
+        candidates.set_sorted(true);
+        true
+    }
+
+    /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves their exponentials in `ps`.
+    fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
+        let logits = self.ranking.sorted();
+        self.ps.resize(logits.len(), 0.0);
+        let mut probabilities = [0.0; SUMMED_AT_ONCE];
+        let mut running = Running::default();
+        for logits in logits.chunks(SUMMED_AT_ONCE) {
+            let es = &mut self.ps[running.count..running.count + logits.len()];
+            es.copy_from_slice(logits);
+            kernels::exp_sum(0.0, es, of.max);
+            let ps = &mut probabilities[..es.len()];
+            ps.copy_from_slice(es);
+            kernels::divide(ps, of.sum);
+            if let Some(kept) = running.add(ps, self.p, self.min_keep) {
+                return Some(kept);
             }
-            for (i, p) in block.iter().enumerate() {
-                sum += p;
-                if sum >= self.p && start + i + 1 >= self.min_keep {
-                    return Some(start + i + 1);
-                }
-            }
-            start = end;
         }
         None
     }
 
-    /// Replaces the candidates by the nucleus among those at or above `threshold`, if it is there.
-    fn keep_nucleus(&mut self, candidates: &mut Candidates<'_>, sum: f32, threshold: f32) -> bool {
-        let data = candidates.as_slice();
-        let values = self.work.values();
-        if threshold == f32::NEG_INFINITY {
-            self.order.rank_these(data, 0..data.len() as u32);
-        } else {
-            self.indices.clear();
-            kernels::values_at_least(values, threshold, &mut self.indices);
-            self.order.rank_these(data, self.indices.iter().copied());
-        }
-        let ranked = self.order.ranked_indices();
-        self.ps.clear();
-        self.ps.extend(ranked.map(|i| values[i]));
-        kernels::divide(&mut self.ps, sum);
-        let all = self.ps.len() == data.len();
-        let Some(kept) = self.cut(&self.ps).or(all.then_some(data.len())) else {
-            return false;
-        };
-        let kept = self.order.ranked_indices().zip(&self.ps).take(kept);
-        self.kept.clear();
-        self.kept
-            .extend(kept.map(|(i, &p)| TokenData { p, ..data[i] }));
-        candidates.replace(&self.kept);
-        candidates.set_sorted(true);
-        true
+    /// A logit that little more than the nucleus reaches, as far as a sample tells.
+    fn threshold(&mut self, of: Nucleus) -> f32 {
+        let left_out = (1.0 - self.p) * of.sum;
+        self.sample
+            .threshold_of_logits(&self.logits, of.max, left_out)
     }
+}
+
+/// What the probabilities of all candidates are made with.
+#[derive(Clone, Copy, Debug)]
+struct Nucleus {
+    max: f32,
+    sum: f32,
+    /// Whether ids are indices, and no logit is NaN.
+    plain: bool,
 }
 
 impl Sampler for TopP {
@@ -122,16 +153,20 @@ impl Sampler for TopP {
             }
             return;
         }
-        let sum = self.work.exponentiate(candidates.as_slice(), false);
+        let column = kernels::column(candidates.as_slice(), &mut self.logits);
+        let of = Nucleus {
+            max: column.max,
+            sum: kernels::softmax_sum(&self.logits, column.max),
+            plain: column.plain,
+        };
         if candidates.len() >= 8 * Sample::SIZE {
-            let left_out = (1.0 - self.p) * sum;
-            let threshold = self.sample.threshold(self.work.values(), left_out);
-            if self.keep_nucleus(candidates, sum, threshold) {
+            let threshold = self.threshold(of);
+            if self.keep_nucleus(candidates, threshold, of) {
                 return;
             }
             Fallback::Nucleus.note();
         }
-        self.keep_nucleus(candidates, sum, f32::NEG_INFINITY);
+        self.keep_nucleus(candidates, f32::NEG_INFINITY, of);
     }
 }
 

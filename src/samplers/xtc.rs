@@ -53,8 +53,7 @@ impl Sampler for Xtc {
         if candidates.len() < 2 || self.rng.stream.uniform_f32() > self.probability {
             return;
         }
-        candidates.sort(&mut self.order);
-        candidates.softmax(&mut self.work);
+        candidates.sort_with_softmax(&mut self.order, &mut self.work);
         let data = candidates.as_slice();
         let above = data.iter().take_while(|c| c.p >= self.threshold).count();
         // The least probable of those above the threshold stays.
