@@ -16,7 +16,7 @@
 use super::fallbacks::Fallback;
 use super::order::Order;
 use super::ranking::Ranking;
-use super::{Workspace, column, current, divide, exp_sum, select};
+use super::{BLOCK, IN_CACHE, Workspace, column, current, divide, entropies, exp_sum, select};
 use crate::token::TokenData;
 
 /// Buffers for this, owned by the sampler that uses it.
@@ -34,6 +34,10 @@ pub struct Descending {
     top: Vec<TokenData>,
     /// Exponentials of the ranked candidates, then their probabilities.
     ps: Vec<f32>,
+    /// The exponential down to which is ranked.
+    threshold: f32,
+    /// What each candidate adds to the entropy.
+    terms: Vec<f32>,
     halfway: Vec<u32>,
 }
 
@@ -68,13 +72,14 @@ impl Descending {
         if self.ps.len() > data.len() / 4 {
             return None;
         }
-        let all = self.add_tail(head, threshold)?;
+        let all = self.add_tail(head, threshold, None)?;
         divide(&mut self.ps, all);
         Some(all)
     }
 
     /// Ranks all whose exponential is at or above `threshold`, and adds these.
     fn rank_from(&mut self, threshold: f32) -> f32 {
+        self.threshold = threshold;
         self.indices.clear();
         self.picked.clear();
         let es = self.work.values();
@@ -113,28 +118,101 @@ impl Descending {
         &self.top
     }
 
-    /// `head` and all values below `threshold`, as if added in descending order.
-    fn add_tail(&mut self, head: f32, threshold: f32) -> Option<f32> {
+    /// `head` and the terms of all exponentials below `threshold`, as if added in descending order of these. `terms` are the exponentials themselves if not given.
+    fn add_tail(&mut self, head: f32, threshold: f32, terms: Option<&[f32]>) -> Option<f32> {
         let c = binade(head);
-        let values = self.work.values();
+        let keys = self.work.values();
+        let terms = terms.unwrap_or(keys);
         self.halfway.clear();
         let tail = current().tail;
-        let rounded = tail(values, 0.0, threshold, c, Some(&mut self.halfway));
+        let rounded = tail(keys, terms, 0.0, threshold, c, Some(&mut self.halfway));
         if self.halfway.len() > MANY {
             return None;
         }
-        let value = |&i: &u32| values[i as usize];
+        let key = |&i: &u32| keys[i as usize];
         self.halfway
-            .sort_unstable_by(|a, b| value(b).total_cmp(&value(a)));
+            .sort_unstable_by(|a, b| key(b).total_cmp(&key(a)));
         let mut resolved = 0.0;
-        for t in self.halfway.iter().map(value) {
-            let larger = tail(values, t, threshold, c, None);
+        for i in &self.halfway {
+            let larger = tail(keys, terms, key(i), threshold, c, None);
             // The addition itself rounds the term the way it goes.
             let before = head + larger + resolved;
-            resolved += (before + t) - before;
+            resolved += (before + terms[*i as usize]) - before;
         }
         let all = head + rounded + resolved;
         (all < 2.0 * c).then_some(all)
+    }
+
+    /// The entropy, a `float` sum of -p ln p in descending order of the probabilities, after [`rank_head`](Self::rank_head) gave `sum`. `None` if a
+    /// probability is 0, or if everything has to be sorted.
+    pub fn entropy(&mut self, sum: f32) -> Option<f32> {
+        let mut terms = std::mem::take(&mut self.terms);
+        let entropy = self.entropy_of(sum, &mut terms);
+        self.terms = terms;
+        entropy
+    }
+
+    fn entropy_of(&mut self, sum: f32, terms: &mut Vec<f32>) -> Option<f32> {
+        terms.resize(self.logits.len(), 0.0);
+        let mut ps = [0.0; IN_CACHE];
+        let mut total = 0.0f64;
+        let es = self.work.values().chunks(IN_CACHE);
+        for (es, terms) in es.zip(terms.chunks_mut(IN_CACHE)) {
+            let ps = &mut ps[..es.len()];
+            ps.copy_from_slice(es);
+            divide(ps, sum);
+            if entropies(ps, terms) == 0.0 {
+                return None;
+            }
+            total += (current().sum_double)(terms, &mut [0.0; IN_CACHE / BLOCK]);
+        }
+        let c = f64::from(binade(total as f32));
+        // The head must reach the binade of the whole, and a little more.
+        let left_out = (total - c) as f32;
+        let threshold = self
+            .sample
+            .threshold_by(self.work.values(), terms, left_out);
+        if threshold < self.threshold {
+            self.rank_from(threshold);
+            divide(&mut self.ps, sum);
+        }
+        if self.ps.len() > self.logits.len() / 3 {
+            Fallback::DescendingSum.note();
+            return None;
+        }
+        let mut head = 0.0;
+        let mut head_terms = [0.0; IN_CACHE];
+        for ps in self.ps.chunks(IN_CACHE) {
+            let terms = &mut head_terms[..ps.len()];
+            entropies(ps, terms);
+            head = (current().sum)(head, terms);
+        }
+        let entropy = self.add_tail(head, self.threshold, Some(terms));
+        if entropy.is_none() {
+            Fallback::DescendingSum.note();
+        }
+        entropy
+    }
+
+    /// The logits of all, NaN as minus infinity.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// The exponentials of all, not normalised.
+    pub fn exponentials(&self) -> &[f32] {
+        self.work.values()
+    }
+
+    /// Descending probabilities: the ranked ones, then those of a sample of the rest. `sum` is what [`rank_head`](Self::rank_head) gave. Gives for how many each of
+    /// the sample stands.
+    pub fn outline(&self, sum: f32, to: &mut Vec<f32>) -> f32 {
+        to.clear();
+        to.extend_from_slice(&self.ps);
+        let sampled = self.sample.values.iter().rev();
+        let sampled = sampled.filter(|&&e| e < self.threshold);
+        to.extend(sampled.map(|&e| e / sum));
+        self.logits.len() as f32 / Sample::SIZE as f32
     }
 }
 
@@ -169,6 +247,14 @@ impl Sample {
         self.logits.extend_from_slice(&self.values);
         exp_sum(0.0, &mut self.values, max);
         self.logits[self.reaching(logits.len(), left_out)]
+    }
+
+    /// A value that so many reach that the `terms` of the rest, which rise with the values, sum to little less than `left_out`. Leaves the sample of the values.
+    pub fn threshold_by(&mut self, values: &[f32], terms: &[f32], left_out: f32) -> f32 {
+        self.take(terms);
+        let reaching = self.reaching(terms.len(), left_out);
+        self.take(values);
+        self.values[reaching]
     }
 
     /// Takes the sample, in order.
@@ -248,6 +334,52 @@ mod tests {
             assert_eq!(descending.top(&data, head + 1), &sorted[..head + 1]);
         }
         assert!(decided > 100, "only {decided}");
+    }
+
+    #[test]
+    fn the_entropy_is_that_of_the_sorted_array() {
+        let mut state = 7u32;
+        let mut unit = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / 16_777_216.0
+        };
+        let mut descending = Descending::default();
+        let mut decided = 0;
+        for round in 0..200 {
+            let n = 9000 + (unit() * 30_000.0) as usize;
+            let spread = 2.0 + unit() * 16.0;
+            let data = array((0..n).map(|_| (unit() + unit() + unit() - 1.5) * spread));
+            let Some(sum) = descending.rank_head(&data) else {
+                continue;
+            };
+            let Some(entropy) = descending.entropy(sum) else {
+                continue;
+            };
+            decided += 1;
+            let mut sorted = data.clone();
+            Order::default().sort(&mut sorted);
+            let max = sorted[0].logit;
+            let expected = sorted.iter().fold(0.0f32, |entropy, c| {
+                let p = crate::kernels::math::exp(c.logit - max) / sum;
+                entropy + -p * crate::kernels::math::ln(p)
+            });
+            assert_eq!(entropy.to_bits(), expected.to_bits(), "round {round}");
+        }
+        assert!(decided > 50, "only {decided}");
+    }
+
+    #[test]
+    fn a_probability_of_0_has_no_entropy() {
+        let wide = (0..20_000).map(|i| {
+            if i == 7 {
+                f32::NEG_INFINITY
+            } else {
+                (i % 100) as f32 / 20.0
+            }
+        });
+        let mut descending = Descending::default();
+        let sum = descending.rank_head(&array(wide));
+        assert!(sum.is_some_and(|sum| descending.entropy(sum).is_none()));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum Fallback {
     TopK,
     /// The same for a nucleus.
     Nucleus,
+    /// The same for the locally typical candidates.
+    Typical,
     /// A draw fell so near to the border of two candidates that rounding decides.
     Draw,
     /// A sum in descending order came so near to a power of two, or had so many terms half-way between floats, that the order was needed.
@@ -20,7 +22,13 @@ pub enum Fallback {
 
 impl Fallback {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::TopK, Self::Nucleus, Self::Draw, Self::DescendingSum];
+    pub const ALL: [Self; 5] = [
+        Self::TopK,
+        Self::Nucleus,
+        Self::Typical,
+        Self::Draw,
+        Self::DescendingSum,
+    ];
 
     /// How often it has happened.
     pub fn count(self) -> u64 {
@@ -32,4 +40,4 @@ impl Fallback {
     }
 }
 
-static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];

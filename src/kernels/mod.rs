@@ -40,7 +40,7 @@ use table::instantiate;
 use table::{SCALAR, Table, current};
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
-const BLOCK: usize = 256;
+const BLOCK: usize = 512;
 
 /// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
 pub const IN_CACHE: usize = 1024;
@@ -52,6 +52,19 @@ const NOTHING: f32 = f32::EPSILON / 8.0;
 struct Squares {
     mean: f32,
     sum: f32,
+}
+
+/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
+#[derive(Clone, Copy, Debug)]
+pub struct Curve {
+    /// Where the curve is highest.
+    pub target: f32,
+    /// What distances are multiplied by.
+    pub per_width: f32,
+    /// The height there.
+    pub peak: f32,
+    /// How steeply it falls.
+    pub sharpness: f32,
 }
 
 /// What is known of an array of candidates after its logits were copied.
@@ -160,14 +173,20 @@ pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f
     (current().write_scaled)(data, ids, logits, ps, factor);
 }
 
+/// Puts `curve` of each of `values` in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives the
+/// largest, and whether all are numbers. Reads and writes 16 bytes per candidate.
+pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
+    (current().bend)(data, values, curve)
+}
+
 /// The natural logarithms. Reads and writes 4 bytes per element.
 pub fn lns(xs: &[f32], to: &mut [f32]) {
     (current().lns)(xs, to);
 }
 
-/// What each probability adds to the entropy: -p ln p, and 0 for 0. Reads and writes 4 bytes per element.
-pub fn entropies(ps: &[f32], to: &mut [f32]) {
-    (current().entropies)(ps, to);
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability. Reads and writes 4 bytes per element.
+pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
+    (current().entropies)(ps, to)
 }
 
 /// Divides all. Reads and writes 4 bytes per element.
@@ -361,6 +380,12 @@ impl Workspace {
     /// Reads 4 bytes per candidate.
     pub fn sum_double(&mut self) -> f64 {
         (current().sum_double)(&self.values[..self.len], &mut self.sums)
+    }
+
+    /// Divides the values by `sum` and writes them as probabilities.
+    pub fn normalise(&mut self, data: &mut [TokenData], sum: f32) {
+        divide(self.values_mut(), sum);
+        set_p(data, self.values());
     }
 
     /// Where the running sum of the values reaches `draw` times their sum. `sum` is what the last call gave.

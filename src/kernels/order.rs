@@ -76,6 +76,11 @@ impl Order {
 
     /// Ranks all of `data` aside if it can; then [`ranking`](Self::ranking) holds the order and the logits.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
+        // Whatever way this and the next arrays go, one of this size has warmed up.
+        self.keys.clear();
+        self.keys.reserve(data.len());
+        self.ranked.clear();
+        self.ranked.reserve(data.len());
         self.ranking.rank_plain(data)
     }
 

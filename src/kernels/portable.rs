@@ -19,7 +19,7 @@
 use super::exp::{C, HIGHEST, LOWEST, ROUND, SCALE};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector};
-use super::{BLOCK, Column, Squares, ln, math, scalar};
+use super::{BLOCK, Column, Curve, Squares, ln, math, scalar};
 use crate::token::{TokenData, comparable};
 
 /// Candidates whose logits do not matter: they fill an array up to whole registers.
@@ -599,24 +599,27 @@ fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
 #[inline(always)]
 pub fn tail<V: Vector>(
     v: V,
-    xs: &[f32],
+    keys: &[f32],
+    terms: &[f32],
     above: f32,
     below: f32,
     c: f32,
     mut halfway: Option<&mut Vec<u32>>,
 ) -> f32 {
+    assert_eq!(keys.len(), terms.len());
     let (unit, zero) = (v.splat(c), v.splat(0.0));
     let half_unit = c * (f32::EPSILON / 2.0);
     let half = v.splat(half_unit);
     let (lowest, highest) = (v.splat(above), v.splat(below));
     let mut added = zero;
     let mut base = 0;
-    let mut chunks = xs.chunks_exact(V::LANES);
-    for chunk in &mut chunks {
-        let x = v.load(chunk);
+    let mut key_chunks = keys.chunks_exact(V::LANES);
+    let mut chunks = terms.chunks_exact(V::LANES);
+    for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
+        let (key, x) = (v.load(keys), v.load(chunk));
         // Outside the range it becomes 0, which rounds to 0.
-        let x = v.if_lt(x, highest, x, zero);
-        let x = v.if_lt(lowest, x, x, zero);
+        let x = v.if_lt(key, highest, x, zero);
+        let x = v.if_lt(lowest, key, x, zero);
         let rounded = v.sub(v.add(x, unit), unit);
         let off = v.abs(v.sub(x, rounded));
         let lanes = v.eq(off, half);
@@ -631,8 +634,8 @@ pub fn tail<V: Vector>(
         base += V::LANES as u32;
     }
     let mut sum = v.total(added);
-    for &x in chunks.remainder() {
-        let inside = x > above && x < below;
+    for (&key, &x) in key_chunks.remainder().iter().zip(chunks.remainder()) {
+        let inside = key > above && key < below;
         let x = if inside { x } else { 0.0 };
         let rounded = (x + c) - c;
         if (x - rounded).abs() != half_unit {
@@ -830,28 +833,72 @@ fn lns_by_host(xs: &[f32], to: &mut [f32]) {
 
 /// Reads and writes 4 bytes per element.
 #[inline(always)]
-pub fn entropies<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) {
+pub fn entropies<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());
     let (zero, one) = (v.splat(0.0), v.splat(1.0));
+    let mut smallest = one;
     let mut chunks = ps.chunks_exact(V::LANES);
     let mut rest = to.chunks_exact_mut(V::LANES);
     for (chunk, to) in (&mut chunks).zip(&mut rest) {
         let p = v.load(chunk);
+        smallest = v.if_lt(p, smallest, p, smallest);
         // What is not above 0 becomes 0, times the logarithm of 1.
         let x = v.if_lt(zero, p, p, one);
         if not_normal(v, x) == 0 {
-            // Minus p, not minus the product: the sign of a term of 0 does not matter.
             let p = v.if_lt(zero, p, p, zero);
+            // Minus p, not minus the product: the sign of a term of 0 does not matter.
             v.store(to, v.mul(v.sub(zero, p), ln_of_normal(v, x)));
         } else {
             entropies_by_host(chunk, to);
         }
     }
-    scalar::entropies(chunks.remainder(), rest.into_remainder());
+    let smallest = -v.largest(v.sub(zero, smallest));
+    let of_rest = scalar::entropies(chunks.remainder(), rest.into_remainder());
+    if of_rest < smallest {
+        of_rest
+    } else {
+        smallest
+    }
 }
 
 #[cold]
 #[inline(never)]
 fn entropies_by_host(ps: &[f32], to: &mut [f32]) {
     scalar::entropies(ps, to);
+}
+
+/// Reads and writes 16 bytes per candidate.
+#[inline(always)]
+pub fn bend<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    values: &mut [f32],
+    curve: Curve,
+) -> (f32, bool) {
+    assert_eq!(data.len(), values.len());
+    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
+    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
+    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let mut max = lowest;
+    let mut all_numbers = true;
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    let mut rest = values.chunks_exact_mut(V::LANES);
+    for (chunk, values) in (&mut chunks).zip(&mut rest) {
+        let d = v.abs(v.mul(v.sub(v.load(values), target), per_width));
+        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
+        let bent = v.sub(peak, fall);
+        let old = v.logits(chunk);
+        // NaN counts as minus infinity, which is below every number.
+        let known = v.max(old, lowest);
+        let value = v.if_lt(known, v.splat(f32::MIN), lowest, bent);
+        all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
+        max = v.max(value, max);
+        v.store(values, value);
+        v.set_logits(chunk, v.if_lt(known, v.splat(f32::MIN), old, bent));
+    }
+    let (max_of_rest, rest_numbers) =
+        scalar::bend(chunks.into_remainder(), rest.into_remainder(), curve);
+    let max = v.largest(max);
+    let max = if max < max_of_rest { max_of_rest } else { max };
+    (max, all_numbers && rest_numbers)
 }

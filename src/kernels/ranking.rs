@@ -20,8 +20,8 @@ use crate::token::TokenData;
 pub struct Ranking {
     /// The floats in their own order, if they were taken from candidates.
     values: Vec<f32>,
-    steps: Vec<u32>,
     once: Vec<u32>,
+    /// The indices in order; before, the steps.
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
@@ -101,13 +101,16 @@ impl Ranking {
         if n < FEW || xs.len() >= 1 << INDEX_BITS {
             return self.rank_by_comparisons(xs, selected);
         }
-        for buffer in [&mut self.steps, &mut self.once, &mut self.indices] {
+        for buffer in [&mut self.once, &mut self.indices] {
             buffer.resize(n, 0);
         }
+        // For the comparison sort, should it take over.
+        self.keys.clear();
+        self.keys.reserve(n);
         self.sorted.resize(n, 0.0);
         // Whatever comes out for infinities, the insertion puts it right.
         let factor = LAST / (column.max - column.min);
-        (current().steps)(picked, column.max, factor, LAST, &mut self.steps);
+        (current().steps)(picked, column.max, factor, LAST, &mut self.indices);
         match selected {
             Some((indices, _)) => self.distribute(indices.iter().copied()),
             None => self.distribute(0..),
@@ -126,7 +129,7 @@ impl Ranking {
         };
         low.fill(0);
         high.fill(0);
-        for &step in &self.steps {
+        for &step in &self.indices {
             low[step as usize % VALUES] += 1;
             high[(step >> BITS) as usize % VALUES] += 1;
         }
@@ -137,7 +140,7 @@ impl Ranking {
             }
         }
         let (once, indices) = (&mut self.once[..], &mut self.indices[..]);
-        for (&step, index) in self.steps.iter().zip(indices_in_order) {
+        for (&step, index) in indices.iter().zip(indices_in_order) {
             let place = &mut low[step as usize % VALUES];
             // The bits above the higher digit are shifted out.
             once[*place as usize] = step >> BITS << INDEX_BITS | index;

@@ -1,7 +1,7 @@
 //! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the others, and what runs where no vector instructions are.
 
 use super::math::{exp, exp_f64, ln};
-use super::{BLOCK, Column, Squares};
+use super::{BLOCK, Column, Curve, Squares};
 use crate::token::{TokenData, comparable};
 
 /// The largest logit; minus infinity when empty.
@@ -160,13 +160,21 @@ pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut V
     }
 }
 
-/// The sum of all values above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
+/// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
 /// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
-pub fn tail(xs: &[f32], above: f32, below: f32, c: f32, mut halfway: Option<&mut Vec<u32>>) -> f32 {
+pub fn tail(
+    keys: &[f32],
+    terms: &[f32],
+    above: f32,
+    below: f32,
+    c: f32,
+    mut halfway: Option<&mut Vec<u32>>,
+) -> f32 {
+    assert_eq!(keys.len(), terms.len());
     let half = c * (f32::EPSILON / 2.0);
     let mut sum = 0.0;
-    for (i, &x) in xs.iter().enumerate() {
-        let inside = x > above && x < below;
+    for (i, (&key, &x)) in keys.iter().zip(terms).enumerate() {
+        let inside = key > above && key < below;
         if !inside {
             continue;
         }
@@ -255,10 +263,32 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
     }
 }
 
-/// What each probability adds to the entropy: -p ln p, and 0 for 0.
-pub fn entropies(ps: &[f32], to: &mut [f32]) {
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability, at most 1.
+pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());
+    let mut smallest = 1.0;
     for (&p, to) in ps.iter().zip(to) {
         *to = if p > 0.0 { -p * ln(p) } else { 0.0 };
+        smallest = if p < smallest { p } else { smallest };
     }
+    smallest
+}
+
+/// Puts the curve in place of the logits that are not masked, and in `values`.
+pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
+    assert_eq!(data.len(), values.len());
+    let mut max = f32::NEG_INFINITY;
+    let mut all_numbers = true;
+    for (candidate, value) in data.iter_mut().zip(values) {
+        if comparable(candidate.logit) == f32::NEG_INFINITY {
+            *value = f32::NEG_INFINITY;
+            continue;
+        }
+        let d = ((*value - curve.target) * curve.per_width).abs();
+        *value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        candidate.logit = *value;
+        all_numbers &= !value.is_nan();
+        max = if max < *value { *value } else { max };
+    }
+    (max, all_numbers)
 }

@@ -4,12 +4,18 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Column, math, scalar};
+use super::{Column, Curve, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
 /// The type of [`scalar::tail`].
-type Tail = fn(&[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+type Tail = fn(&[f32], &[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
+
+/// The type of [`scalar::write_divided`] and [`scalar::write_scaled`], which divide or multiply by a `T`.
+type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
+
+/// The type of [`scalar::bend`].
+type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
 
 /// The passes of one instruction set. What each does says its namesake in [`scalar`].
 pub struct Table {
@@ -36,10 +42,11 @@ pub struct Table {
     pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
     pub(super) fetch: fn(&[f32], &mut [u32], &mut [f32]),
     pub(super) next_rise: fn(&[f32], usize) -> usize,
-    pub(super) write_divided: fn(&mut [TokenData], &[u32], &[f32], &[f32], f32),
-    pub(super) write_scaled: fn(&mut [TokenData], &[u32], &[f32], &[f32], f64),
+    pub(super) write_divided: Write<f32>,
+    pub(super) write_scaled: Write<f64>,
     pub(super) lns: fn(&[f32], &mut [f32]),
-    pub(super) entropies: fn(&[f32], &mut [f32]),
+    pub(super) bend: Bend,
+    pub(super) entropies: fn(&[f32], &mut [f32]) -> f32,
 }
 
 pub(super) static SCALAR: Table = Table {
@@ -69,6 +76,7 @@ pub(super) static SCALAR: Table = Table {
     write_divided: scalar::write_divided,
     write_scaled: scalar::write_scaled,
     lns: scalar::lns,
+    bend: scalar::bend,
     entropies: scalar::entropies,
 };
 
@@ -76,7 +84,7 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(target_arch = "x86_64")]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{Column, portable, table::Table};
+        use super::{Column, Curve, portable, table::Table};
 
         super::instantiate!(@functions $token, $features,
             fn max(data: &[TokenData]) -> f32;
@@ -96,7 +104,7 @@ macro_rules! instantiate {
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
             fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
             fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> ();
-            fn tail(xs: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
+            fn tail(keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
             fn column(data: &[TokenData], to: &mut [f32]) -> Column;
             fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
             fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) -> ();
@@ -104,7 +112,8 @@ macro_rules! instantiate {
             fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
             fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
             fn lns(xs: &[f32], to: &mut [f32]) -> ();
-            fn entropies(ps: &[f32], to: &mut [f32]) -> ();
+            fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool);
+            fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
         );
 
         /// Every pass with this instruction set.
@@ -116,7 +125,7 @@ macro_rules! instantiate {
                 name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
                 set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
-                entropies,
+                bend, entropies,
             };
             &TABLE
         }

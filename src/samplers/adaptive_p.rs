@@ -8,15 +8,15 @@
 //! A clone goes on with the average and the pending token, but its generator begins anew from the seed: so it is in the built-in. Of the pending
 //! token's probability, which the built-in's clone loses (and then reads out of bounds), ours keeps a copy.
 //!
-//! Reads 12 bytes per candidate three times and writes them twice, two `exp` each; what is between stays in 4 bytes per candidate.
+//! Reads 12 bytes per candidate three times and writes them twice, two `exp` each; what is between stays in 4 bytes per candidate, twice.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
+use crate::kernels::{self, Curve, Workspace};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
-use crate::token::{Token, comparable};
+use crate::token::Token;
 
 /// Selects near a target probability.
 #[derive(Debug)]
@@ -63,22 +63,17 @@ impl AdaptiveP {
         (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
     }
 
-    /// Rewrites the logits from the probabilities in `work`. Says whether all of them are numbers, but for those that were none before.
-    fn transform(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        let target = self.adapted_target();
-        // A loop of its own over bare floats, which the compiler vectorises.
-        for p in self.work.values_mut() {
-            let d = ((*p - target) * (1.0 / WIDTH)).abs();
-            *p = PEAK - SHARPNESS * d * d / (1.0 + d);
-        }
-        let mut all_numbers = true;
-        let logits = self.work.values().iter();
-        for (candidate, &logit) in candidates.as_mut_slice().iter_mut().zip(logits) {
-            let masked = comparable(candidate.logit) == f32::NEG_INFINITY;
-            candidate.logit = if masked { candidate.logit } else { logit };
-            all_numbers &= masked | !logit.is_nan();
-        }
-        all_numbers
+    /// Rewrites the logits from the probabilities in `work`, which then has them. Gives the largest if all of them are numbers.
+    fn transform(&mut self, candidates: &mut Candidates<'_>) -> Option<f32> {
+        let curve = Curve {
+            target: self.adapted_target(),
+            per_width: 1.0 / WIDTH,
+            peak: PEAK,
+            sharpness: SHARPNESS,
+        };
+        let values = self.work.values_mut();
+        let (max, all_numbers) = kernels::bend(candidates.as_mut_slice(), values, curve);
+        all_numbers.then_some(max)
     }
 
     fn draw(&mut self, candidates: &mut Candidates<'_>) -> usize {
@@ -122,8 +117,12 @@ impl Sampler for AdaptiveP {
         self.work.softmax(candidates.as_slice(), sorted);
         self.original.clear();
         self.original.extend_from_slice(self.work.values());
-        if self.transform(candidates) {
-            candidates.softmax(&mut self.work);
+        if let Some(max) = self.transform(candidates) {
+            let first = self.work.values()[0];
+            let sum = self
+                .work
+                .exponentiate_values(if sorted { first } else { max });
+            self.work.normalise(candidates.as_mut_slice(), sum);
         } else {
             // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and with it all probabilities. A NaN that came in is
             // another matter: it counts as minus infinity.

@@ -21,6 +21,7 @@ mod logit_bias;
 mod min_p;
 mod mirostat;
 mod penalties;
+mod running;
 mod softmax;
 mod tail_free;
 mod temp;

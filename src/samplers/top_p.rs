@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 
+use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
@@ -31,9 +32,6 @@ pub struct TopP {
     ps: Vec<f32>,
     kept: Vec<TokenData>,
 }
-
-/// How many probabilities are added before the sum is looked at.
-const SUMMED_AT_ONCE: usize = 512;
 
 impl TopP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
@@ -140,34 +138,6 @@ struct Nucleus {
     sum: f32,
     /// Whether ids are indices, and no logit is NaN.
     plain: bool,
-}
-
-/// A sum of descending probabilities.
-#[derive(Debug, Default)]
-struct Running {
-    sum: f32,
-    count: usize,
-}
-
-impl Running {
-    /// Adds `ps`. If the sum reaches `p` among them, and at least `min_keep` are added: how many that takes.
-    fn add(&mut self, ps: &[f32], p: f32, min_keep: usize) -> Option<usize> {
-        let after = kernels::sum(self.sum, ps);
-        let start = self.count;
-        self.count += ps.len();
-        // Nowhere in the block can the nucleus end: its sum stays below, or too few are kept.
-        if after < p || self.count < min_keep {
-            self.sum = after;
-            return None;
-        }
-        for (i, x) in ps.iter().enumerate() {
-            self.sum += x;
-            if self.sum >= p && start + i + 1 >= min_keep {
-                return Some(start + i + 1);
-            }
-        }
-        None
-    }
 }
 
 impl Sampler for TopP {
