@@ -43,6 +43,17 @@
 //! assert!(chosen == 1 || chosen == 2);
 //! ```
 
+// What runs in somebody else's process does not give up. Tests may.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
 pub mod candidates;
 mod fault;
 pub mod ffi;

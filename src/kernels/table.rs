@@ -201,7 +201,7 @@ static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 #[cold]
 fn choose() -> &'static Table {
     let supported = supported();
-    let best = *supported.last().expect("scalar is always there");
+    let best = supported.last().copied().unwrap_or(&SCALAR);
     let name = std::env::var("LLAMA_SIEVE_SIMD").ok();
     let named = name
         .as_deref()
