@@ -3,6 +3,13 @@
  * With an installed llama-sieve and an installed llama.cpp:
  *
  *     cc -std=c11 -O2 examples/sieve.c -o sieve $(pkg-config --cflags --libs llama_sieve llama)
+ *
+ * In the repository, beside the llama.cpp of its tests:
+ *
+ *     cargo build --release
+ *     cc -std=c11 -O2 examples/sieve.c -o sieve -Iinclude -Ltarget/release -Wl,-rpath,$PWD/target/release -lllama_sieve \
+ *        $(cargo run -q --release -p vendor-llama-cpp --bin llama_flags)
+ *
  *     ./sieve models/kjv-tiny.gguf plain "In the beginning" 42
  *     ./sieve models/kjv-tiny.gguf adaptive
  *

@@ -130,7 +130,7 @@ fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
     };
     let tokens = session.generate(&base, adapt)?.len();
     eprintln!(
-        "{tokens} tokens: entropy below 2 nats at {widened} (widened), above 5 at {focused} (focused)"
+        "{tokens} tokens: entropy below 2 nats at {widened} tokens (widened), above 5 at {focused} tokens (focused)"
     );
     Ok(())
 }
@@ -156,7 +156,7 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
     let tokens = session.generate(&params, |_, _| Ok(Next::Sample))?;
     let text = session.text(&tokens);
     eprintln!(
-        "{} tokens vetoed; {boosted:?} occurs {} times",
+        "{} token ids are banned; {boosted:?} occurs {} times",
         banned.len(),
         text.matches(boosted).count()
     );

@@ -1,7 +1,9 @@
 /*
  * llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones.
  *
- * Usable with and without llama.h, from C11 and C++17.
+ * Usable with and without llama.h, from C11 and C++17. Without it, llama_token_data { int32_t id; float logit; float p; } and
+ *   llama_logit_bias { int32_t token; float bias; } are yours to define where candidates or biases are used. Only what deals in llama_sampler and
+ *   llama_context needs a llama.cpp in the process: the sieve on raw logits and the metrics do not.
  *
  * Ownership: a sampler (struct llama_sampler *) is the host's. Add it to a chain, which then frees it, or free it with
  *   llama_sampler_free. A llama_sieve or llama_sieve_ppl is the caller's, freed with its own _free. Strings that are returned belong to the library.
@@ -229,7 +231,7 @@ typedef struct llama_sieve_params {
    */
   float top_p;
   /*
-   Keeps the tokens at least that probable, relative to the most probable. Default 0.05; disabled by <= 0.
+   Keeps the tokens whose probability is at least this times the largest. Default 0.05; disabled by <= 0.
    */
   float min_p;
   /*
@@ -357,7 +359,7 @@ const char *llama_sieve_simd(void);
  What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors and clones, functions that return an
  error number (also those that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they begin, so that afterwards it speaks of
  that call alone; others, such as the calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this thread
- calls this function again.
+ calls this function again. Call it in a statement of its own: the arguments of one call are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -719,12 +721,14 @@ int llama_sieve_set_params(struct llama_sieve *sieve,
                            const struct llama_sieve_params *params);
 
 /*
- Takes note of a token that has become part of the text, chosen by the sieve or not.
+ Takes note of a token that has become part of the text, chosen by the sieve or not. A negative one, such as an error of llama_sieve_sample, is not taken, and
+ llama_sieve_last_error says so; that a token is in the vocabulary is not checked.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
  */
-void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
+void llama_sieve_accept(struct llama_sieve *sieve,
+                        int32_t token);
 
 /*
  Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
@@ -792,12 +796,14 @@ int llama_sieve_measure(struct llama_sieve *sieve,
                         bool measured);
 
 /*
- What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then out is as it was.
+ What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts are 0; what was not
+ measured is NaN. llama_sieve_measure counts from the next token on.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
  */
-int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
+int llama_sieve_last_stats(const struct llama_sieve *sieve,
+                           struct llama_sieve_stats *out);
 
 /*
  Chooses a token for each of n independent sequences, with at most n_threads threads (<= 1: the calling one alone) of a pool that is made at first need. The
@@ -871,7 +877,8 @@ int llama_sieve_state_save(const struct llama_sieve *sieve,
                            size_t size);
 
 /*
- Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens. A smaller penalty_last_n keeps the newest tokens.
+ Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved. The state carries the
+ random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
  another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.

@@ -1058,7 +1058,10 @@ fn a_state_that_is_not_whole_is_refused_and_changes_nothing() {
         assert!(other.history().tokens().eq(before.history().tokens()));
     };
     refuse(&[], "too few");
-    refuse(&bytes[..bytes.len() - 4], "bytes for 3 tokens");
+    refuse(
+        &bytes[..bytes.len() - 4],
+        "a state of 3 tokens has another length",
+    );
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

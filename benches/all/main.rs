@@ -8,15 +8,7 @@
 //! Each row first checks that both sides give the same, then alternates them on fresh copies of one input; the figures are medians of the time that the thread
 //! itself ran. "floor" is the library's own maximum over the same array: the least that a pass over it costs.
 //!
-//! ```text
-//! cargo bench -- --quick            one size, under a minute
-//! cargo bench -- --only chain       the rows whose name contains a text
-//! cargo bench -- --part trie        one part
-//! cargo bench -- --size 32000       one size
-//! cargo bench -- --save             also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
-//! cargo bench -- --draw FILE.json   draws the charts of a saved run again
-//! cargo bench -- --instructions     counts instructions under valgrind and compares with the committed counts; --update-instructions replaces those
-//! ```
+//! `cargo bench -- --help` lists the options.
 
 mod chart;
 mod dry_breakers;
@@ -77,11 +69,16 @@ impl Options {
                 "--size" => options.size = Some(value().parse().expect("--size needs a number")),
                 "--save" => options.save = true,
                 "--draw" => options.draw = Some(value().into()),
+                "--help" | "-h" => {
+                    println!("{USAGE}");
+                    finish(true);
+                }
                 // What cargo passes to every benchmark.
                 "--bench" => {}
-                other => panic!(
-                    "unknown argument {other}; there are --quick, --only NAME, --part samplers|sieve|trie|dry_breakers, --size N, --save, --draw FILE, --instructions and --update-instructions"
-                ),
+                other => {
+                    eprintln!("unknown argument {other}\n\n{USAGE}");
+                    finish(false);
+                }
             }
         }
         options
@@ -111,6 +108,17 @@ const PARTS: [(&str, Part); 4] = [
     ("dry_breakers", dry_breakers::run),
 ];
 
+const USAGE: &str = "\
+cargo bench -- [options]
+  --quick                one size, under a minute
+  --only TEXT            the rows whose name contains TEXT
+  --part NAME            samplers, sieve, trie or dry_breakers
+  --size N               one size
+  --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
+  --draw FILE.json       draws the charts of a saved run again
+  --instructions         counts instructions under valgrind and compares them with the committed counts
+  --update-instructions  replaces those";
+
 fn main() {
     let options = Options::parse();
     if let Some(saved) = &options.draw {
@@ -128,6 +136,11 @@ fn main() {
             });
         }
     }
+    if run.rows.is_empty() {
+        eprintln!("no row has that name or belongs to that part");
+        finish(false);
+    }
+    println!("\n{}", report::LEGEND);
     run.fallbacks = Fallback::ALL.map(|f| (format!("{f:?}"), f.count())).into();
     println!("\n{}", run.fallbacks());
     if options.save {

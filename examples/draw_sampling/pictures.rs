@@ -494,9 +494,9 @@ pub fn all(step: &Step) -> Vec<(&'static str, String)> {
             "min-p.svg",
             filter(
                 step,
-                ("min-p 0.2", after),
+                ("min-p 0.15", after),
                 &Params {
-                    min_p: 0.2,
+                    min_p: 0.15,
                     ..open()
                 },
                 "p / largest p",

@@ -66,7 +66,7 @@ pub struct llama_sieve_params {
     pub top_k: i32,
     /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled by >= 1; <= 0 keeps the most probable.
     pub top_p: f32,
-    /// Keeps the tokens at least that probable, relative to the most probable. Default 0.05; disabled by <= 0.
+    /// Keeps the tokens whose probability is at least this times the largest. Default 0.05; disabled by <= 0.
     pub min_p: f32,
     /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this probability. Default 1; disabled by >= 1.
     pub typical_p: f32,
@@ -393,7 +393,8 @@ pub unsafe extern "C" fn llama_sieve_set_params(
     })
 }
 
-/// Takes note of a token that has become part of the text, chosen by the sieve or not.
+/// Takes note of a token that has become part of the text, chosen by the sieve or not. A negative one, such as an error of llama_sieve_sample, is not taken, and
+/// llama_sieve_last_error says so; that a token is in the vocabulary is not checked.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -401,6 +402,9 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
     value("llama_sieve_accept", (), || {
         let accept = |sieve: &mut Sieve| {
+            if token < 0 {
+                return Err(Failure::from(format!("{token} is no token")));
+            }
             sieve.accept(token);
             Ok(())
         };
@@ -614,7 +618,8 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     })
 }
 
-/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then `out` is as it was.
+/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then `out` is as it was. Before the first token the counts are 0; what was not
+/// measured is NaN. llama_sieve_measure counts from the next token on.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.
@@ -862,7 +867,9 @@ pub unsafe extern "C" fn llama_sieve_state_save(
                     bytes.write_bytes(0, used);
                     std::slice::from_raw_parts_mut(bytes, used)
                 } else {
-                    &mut []
+                    let needed = sieve.state_size();
+                    let text = format!("the state has {needed} bytes; there is room for {size}");
+                    return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
                 }
             };
             sieve.save(bytes)?;
@@ -873,7 +880,8 @@ pub unsafe extern "C" fn llama_sieve_state_save(
     })
 }
 
-/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens. A smaller penalty_last_n keeps the newest tokens.
+/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
+/// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
 /// another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.

@@ -34,11 +34,11 @@ impl<'a> Job<'a> {
 
 /// Runs every job, on the calling thread and at most `threads` - 1 of rayon's global pool; 0 or 1: on the calling thread alone.
 ///
-/// Each thread takes the next job when it is done with one, so that a thread which wakes up late, or shares its processor, delays the others by one job at most. What lost:
-/// a fixed share for each thread of the pool, with the caller idle (1.53 times the speed of one thread, of two).
+/// Each thread takes the next job when it is done with one, so that a thread which wakes up late, or shares its processor, delays the others by one job at most.
 ///
 /// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the number of threads.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
+    // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the speed of one thread, of two).
     if threads <= 1 || jobs.len() <= 1 {
         return jobs.iter_mut().for_each(Job::run);
     }

@@ -99,8 +99,8 @@ pub(super) fn read(
     let n = u32_at(bytes, 12) as usize;
     if Some(window.len()) != n.checked_mul(4) {
         return wrong(format!(
-            "the state has {} bytes for {n} tokens",
-            window.len()
+            "{} bytes were given; a state of {n} tokens has another length",
+            bytes.len()
         ));
     }
     if fnv1a(&bytes[..bytes.len() - SUM]) != u64_at(bytes, bytes.len() - SUM) {
