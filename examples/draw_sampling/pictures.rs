@@ -473,7 +473,7 @@ pub fn all(step: &Step) -> Vec<(&'static str, String)> {
                     typical_p: 0.5,
                     ..open()
                 },
-                "distance of \u{2212}ln p",
+                "from the entropy",
                 |d, id, _| format!("{:.2} nats", (-d.p[id].ln() - entropy).abs()),
             ),
         ),
