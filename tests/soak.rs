@@ -153,7 +153,8 @@ impl Chains {
         let pair = (member.expect("a row of the table").make)(rng, n_vocab, false);
         self.label += &format!("\n  {}", pair.label);
         self.compact_only |= matches!(name, "typical" | "xtc");
-        self.masks |= matches!(name, "top_n_sigma" | "logit_bias");
+        // A temperature of 0 masks all but one.
+        self.masks |= matches!(name, "top_n_sigma" | "logit_bias" | "temp" | "temp_ext");
         self.sides[0].add(pair.ours);
         self.sides[1].add(pair.theirs);
     }
