@@ -1247,3 +1247,33 @@ fn to_data(array: &Array) -> Vec<TokenData> {
     })
     .collect()
 }
+
+/// Nothing but the order of the tokens says where such a nucleus ends.
+#[test]
+fn a_nucleus_of_equal_logits_is_the_first_tokens() {
+    const N: usize = 20_000;
+    let logits = vec![1.5f32; N];
+    for (top_p, kept) in [(0.0, 1), (1e-5, 1), (0.25, N / 4), (0.5, N / 2)] {
+        let mut sieve = Sieve::new(&Params {
+            top_k: 0,
+            top_p,
+            min_p: 0.0,
+            temperature: 0.7,
+            seed: 3,
+            ..Params::default()
+        })
+        .expect("valid parameters");
+        for _ in 0..3 {
+            let token = sieve.sample(&logits).expect("there is a candidate");
+            let candidates = sieve.candidates();
+            let share = candidates.len().abs_diff(kept);
+            assert!(share <= 1, "{top_p}: {} candidates", candidates.len());
+            assert_eq!(sieve.stats().after_top_n_sigma, candidates.len());
+            let n = candidates.len() as i32;
+            assert!(candidates.iter().all(|c| c.id < n && c.logit == 1.5 / 0.7));
+            assert!(candidates.iter().any(|c| c.id == token));
+            let sum: f64 = candidates.iter().map(|c| f64::from(c.p)).sum();
+            assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+        }
+    }
+}

@@ -335,6 +335,8 @@ impl Vector for Avx2 {
 
     instructions! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn add_words(a: __m256, b: __m256) -> __m256 =
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
         fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);

@@ -394,8 +394,33 @@ impl Vector for Avx512 {
         mask.count_ones() as usize
     }
 
+    #[inline(always)]
+    fn load_bits(self, from: &[u32]) -> __m512 {
+        assert!(from.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 words are there.
+        unsafe { _mm512_castsi512_ps(_mm512_loadu_epi32(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn keep_pairs(self, x: __m512, ids: __m512, lanes: u32, to_ids: &mut [u32], to: &mut [f32]) {
+        assert!(to_ids.len() >= 16 && to.len() >= 16);
+        let mask = lanes as u16;
+        // SAFETY: `self` proves AVX-512; 16 ids and 16 logits are there.
+        unsafe {
+            let ids = _mm512_castps_si512(_mm512_maskz_compress_ps(mask, ids));
+            _mm512_storeu_epi32(to_ids.as_mut_ptr().cast(), ids);
+            _mm512_storeu_ps(to.as_mut_ptr(), _mm512_maskz_compress_ps(mask, x));
+        }
+    }
+
     instructions! {
         fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn words_from(first: u32) -> __m512 = _mm512_castsi512_ps(_mm512_add_epi32(
+            _mm512_loadu_epi32(LANES.as_ptr()),
+            _mm512_set1_epi32(first as i32),
+        ));
+        fn add_words(a: __m512, b: __m512) -> __m512 =
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
         fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
         fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);

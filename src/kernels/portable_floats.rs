@@ -2,7 +2,9 @@
 
 use half::{bf16, f16};
 
-use super::floats::{BLOCK, CHUNK, EXP, FAR, Logits, Number, ROUND, SCALE, Sums, each, room};
+use super::floats::{
+    BLOCK, CHUNK, Columns, EXP, FAR, Logits, Number, ROOM, ROUND, SCALE, Sums, each, room,
+};
 use super::math::exp_f64;
 use super::vector::{MAX_LANES, Vector};
 use crate::token::{TokenData, comparable};
@@ -380,7 +382,17 @@ fn add_term<V: Vector, const BOUND: bool, const SPREAD: bool>(
     reference: &Reference,
     sums: &mut [V::F; 2],
 ) {
-    let origin = v.splat(reference.origin);
+    let (x, e) = term::<V, BOUND>(v, x, reference);
+    sums[0] = v.add(sums[0], e);
+    if SPREAD {
+        let origin = v.splat(reference.origin);
+        sums[1] = v.fma(v.sub(x, origin), e, sums[1]);
+    }
+}
+
+/// One register, no number of it too low, and e^d of it.
+#[inline(always)]
+fn term<V: Vector, const BOUND: bool>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     // NaN, too, becomes the lowest.
     let x = match BOUND {
         true => v.max(x, v.splat(reference.origin + LOWEST)),
@@ -394,11 +406,7 @@ fn add_term<V: Vector, const BOUND: bool, const SPREAD: bool>(
     for i in (0..5).rev() {
         e = v.fma(e, r, v.splat(EXP[i]));
     }
-    let e = v.times_power(e, shifted);
-    sums[0] = v.add(sums[0], e);
-    if SPREAD {
-        sums[1] = v.fma(v.sub(x, origin), e, sums[1]);
-    }
+    (x, v.times_power(e, shifted))
 }
 
 /// Reads the blocks that pass.
@@ -455,10 +463,140 @@ fn collect_of<V: Vector, T: Load>(
     }
 }
 
+/// Reads the blocks that pass.
+#[inline(always)]
+pub fn collect_apart<V: Vector>(
+    v: V,
+    xs: Logits<'_>,
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Columns,
+) {
+    each!(xs, xs => collect_apart_of(v, xs, maxima, first, threshold, to));
+}
+
+#[inline(always)]
+fn collect_apart_of<V: Vector, T: Load>(
+    v: V,
+    xs: &[T],
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Columns,
+) {
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    let thresholds = v.splat(threshold);
+    let starts = (first..).step_by(BLOCK);
+    let step = v.splat(f32::from_bits(V::LANES as u32));
+    for ((block, &max), start) in xs.chunks(BLOCK).zip(maxima).zip(starts) {
+        if max < threshold {
+            continue;
+        }
+        let (ids, logits) = to.room();
+        let (mut kept, mut words) = (0, v.words_from(start));
+        let mut chunks = block.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let x = T::load(v, chunk);
+            let lanes = v.ge(x, thresholds);
+            v.keep_pairs(x, words, lanes, &mut ids[kept..], &mut logits[kept..]);
+            kept += lanes.count_ones() as usize;
+            words = v.add_words(words, step);
+        }
+        if block.len() < BLOCK {
+            for chunk in padded(chunks.remainder()).chunks_exact(V::LANES) {
+                let x = v.load(chunk);
+                let lanes = v.ge(x, thresholds);
+                v.keep_pairs(x, words, lanes, &mut ids[kept..], &mut logits[kept..]);
+                kept += lanes.count_ones() as usize;
+                words = v.add_words(words, step);
+            }
+        }
+        to.keep(kept);
+    }
+}
+
 /// Reads each number once.
 #[inline(always)]
-pub fn below<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+pub fn masses_above<V: Vector>(v: V, xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5] {
+    let reference = Reference::of(max);
+    let mut masses = [[v.splat_d(0.0); 2]; 5];
+    let mut groups = xs.chunks_exact(ADDED * V::LANES);
+    for group in &mut groups {
+        add_above(v, group, thresholds, &reference, &mut masses);
+    }
+    let mut rest = groups.remainder().chunks_exact(V::LANES);
+    for chunk in &mut rest {
+        add_above(v, chunk, thresholds, &reference, &mut masses);
+    }
+    add_above(
+        v,
+        &padded(rest.remainder()),
+        thresholds,
+        &reference,
+        &mut masses,
+    );
+    let mut totals = [0.0; 5];
+    for (total, [a, b]) in totals.iter_mut().zip(masses) {
+        *total = v.total_d(v.add_d(a, b)) * reference.unit;
+    }
+    totals
+}
+
+/// Adds the terms of at most [`ADDED`] registers to the sums of all, and of those at or above each threshold.
+#[inline(always)]
+fn add_above<V: Vector>(
+    v: V,
+    xs: &[f32],
+    thresholds: &[f32; 4],
+    reference: &Reference,
+    masses: &mut [[V::D; 2]; 5],
+) {
+    let zero = v.splat(0.0);
+    let mut floats = [zero; 5];
+    for x in xs.chunks_exact(V::LANES) {
+        let x = v.load(x);
+        let from = match reference.far {
+            true => v.sub(x, v.splat(reference.max)),
+            false => x,
+        };
+        let (_, e) = term::<V, true>(v, from, reference);
+        floats[0] = v.add(floats[0], e);
+        for i in 0..4 {
+            let e = v.if_lt(x, v.splat(thresholds[i]), zero, e);
+            floats[i + 1] = v.add(floats[i + 1], e);
+        }
+    }
+    for (floats, doubles) in floats.into_iter().zip(masses) {
+        let halves = v.widen(floats);
+        doubles[0] = v.add_d(doubles[0], halves[0]);
+        doubles[1] = v.add_d(doubles[1], halves[1]);
+    }
+}
+
+/// Reads each number once, and writes what stays where it has been read.
+#[inline(always)]
+pub fn retain<V: Vector>(v: V, columns: &mut Columns, threshold: f32) {
     let thresholds = v.splat(threshold);
+    let (ids, logits) = columns.with_room();
+    let (mut from, mut kept) = (0, 0);
+    let n = ids.len() - ROOM;
+    while from < n {
+        let x = v.load(&logits[from..]);
+        let inside = u32::MAX >> (32 - V::LANES.min(n - from) as u32);
+        let lanes = v.ge(x, thresholds) & inside;
+        let id = v.load_bits(&ids[from..]);
+        v.keep_pairs(x, id, lanes, &mut ids[kept..], &mut logits[kept..]);
+        kept += lanes.count_ones() as usize;
+        from += V::LANES;
+    }
+    columns.truncate(kept);
+}
+
+/// Reads each number once.
+#[inline(always)]
+pub fn between<V: Vector>(v: V, xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
+    let (lows, highs) = (v.splat(range.0), v.splat(range.1));
     for (i, group) in xs.chunks(BLOCK).enumerate() {
         let mut id = (i * BLOCK) as u32;
         let spare = room(to);
@@ -466,7 +604,7 @@ pub fn below<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<TokenData
         let mut chunks = group.chunks_exact(V::LANES);
         for chunk in &mut chunks {
             let x = v.load(chunk);
-            let lanes = v.lt(x, thresholds);
+            let lanes = v.lt(x, highs) & v.ge(x, lows);
             if lanes != 0 {
                 kept += v.keep(x, lanes, id, &mut spare[kept..]);
             }
@@ -476,7 +614,7 @@ pub fn below<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<TokenData
         for (i, chunk) in padded(rest).chunks_exact(V::LANES).enumerate() {
             let x = v.load(chunk);
             let inside = (((1u64 << rest.len()) - 1) >> (i * V::LANES)) as u32;
-            let lanes = v.lt(x, thresholds) & inside;
+            let lanes = v.lt(x, highs) & v.ge(x, lows) & inside;
             kept += v.keep(x, lanes, id, &mut spare[kept..]);
             id += V::LANES as u32;
         }

@@ -1,7 +1,7 @@
 //! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs where no vector instructions are. Sums are `double`s here, and
 //! `exp` is the host's.
 
-use super::floats::{BLOCK, Logits, Number, Sums, each, room};
+use super::floats::{BLOCK, Columns, Logits, Number, ROOM, Sums, each, room};
 use super::math::exp_f64;
 use crate::token::{Token, TokenData, comparable};
 
@@ -77,10 +77,35 @@ pub fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
     sums.spread = 0.0;
 }
 
-/// Appends the numbers below `threshold`, as candidates with their indices.
-pub fn below(xs: &[f32], threshold: f32, to: &mut Vec<TokenData>) {
+/// The sums of the exponentials, relative to `max`, of all and of those at or above each threshold.
+pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5] {
+    let mut masses = [0.0; 5];
+    for &x in xs {
+        let e = exp_f64(f64::from(x) - f64::from(max));
+        masses[0] += e;
+        for (mass, &threshold) in masses[1..].iter_mut().zip(thresholds) {
+            *mass += if x < threshold { 0.0 } else { e };
+        }
+    }
+    masses
+}
+
+/// Drops what is below `threshold`.
+pub fn retain(columns: &mut Columns, threshold: f32) {
+    let (ids, logits) = columns.with_room();
+    let n = ids.len() - ROOM;
+    let mut kept = 0;
+    for i in 0..n {
+        (ids[kept], logits[kept]) = (ids[i], logits[i]);
+        kept += usize::from(logits[i] >= threshold);
+    }
+    columns.truncate(kept);
+}
+
+/// Appends the numbers of `range`, without its upper end, as candidates with their indices.
+pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
     for (id, &logit) in (0..).zip(xs) {
-        if logit < threshold {
+        if logit >= range.0 && logit < range.1 {
             to.push(TokenData { id, logit, p: 0.0 });
         }
     }
@@ -107,6 +132,29 @@ pub fn collect(
                     to.push(TokenData { id, logit, p: 0.0 });
                 }
             }
+        }
+    });
+}
+
+/// The same apart.
+pub fn collect_apart(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Columns) {
+    assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
+    each!(xs, xs => {
+        for ((i, block), &max) in xs.chunks(BLOCK).enumerate().zip(maxima) {
+            if max < threshold {
+                continue;
+            }
+            let (to_ids, to_logits) = to.room();
+            let ids = first + (i * BLOCK) as u32..;
+            let mut kept = 0;
+            for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
+                if logit >= threshold {
+                    to_ids[kept] = id;
+                    to_logits[kept] = logit;
+                    kept += 1;
+                }
+            }
+            to.keep(kept);
         }
     });
 }

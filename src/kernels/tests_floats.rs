@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::floats::{BLOCK, CHUNK, Logits, Passes, Sums};
+use super::floats::{BLOCK, CHUNK, Columns, Logits, Passes, Sums};
 use super::table::{SCALAR, supported};
 use super::tests::{SIZES, inputs};
 use crate::token::TokenData;
@@ -86,21 +86,71 @@ fn candidates() {
             (passes.collect)(xs, &maxima, 5, threshold, &mut b);
             assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
             assert_eq!(bits(&b)[0], bits(&[before])[0]);
+            let mut columns = Columns::default();
+            (passes.collect_apart)(xs, &maxima, 5, threshold, &mut columns);
+            let mut apart = vec![before];
+            columns.write_to(&mut apart);
+            assert_eq!(bits(&apart), bits(&a), "apart, threshold {threshold}");
         }
     });
 }
 
 #[test]
-fn numbers_below() {
+fn numbers_between() {
     for_all(|passes, xs| {
         let Logits::F32(xs) = xs else {
             return;
         };
-        for threshold in [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN] {
+        let ends = [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN];
+        for range in ends.into_iter().flat_map(|a| ends.map(|b| (a, b))) {
             let [mut a, mut b] = [(); 2].map(|()| Vec::new());
-            (SCALAR.floats.below)(xs, threshold, &mut a);
-            (passes.below)(xs, threshold, &mut b);
-            assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
+            (SCALAR.floats.between)(xs, range, &mut a);
+            (passes.between)(xs, range, &mut b);
+            assert_eq!(bits(&a), bits(&b), "{range:?}");
+        }
+    });
+}
+
+#[test]
+fn retained() {
+    for_all(|passes, xs| {
+        let mut maxima = vec![0.0; xs.len().div_ceil(BLOCK)];
+        (SCALAR.floats.block_maxima)(xs, &mut maxima);
+        for threshold in [f32::MIN, -3.0, 0.0, 2.5, f32::INFINITY] {
+            let mut all = Columns::default();
+            (SCALAR.floats.collect_apart)(xs, &maxima, 0, f32::MIN, &mut all);
+            let [mut a, mut b, mut c] = [(); 3].map(|()| all.clone());
+            (SCALAR.floats.retain)(&mut a, threshold);
+            (passes.retain)(&mut b, threshold);
+            c.clear();
+            (passes.collect_apart)(xs, &maxima, 0, threshold, &mut c);
+            for other in [b, c] {
+                assert_eq!(a.ids(), other.ids(), "threshold {threshold}");
+                assert_eq!(a.logits(), other.logits(), "threshold {threshold}");
+            }
+        }
+    });
+}
+
+#[test]
+fn masses() {
+    for_all(|passes, xs| {
+        let Logits::F32(xs) = xs else {
+            return;
+        };
+        let max = (SCALAR.floats.max)(Logits::F32(xs));
+        let finite: Vec<f32> = xs.iter().copied().filter(|x| x.is_finite()).collect();
+        if !max.is_finite() {
+            return;
+        }
+        let thresholds = [f32::MIN, max - 2.0, max, f32::INFINITY];
+        let expected = (SCALAR.floats.masses_above)(&finite, max, &thresholds);
+        let masses = (passes.masses_above)(&finite, max, &thresholds);
+        for (mass, expected) in masses.into_iter().zip(expected) {
+            assert!(
+                (mass - expected).abs() <= 5e-7 * expected,
+                "{mass}, not {expected}"
+            );
         }
     });
 }

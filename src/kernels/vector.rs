@@ -141,6 +141,57 @@ pub trait Vector: Copy {
         }
         kept
     }
+    /// The words `first`, `first` + 1 and so on.
+    #[inline(always)]
+    fn words_from(self, first: u32) -> Self::F {
+        let mut words = [0; MAX_LANES];
+        for (word, to) in (first..).zip(&mut words) {
+            *to = word;
+        }
+        self.load_bits(&words)
+    }
+    /// a + b as words.
+    #[inline(always)]
+    fn add_words(self, a: Self::F, b: Self::F) -> Self::F {
+        let [mut words, mut others] = [[0.0f32; MAX_LANES]; 2];
+        self.store(&mut words, a);
+        self.store(&mut others, b);
+        for (word, other) in words.iter_mut().zip(others) {
+            *word = f32::from_bits(word.to_bits().wrapping_add(other.to_bits()));
+        }
+        self.load(&words)
+    }
+    /// The first words of `from`, as they are.
+    #[inline(always)]
+    fn load_bits(self, from: &[u32]) -> Self::F {
+        let mut words = [0.0; MAX_LANES];
+        for (to, &word) in words[..Self::LANES].iter_mut().zip(&from[..Self::LANES]) {
+            *to = f32::from_bits(word);
+        }
+        self.load(&words)
+    }
+    /// Writes `lanes` of `x` to the beginning of `to`, those of `ids` to that of `to_ids`; each has room for a whole register.
+    #[inline(always)]
+    fn keep_pairs(
+        self,
+        x: Self::F,
+        ids: Self::F,
+        mut lanes: u32,
+        to_ids: &mut [u32],
+        to: &mut [f32],
+    ) {
+        let (mut logits, mut bits) = ([0.0; MAX_LANES], [0.0f32; MAX_LANES]);
+        self.store(&mut logits, x);
+        self.store(&mut bits, ids);
+        let mut kept = 0;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize % MAX_LANES;
+            to_ids[kept] = bits[lane].to_bits();
+            to[kept] = logits[lane];
+            kept += 1;
+            lanes &= lanes - 1;
+        }
+    }
 }
 
 /// x as 2^k * z, with the entry of the table for z.

@@ -67,6 +67,7 @@ use crate::kernels::{self, floats::CHUNK};
 use crate::memory;
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
+use fast::Kept;
 use generator::Generator;
 use select::{everything, of_run, room_for_maxima, top_k};
 use source::{Adjustments, Source};
@@ -176,7 +177,7 @@ impl Sieve {
         self.accepted = 0;
         self.generator.restart();
         self.stats = Stats::default();
-        self.workspace.candidates.clear();
+        self.workspace.clear();
     }
 
     /// The logit that the stages see for a token with the raw logit `logit`: after bias and penalties.
@@ -196,8 +197,10 @@ impl Sieve {
 
     /// The distribution that the last token was drawn from: logits after all stages, and probabilities that add up to 1. Masked candidates have probability 0.
     /// Descending if top-k is on and no typical; else in no particular order. Empty before the first token, and after a failure.
+    ///
+    /// More than 1024 that only top-p has reduced are written out when they are asked for, once per token: some 2 ns each, and memory the first times.
     pub fn candidates(&self) -> &[TokenData] {
-        &self.workspace.candidates
+        self.workspace.drawn_from()
     }
 
     /// Bytes of the buffers, which grow by powers of two and never shrink.
@@ -219,24 +222,30 @@ impl Sieve {
             self.adjustments
                 .collect(logits.len(), &self.history, raw, &mut touched);
         }
-        let chosen = self.run(&Source {
+        let source = Source {
             logits,
             touched: &touched,
             divisor: 1.0,
-        });
+        };
+        let chosen = self.run(&source, !self.measured);
         self.workspace.touched = touched;
-        Ok(self.workspace.candidates[chosen?].id)
+        let (chosen, workspace) = (chosen?, &self.workspace);
+        Ok(match workspace.apart {
+            true => workspace.columns.ids()[chosen] as Token,
+            false => workspace.candidates[chosen].id,
+        })
     }
 
     /// The same on the candidates of a chain: they become the ones that were drawn from, with one selected.
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.workspace.gathered);
         self.gather(candidates, &mut gathered);
-        let chosen = self.run(&Source {
+        let source = Source {
             logits: Logits::F32(&gathered),
             touched: &[],
             divisor: 1.0,
-        });
+        };
+        let chosen = self.run(&source, false);
         self.workspace.gathered = gathered;
         let chosen = chosen?;
         // The stages numbered the candidates by their places.
@@ -280,16 +289,18 @@ impl Sieve {
         }
     }
 
-    /// All stages; gives the index of the chosen one among the candidates that are left.
-    fn run(&mut self, source: &Source<'_>) -> Result<usize, Error> {
+    /// All stages; gives the index of the chosen one among the candidates that are left, which `may_stay_apart` in columns.
+    fn run(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
         self.stats = Stats {
             n_vocab: source.len(),
             ..Stats::default()
         };
+        self.workspace.clear();
         fault::point();
-        let chosen = check_size(source.len()).and_then(|()| self.choose(source));
+        let size = check_size(source.len());
+        let chosen = size.and_then(|()| self.choose(source, may_stay_apart));
         let Ok(index) = chosen else {
-            self.workspace.candidates.clear();
+            self.workspace.clear();
             return chosen;
         };
         if self.measured {
@@ -298,25 +309,43 @@ impl Sieve {
         Ok(index)
     }
 
-    fn choose(&mut self, source: &Source<'_>) -> Result<usize, Error> {
+    fn choose(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
         let (params, stages) = (&self.params, &mut self.stages);
         let (workspace, stats) = (&mut self.workspace, &mut self.stats);
-        let sorted = match params.mode {
+        let cdf = params.method == Method::Cdf;
+        let kept = match params.mode {
             Mode::Fast if params.is_greedy() => {
                 fast::greedy(workspace, stats, source)?;
                 return Ok(0);
             }
-            Mode::Fast => fast::filter(params, stages, workspace, stats, source)?,
-            Mode::Parity => parity::filter(params, stages, workspace, stats, source)?,
+            Mode::Fast => {
+                let may_stay_apart = may_stay_apart && cdf;
+                fast::filter(params, stages, workspace, stats, source, may_stay_apart)?
+            }
+            Mode::Parity => {
+                let sorted = parity::filter(params, stages, workspace, stats, source)?;
+                Kept::Together(sorted)
+            }
         };
         let draw = self.generator.draw(self.accepted);
+        let Kept::Together(sorted) = kept else {
+            let Workspace {
+                columns,
+                sums,
+                exponentials,
+                ..
+            } = workspace;
+            let chosen = draw::cdf_apart(columns.logits(), draw.uniform, sums, exponentials);
+            workspace.apart = true;
+            return Ok(chosen);
+        };
         let candidates = &mut workspace.candidates[..];
         if let [only] = candidates {
             only.p = 1.0;
             return Ok(0);
         }
         let many = candidates.len() >= draw::MANY && params.mode == Mode::Fast;
-        if many && params.method == Method::Cdf {
+        if many && cdf {
             let exponentials = &mut workspace.exponentials;
             return Ok(draw::cdf_of_many(candidates, draw.uniform, exponentials));
         }

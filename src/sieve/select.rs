@@ -6,7 +6,8 @@
 //! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every block that reaches what is known by then: 28 us for the 40 largest of
 //! 128256 and all that follows, instead of 11 (14 with 64 penalised tokens).
 
-use crate::kernels::floats::{BLOCK, CHUNK, Logits, below};
+use crate::kernels;
+use crate::kernels::floats::{BLOCK, CHUNK, Columns, Logits, between, masses_above};
 use crate::kernels::math::exp;
 use crate::sieve::source::Source;
 use crate::sieve::workspace::reserve;
@@ -164,6 +165,12 @@ pub(super) fn threshold_of(k: usize, maxima: &[f32], sample: &mut Vec<f32>) -> O
     Some(kth.max(f32::MIN))
 }
 
+/// A whole number below `bins`. By way of 32 bits, which takes two instructions where 64 take ten.
+#[inline]
+fn place_in(x: f32, bins: usize) -> usize {
+    (x as i32).max(0).min(bins as i32 - 1) as usize
+}
+
 /// How many logits are looked at to guess a threshold.
 const SAMPLE: usize = 2048;
 
@@ -188,11 +195,20 @@ impl Sample {
         };
         // From within each of as many intervals, at another place each time, so that no pattern of the vocabulary repeats in it.
         let interval = (source.len() / SAMPLE).max(1);
-        for i in 0..sample.n {
-            let logit = source.logits.at(i * interval + i * 7919 % interval) / source.divisor;
+        let (mut start, mut place) = (0, 0);
+        let step = 7919 % interval;
+        let divides = source.divisor != 1.0;
+        for _ in 0..sample.n {
+            let mut logit = source.logits.at(start + place);
+            if divides {
+                logit /= source.divisor;
+            }
+            start += interval;
+            place += step;
+            place -= if place >= interval { interval } else { 0 };
             // In the last, too, are the undefined ones.
             let below = (comparable(logit) - max) * -Self::PER_UNIT;
-            sample.bins[(below as usize).min(Self::BINS - 1)] += 1;
+            sample.bins[place_in(below, Self::BINS)] += 1;
         }
         sample
     }
@@ -231,6 +247,24 @@ pub(super) fn collect(
     source.for_each_run(BLOCK, passes, |start, run| {
         let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
         run.collect(blocks, start as u32, threshold, candidates);
+    });
+}
+
+/// The same with tokens and logits apart.
+pub(super) fn collect_apart(
+    source: &Source<'_>,
+    maxima: &[f32],
+    threshold: f32,
+    columns: &mut Columns,
+) {
+    columns.clear();
+    let passes = |start: usize, end: usize| {
+        let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
+        blocks.iter().any(|&max| max >= threshold)
+    };
+    source.for_each_run(BLOCK, passes, |start, run| {
+        let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
+        run.collect_apart(blocks, start as u32, threshold, columns);
     });
 }
 
@@ -308,53 +342,82 @@ pub(super) const SORTED: usize = 1024;
 /// Into how many parts a bracket is divided.
 const BINS: usize = 512;
 
-/// Leaves in `candidates`, whose probabilities are `ps`, the most probable ones whose `ps` reach `mass`, at least `min_keep` and at least one. Says whether they are
-/// sorted. `sum` is that of all `ps`, which are relative to the largest logit `max`; the nucleus is thought to end in `bracket`.
+/// What a cut needs beside the candidates.
+pub(super) struct Cut<'a> {
+    pub keys: &'a mut Vec<u64>,
+    pub band: &'a mut Vec<TokenData>,
+    pub exponentials: &'a mut kernels::Workspace,
+}
+
+/// Leaves in `columns` the most probable ones whose exponentials relative to the largest logit `max` reach `mass`, at least `min_keep` and at least one. All
+/// are at or above `low`.
 ///
-/// Only what lies below its upper end is ranked: a histogram of it, with sums of `ps`, gives the bin that the cut falls into, and that alone is sorted. What is dropped is replaced by
-/// the last candidates.
+/// Only what lies in the part of `divided` that the cut falls into is ranked: a histogram of it, with sums of exponentials, gives the bin that the cut falls into, and that alone is sorted.
 pub(super) fn cut_nucleus(
-    (mass, sum): (f64, f64),
+    mass: f64,
     min_keep: usize,
-    (max, bracket): (f32, Bracket),
-    ps: &[f32],
-    candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
-    band: &mut Vec<TokenData>,
-) -> bool {
+    (max, low): (f32, f32),
+    divided: &Divided,
+    columns: &mut Columns,
+    cut: &mut Cut<'_>,
+) {
     let least = min_keep.max(1);
-    let mut range = (bracket.low, bracket.high.min(max));
-    let mut histogram = Histogram::of(exp(bracket.high - max), range, ps, candidates, band);
-    let above = |h: &Histogram| Part {
-        sum: sum - h.all.sum,
-        n: candidates.len() - h.all.n,
-    };
-    let mut over = above(&histogram);
-    if over.sum >= mass && over.n >= least {
-        range.1 = max;
-        histogram = Histogram::of(f32::INFINITY, range, ps, candidates, band);
-        over = Part { sum: 0.0, n: 0 };
+    let (range, over) = divided.part(mass, least, low);
+    let histogram = Histogram::of(range, max, columns, cut);
+    let last = histogram.last_kept(over, mass, least, cut);
+    let (threshold, last) = last.unwrap_or((range.0, u32::MAX));
+    // Of equal ones, those behind the last; from the last on, so that what takes a place is never to be dropped.
+    for tied in cut.band.iter().rev() {
+        if tied.logit == threshold && tied.id as u32 > last {
+            columns.swap_remove(tied.id as usize);
+        }
     }
-    if over.n == 0 {
-        over.sum = 0.0;
+    columns.retain(threshold);
+}
+
+/// Logits that divide a bracket, narrowly in the middle, where the cut is most likely, and the exponentials of all candidates at or above them.
+pub(super) struct Divided {
+    thresholds: [f32; 4],
+    above: [f64; 4],
+    /// Of all candidates.
+    pub sum: f64,
+}
+
+impl Divided {
+    pub fn of(columns: &Columns, max: f32, bracket: Bracket) -> Self {
+        let high = bracket.high.min(max);
+        let low = bracket.low.max(max - Histogram::FURTHEST);
+        let at = |share: f32| low + (high - low) * share;
+        let thresholds = [at(0.375), at(0.5), at(0.625), bracket.high];
+        let [sum, above @ ..] = masses_above(columns.logits(), max, &thresholds);
+        Self {
+            thresholds,
+            above,
+            sum,
+        }
     }
-    let first_dropped = histogram.first_dropped(over, mass, least, candidates, keys, band);
-    // Their places, without a branch; then from the last on, so that what takes a place is never to be dropped.
-    let mut dropped = 0;
-    for i in 0..band.len() {
-        let index = band[i].id;
-        let drops = key(candidates[index as usize].logit, index as u32) >= first_dropped;
-        band[dropped].id = index;
-        dropped += usize::from(drops);
+
+    /// The part that the cut falls into, and what lies above; from `low` to the largest if it is above the bracket, or if `least`, not the mass, may decide.
+    fn part(&self, mass: f64, least: usize, low: f32) -> ((f32, f32), Part) {
+        let mut end = f32::INFINITY;
+        let mut over = Part { sum: 0.0, n: 0 };
+        if least > 1 {
+            return ((low, end), over);
+        }
+        for (&threshold, &sum) in self.thresholds.iter().zip(&self.above).rev() {
+            // Of nothing the sum is 0, which a share of 0 would be content with.
+            if sum >= mass && sum > 0.0 {
+                return ((threshold, end), over);
+            }
+            end = threshold;
+            // How many does not matter: 1 is enough.
+            over = Part {
+                sum,
+                n: usize::from(sum > 0.0),
+            };
+        }
+        ((low, end), over)
     }
-    for place in band[..dropped].iter().rev() {
-        candidates.swap_remove(place.id as usize);
-    }
-    if candidates.len() > SORTED {
-        return false;
-    }
-    sort(candidates, keys);
-    true
 }
 
 /// A part of the candidates.
@@ -364,65 +427,54 @@ struct Part {
     n: usize,
 }
 
-/// The candidates whose probabilities lie below a bound, by their logits.
+/// The candidates whose logits lie in a range.
 struct Histogram {
     top: f32,
     factor: f32,
     /// The first has the largest logits.
     bins: [Part; BINS],
-    all: Part,
 }
 
 impl Histogram {
-    /// Probabilities beyond this distance from the largest are 0.
+    /// Exponentials beyond this distance from the largest are 0.
     const FURTHEST: f32 = 150.0;
 
-    /// Leaves those of `ps` that are below `high` in `band`, with their indices. Their logits are about in the range `low` to `top`.
-    fn of(
-        high: f32,
-        (low, top): (f32, f32),
-        ps: &[f32],
-        candidates: &[TokenData],
-        band: &mut Vec<TokenData>,
-    ) -> Self {
-        band.clear();
-        below(ps, high, band);
+    /// Leaves those of `columns` that are in the range in the band, with their indices, and their exponentials relative to `max` beside them.
+    fn of((low, high): (f32, f32), max: f32, columns: &Columns, cut: &mut Cut<'_>) -> Self {
+        cut.band.clear();
+        between(columns.logits(), (low, high), cut.band);
+        cut.exponentials.exponentiate_wide(cut.band, max);
+        let top = high.min(max);
         let range = (top - low).clamp(1e-30, Self::FURTHEST);
         let mut histogram = Self {
             top,
             factor: BINS as f32 / range,
             bins: [Part { sum: 0.0, n: 0 }; BINS],
-            all: Part { sum: 0.0, n: 0 },
         };
-        for ranked in &*band {
-            let bin = histogram.bin(candidates[ranked.id as usize].logit);
+        for (ranked, &e) in cut.band.iter().zip(cut.exponentials.values()) {
+            let bin = histogram.bin(ranked.logit);
             let bin = &mut histogram.bins[bin];
-            bin.sum += f64::from(ranked.logit);
+            bin.sum += f64::from(e);
             bin.n += 1;
-        }
-        for bin in &histogram.bins {
-            histogram.all.sum += bin.sum;
-            histogram.all.n += bin.n;
         }
         histogram
     }
 
     /// Does not fall where logits fall.
     fn bin(&self, logit: f32) -> usize {
-        (((self.top - logit) * self.factor) as usize).min(BINS - 1)
+        place_in((self.top - logit) * self.factor, BINS)
     }
 
-    /// The first key, in order, that is not of the nucleus, of which `above` comes before `band`; above all keys if there is none.
-    fn first_dropped(
+    /// Logit and index of the last of the nucleus, of which `above` comes before the band; `None` if it is all of the band.
+    fn last_kept(
         &self,
         above: Part,
         mass: f64,
         least: usize,
-        candidates: &[TokenData],
-        keys: &mut Vec<u64>,
-        band: &[TokenData],
-    ) -> u64 {
-        let logit = |ranked: &TokenData| candidates[ranked.id as usize].logit;
+        cut: &mut Cut<'_>,
+    ) -> Option<(f32, u32)> {
+        let (keys, band) = (&mut *cut.keys, &cut.band[..]);
+        let exponentials = cut.exponentials.values();
         let Part { mut sum, mut n } = above;
         let last = self.bins.iter().position(|bin| {
             let reached = sum + bin.sum >= mass && n + bin.n >= least;
@@ -432,20 +484,14 @@ impl Histogram {
             }
             reached
         });
-        let Some(last) = last else {
-            return u64::MAX;
-        };
+        let last = last?;
         // Places in `band`, which rise as the candidates' do.
         keys.clear();
         reserve(keys, band.len());
-        keys.resize(band.len(), 0);
-        let mut end = 0;
-        for (place, ranked) in (0u32..).zip(band) {
-            keys[end] = key(logit(ranked), place);
-            end += usize::from(self.bin(logit(ranked)) == last);
-        }
-        keys.truncate(end);
-        let p = |key: u64| f64::from(band[index_of(key)].logit);
+        let ranked = (0u32..).zip(band);
+        let of_bin = ranked.filter(|(_, ranked)| self.bin(ranked.logit) == last);
+        keys.extend(of_bin.map(|(place, ranked)| key(ranked.logit, place)));
+        let p = |key: u64| f64::from(exponentials[index_of(key)]);
         // By halves until few are left: where all are equal they are in one bin.
         let mut rest = &mut keys[..];
         while rest.len() > SORTED {
@@ -462,23 +508,23 @@ impl Histogram {
         }
         rest.sort_unstable();
         let after = |last: u64| {
-            let index = band[index_of(last)].id as u32;
-            key(candidates[index as usize].logit, index) + 1
+            let ranked = band[index_of(last)];
+            (ranked.logit, ranked.id as u32)
         };
         for &key in &*rest {
             sum += p(key);
             n += 1;
             if sum >= mass && n >= least {
-                return after(key);
+                return Some(after(key));
             }
         }
         // Only rounding leads here.
-        rest.last().map_or(u64::MAX, |&key| after(key))
+        rest.last().map(|&key| after(key))
     }
 }
 
 /// Sorts candidates descending, equals by token.
-fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<u64>) {
+pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<u64>) {
     keys.clear();
     reserve(keys, candidates.len());
     keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
@@ -495,6 +541,10 @@ pub(super) fn cut_few(
     candidates: &mut Vec<TokenData>,
     keys: &mut Vec<u64>,
 ) -> bool {
+    let exponentials = candidates.iter().map(|c| f64::from(exp(c.logit - max)));
+    if exponentials.sum::<f64>() < mass * (1.0 - 1e-9) {
+        return false;
+    }
     sort(candidates, keys);
     let mut sum = 0.0;
     for i in 0..candidates.len() {

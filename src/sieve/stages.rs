@@ -72,6 +72,11 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
+    /// Whether after top-p no stage but the temperature is on.
+    pub fn only_divide_after_top_p(&self) -> bool {
+        !self.min_p.on && self.top_n_sigma.is_none()
+    }
+
     // Each stage, if it is on.
 
     pub fn top_k(&mut self) -> Option<&mut TopK> {

@@ -1,6 +1,11 @@
 //! The buffers of a sieve. They grow by powers of two, never shrink, and are used again for every token.
 
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
 use crate::kernels;
+use crate::kernels::floats::Columns;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
 
@@ -11,11 +16,72 @@ pub(super) fn reserve<T>(buffer: &mut Vec<T>, n: usize) {
     }
 }
 
-/// Buffers; what is in them has meaning only within one call, but for `candidates`.
+/// Candidates that are written out when they are asked for, into a buffer that is used again.
+#[derive(Debug, Default)]
+pub(super) struct OnRequest {
+    written: OnceLock<Vec<TokenData>>,
+    spare: Mutex<Spare>,
+}
+
+/// The buffers for that.
+#[derive(Debug, Default)]
+struct Spare {
+    candidates: Vec<TokenData>,
+    exponentials: kernels::Workspace,
+}
+
+impl OnRequest {
+    /// `columns` with their probabilities: 20 bytes each, read and written twice, and the exponentials.
+    fn get(&self, columns: &Columns) -> &[TokenData] {
+        self.written.get_or_init(|| {
+            let spare = &mut *self.spare.lock();
+            let mut candidates = std::mem::take(&mut spare.candidates);
+            candidates.clear();
+            reserve(&mut candidates, columns.len());
+            columns.write_to(&mut candidates);
+            let sum = spare.exponentials.exponentiate_double(&candidates, false);
+            spare
+                .exponentials
+                .write_p_scaled(&mut candidates, 1.0 / sum);
+            candidates
+        })
+    }
+
+    pub fn forget(&mut self) {
+        if let Some(candidates) = self.written.take() {
+            self.spare.get_mut().candidates = candidates;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let written = self.written.get().map_or(0, Vec::capacity);
+        let spare = self.spare.lock();
+        (written + spare.candidates.capacity()) * size_of::<TokenData>()
+            + spare.exponentials.bytes()
+    }
+}
+
+impl Clone for OnRequest {
+    fn clone(&self) -> Self {
+        Self {
+            written: self.written.clone(),
+            spare: Mutex::default(),
+        }
+    }
+}
+
+/// Buffers; what is in them has meaning only within one call, but for the candidates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workspace {
     /// What is left of the vocabulary.
     pub candidates: Vec<TokenData>,
+    /// The same of many, tokens and logits apart.
+    pub columns: Columns,
+    /// Whether what is drawn from is there.
+    pub apart: bool,
+    /// Sums of exponentials, of blocks of them.
+    pub sums: Vec<f64>,
+    pub on_request: OnRequest,
     /// The same in another order.
     pub spare: Vec<TokenData>,
     /// Sort keys.
@@ -33,6 +99,21 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
+    /// What is drawn from.
+    pub fn drawn_from(&self) -> &[TokenData] {
+        match self.apart {
+            true => self.on_request.get(&self.columns),
+            false => &self.candidates,
+        }
+    }
+
+    /// Nothing is drawn from.
+    pub fn clear(&mut self) {
+        self.candidates.clear();
+        self.apart = false;
+        self.on_request.forget();
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         (self.candidates.capacity() + self.spare.capacity()) * size_of::<TokenData>()
@@ -41,5 +122,8 @@ impl Workspace {
             + (self.gathered.capacity() + self.maxima.capacity() + self.sample.capacity())
                 * size_of::<f32>()
             + self.exponentials.bytes()
+            + self.columns.bytes()
+            + self.sums.capacity() * size_of::<f64>()
+            + self.on_request.bytes()
     }
 }
