@@ -10,6 +10,7 @@
 //! - [`library`][]: version, last error, log, host binding.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
+//! - `exclusive`: what two threads do not get at once.
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`failure`][]: error numbers, their texts, and when the last error is cleared.
 //!
@@ -17,6 +18,7 @@
 //! they were added to); strings that are returned belong to the library; a constructor that fails returns NULL, a function that
 //! returns `int` a negative number, and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
+pub(crate) mod exclusive;
 pub mod failure;
 pub mod guard;
 pub mod host;

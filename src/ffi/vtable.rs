@@ -14,9 +14,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-
 use crate::candidates::Candidates;
+use crate::ffi::exclusive::{Exclusive, Taken};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::ffi::llama_h::{llama_sampler, llama_sampler_i, llama_token_data_array};
@@ -112,7 +111,7 @@ struct Object<S> {
     name: &'static CStr,
     shared: Option<Arc<dyn Any + Send + Sync>>,
     /// None after a call that panicked: what the sampler held may be inconsistent, so it is not asked again.
-    state: Mutex<Option<S>>,
+    state: Exclusive<Option<S>>,
 }
 
 /// Which call an error message speaks of.
@@ -137,7 +136,7 @@ impl<S: Sampler> Object<S> {
             host,
             name,
             shared: sampler.as_ref().and_then(Sampler::shared),
-            state: Mutex::new(sampler),
+            state: Exclusive::new(sampler),
         }
     }
 
@@ -161,10 +160,10 @@ impl<S: Sampler> Object<S> {
         }
     }
 
-    fn enter(&self, function: &str) -> Option<MutexGuard<'_, Option<S>>> {
+    fn enter(&self, function: &str) -> Option<Taken<'_, Option<S>>> {
         let state = match S::KIND {
-            Kind::Constraint => self.state.try_lock_for(CONSTRAINT_PATIENCE),
-            Kind::Filter | Kind::Selector => self.state.try_lock(),
+            Kind::Constraint => self.state.take_within(CONSTRAINT_PATIENCE),
+            Kind::Filter | Kind::Selector => self.state.take(),
         };
         if state.is_none() {
             last_error::set(&format!(
@@ -374,7 +373,7 @@ unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
             let Some(object) = (unsafe { object::<S>(smpl) }) else {
                 return;
             };
-            if object.state.is_locked() {
+            if object.state.is_taken() {
                 log::error(
                     "free: the sampler is in use by another thread; its memory is leaked, not pulled away",
                 );
@@ -509,6 +508,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    use parking_lot::Mutex;
     use vendor_llama_cpp::sys;
 
     use super::*;

@@ -18,16 +18,19 @@ pub enum Fallback {
     Draw,
     /// A sum in descending order came so near to a power of two, or had so many terms half-way between floats, that the order was needed.
     DescendingSum,
+    /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was masked.
+    Sigma,
 }
 
 impl Fallback {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::TopK,
         Self::Nucleus,
         Self::Typical,
         Self::Draw,
         Self::DescendingSum,
+        Self::Sigma,
     ];
 
     /// How often it has happened.
@@ -40,4 +43,4 @@ impl Fallback {
     }
 }
 
-static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static COUNTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];

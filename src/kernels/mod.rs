@@ -15,6 +15,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod descending;
+pub mod deviation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod exp;
 pub mod fallbacks;

@@ -47,11 +47,36 @@ pub fn max<V: Vector>(v: V, data: &[TokenData]) -> f32 {
         a = v.max(v.logits(pair), a);
         b = v.max(v.logits(&pair[V::LANES..]), b);
     }
-    let mut max = v.largest(v.max(a, b));
-    for candidate in pairs.remainder() {
-        max = max.max(comparable(candidate.logit));
+    if let Some(last) = data.last_chunk_of::<V>() {
+        if pairs.remainder().len() > V::LANES {
+            a = v.max(v.logits(pairs.remainder()), a);
+        }
+        return v.largest(v.max(v.max(v.logits(last), b), a));
     }
-    max
+    let logits = data.iter().map(|c| comparable(c.logit));
+    logits.fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// The last elements of an array, as many as a register has lanes. Passes whose results do not depend on what comes twice end with them, instead of going through
+/// the remainder one by one; some of the elements then belong to the register before, too.
+trait LastChunk {
+    /// `None` if there are too few.
+    fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
+
+    /// The same, to rewrite.
+    fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self>;
+}
+
+impl<T> LastChunk for [T] {
+    #[inline(always)]
+    fn last_chunk_of<V: Vector>(&self) -> Option<&Self> {
+        self.len().checked_sub(V::LANES).map(|at| &self[at..])
+    }
+
+    #[inline(always)]
+    fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self> {
+        self.len().checked_sub(V::LANES).map(|at| &mut self[at..])
+    }
 }
 
 /// Reads 12 bytes per candidate once, and those of one block again.
@@ -79,9 +104,12 @@ pub fn argmax<V: Vector>(v: V, data: &[TokenData]) -> usize {
             return start + i * V::LANES + lanes.trailing_zeros() as usize;
         }
     }
-    let rest = chunks.remainder();
-    let found = rest.iter().position(|c| c.logit == best);
-    data.len() - rest.len() + found.unwrap_or(0)
+    if let Some(last) = data.last_chunk_of::<V>() {
+        let lanes = v.eq(v.logits(last), bests);
+        return data.len() - V::LANES + lanes.trailing_zeros() as usize;
+    }
+    let found = data.iter().position(|c| c.logit == best);
+    found.unwrap_or(0)
 }
 
 /// Reads 12 bytes per candidate and writes 4.
@@ -90,20 +118,21 @@ pub fn logits<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());
     let lowest = v.splat(f32::NEG_INFINITY);
     let mut max = lowest;
-    let mut chunks = data.chunks_exact(V::LANES);
-    let mut to = to.chunks_exact_mut(V::LANES);
-    for (chunk, to) in (&mut chunks).zip(&mut to) {
-        // NaN becomes minus infinity.
+    let (Some(last), Some(to_last)) = (data.last_chunk_of::<V>(), to.last_chunk_of_mut::<V>())
+    else {
+        return scalar::logits(data, to);
+    };
+    // NaN becomes minus infinity.
+    let x = v.max(v.logits(last), lowest);
+    v.store(to_last, x);
+    max = v.max(x, max);
+    let chunks = data.chunks_exact(V::LANES);
+    for (chunk, to) in chunks.zip(to.chunks_exact_mut(V::LANES)) {
         let x = v.max(v.logits(chunk), lowest);
         v.store(to, x);
         max = v.max(x, max);
     }
-    let mut max = v.largest(max);
-    for (candidate, to) in chunks.remainder().iter().zip(to.into_remainder()) {
-        *to = comparable(candidate.logit);
-        max = max.max(*to);
-    }
-    max
+    v.largest(max)
 }
 
 /// e^x of one register.
@@ -320,6 +349,57 @@ fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     sum
 }
 
+/// Reads 12 bytes per candidate.
+#[inline(always)]
+pub fn moments<V: Vector>(v: V, data: &[TokenData], sums: &mut [[f64; 2]]) -> f32 {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let zero = v.splat(0.0);
+    let mut largest = [lowest; 2];
+    let mut max = f32::NEG_INFINITY;
+    let [mut sum, mut squares] = [0.0; 2];
+    for (block, to) in data.chunks(BLOCK).zip(sums) {
+        let (mut a, mut b) = ([zero; 2], [zero; 2]);
+        let mut pairs = block.chunks_exact(2 * V::LANES);
+        for pair in &mut pairs {
+            let x = v.logits(pair);
+            let y = v.logits(&pair[V::LANES..]);
+            largest = [v.max(x, largest[0]), v.max(y, largest[1])];
+            a = [v.add(a[0], x), v.fma(x, x, a[1])];
+            b = [v.add(b[0], y), v.fma(y, y, b[1])];
+        }
+        sum += f64::from(v.total(v.add(a[0], b[0])));
+        squares += f64::from(v.total(v.add(a[1], b[1])));
+        for candidate in pairs.remainder() {
+            let x = f64::from(candidate.logit);
+            sum += x;
+            squares += x * x;
+            max = max.max(comparable(candidate.logit));
+        }
+        *to = [sum, squares];
+    }
+    max.max(v.largest(v.max(largest[0], largest[1])))
+}
+
+/// Reads 12 bytes per candidate.
+#[inline(always)]
+pub fn any_between<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> bool {
+    let Some(last) = data.last_chunk_of::<V>() else {
+        return scalar::any_between(data, low, high);
+    };
+    let (lows, highs) = (v.splat(low), v.splat(high));
+    let last = v.logits(last);
+    if v.ge(last, lows) & v.lt(last, highs) != 0 {
+        return true;
+    }
+    for chunk in data.chunks_exact(V::LANES) {
+        let x = v.logits(chunk);
+        if v.ge(x, lows) & v.lt(x, highs) != 0 {
+            return true;
+        }
+    }
+    false
+}
+
 /// Reads 4 bytes per element. Of a sum that wanders around 0 every block is added one by one.
 #[inline(always)]
 pub fn signed_sum<V: Vector>(v: V, xs: &[f32]) -> (f32, usize) {
@@ -454,13 +534,13 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
 #[inline(always)]
 pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    let mut from = ps.chunks_exact(V::LANES);
-    for (chunk, from) in (&mut chunks).zip(&mut from) {
+    let (Some(last), Some(from)) = (data.last_chunk_of_mut::<V>(), ps.last_chunk_of::<V>()) else {
+        return scalar::set_p(data, ps);
+    };
+    v.set_p(last, v.load(from));
+    let chunks = data.chunks_exact_mut(V::LANES);
+    for (chunk, from) in chunks.zip(ps.chunks_exact(V::LANES)) {
         v.set_p(chunk, v.load(from));
-    }
-    for (candidate, &p) in chunks.into_remainder().iter_mut().zip(from.remainder()) {
-        candidate.p = p;
     }
 }
 
@@ -485,12 +565,15 @@ pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor:
 #[inline(always)]
 pub fn divide<V: Vector>(v: V, xs: &mut [f32], by: f32) {
     let divisor = v.splat(by);
-    let mut chunks = xs.chunks_exact_mut(V::LANES);
-    for chunk in &mut chunks {
+    let Some(last) = xs.last_chunk_of::<V>() else {
+        return scalar::divide(xs, by);
+    };
+    let last = v.div(v.load(last), divisor);
+    for chunk in xs.chunks_exact_mut(V::LANES) {
         v.store(chunk, v.div(v.load(chunk), divisor));
     }
-    for x in chunks.into_remainder() {
-        *x /= by;
+    if let Some(to) = xs.last_chunk_of_mut::<V>() {
+        v.store(to, last);
     }
 }
 
@@ -498,13 +581,16 @@ pub fn divide<V: Vector>(v: V, xs: &mut [f32], by: f32) {
 #[inline(always)]
 pub fn divide_logits<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
     let divisor = v.splat(by);
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    for chunk in &mut chunks {
+    let Some(last) = data.last_chunk_of::<V>() else {
+        return scalar::divide_logits(data, by);
+    };
+    let last = v.div(v.logits(last), divisor);
+    for chunk in data.chunks_exact_mut(V::LANES) {
         let x = v.div(v.logits(chunk), divisor);
         v.set_logits(chunk, x);
     }
-    for candidate in chunks.into_remainder() {
-        candidate.logit /= by;
+    if let Some(to) = data.last_chunk_of_mut::<V>() {
+        v.set_logits(to, last);
     }
 }
 
@@ -513,20 +599,19 @@ pub fn divide_logits<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
 pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
     let thresholds = v.splat(threshold);
     let masked = v.splat(f32::NEG_INFINITY);
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    for chunk in &mut chunks {
+    let Some(last) = data.last_chunk_of_mut::<V>() else {
+        return scalar::mask_below(data, threshold);
+    };
+    // A NaN is not below anything, and stays.
+    let x = v.logits(last);
+    v.set_logits(last, v.if_lt(x, thresholds, masked, x));
+    for chunk in data.chunks_exact_mut(V::LANES) {
         let x = v.logits(chunk);
         if v.lt(x, thresholds) == 0 {
             continue;
         }
-        // A NaN is not below anything, and stays.
         let x = v.if_lt(x, thresholds, masked, x);
         v.set_logits(chunk, x);
-    }
-    for candidate in chunks.into_remainder() {
-        if candidate.logit < threshold {
-            candidate.logit = f32::NEG_INFINITY;
-        }
     }
 }
 

@@ -86,6 +86,25 @@ pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
+/// The largest logit; `sums` takes the sums of the logits and of their squares up to the end of each block of [`BLOCK`], with last bits that depend on the instruction set.
+pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]]) -> f32 {
+    let [mut sum, mut squares] = [0.0; 2];
+    for (block, to) in data.chunks(BLOCK).zip(sums) {
+        for candidate in block {
+            let x = f64::from(candidate.logit);
+            sum += x;
+            squares += x * x;
+        }
+        *to = [sum, squares];
+    }
+    max(data)
+}
+
+/// Whether a logit is at or above `low` and below `high`.
+pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
+    data.iter().any(|c| c.logit >= low && c.logit < high)
+}
+
 /// The sum of all but minus infinity, in order, and how many those are.
 pub fn signed_sum(xs: &[f32]) -> (f32, usize) {
     let mut sum = 0.0f32;

