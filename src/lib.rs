@@ -22,6 +22,7 @@
 //! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
+//! | Which orders of threads are tried one by one? | `models.rs`, with the locks of `sync.rs` |
 //! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
@@ -63,10 +64,13 @@ pub mod last_error;
 pub mod log;
 pub mod memory;
 pub mod metrics;
+#[cfg(all(test, model))]
+mod models;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod sieve;
+mod sync;
 pub mod token;
 pub mod trie;
 pub mod vocabulary;

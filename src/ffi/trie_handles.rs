@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::library::{
@@ -17,10 +15,36 @@ use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::trie::{bytes, set, slot_of};
 use crate::last_error;
 use crate::log;
+use crate::sync::Mutex;
 use crate::trie::Slot;
 
 /// Slots by the address of their handle, which is never followed.
-static SLOTS: Mutex<BTreeMap<usize, Weak<Slot>>> = Mutex::new(BTreeMap::new());
+pub(crate) struct Registry(Mutex<BTreeMap<usize, Weak<Slot>>>);
+
+static SLOTS: Registry = Registry::new();
+
+impl Registry {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    pub(crate) fn bind(&self, handle: usize, slot: &Arc<Slot>) {
+        let mut slots = self.0.lock();
+        // Streams come and go: what was freed without being taken out goes when another comes.
+        slots.retain(|_, slot| slot.strong_count() > 0);
+        slots.insert(handle, Arc::downgrade(slot));
+    }
+
+    /// Says whether the handle was known.
+    pub(crate) fn unbind(&self, handle: usize) -> bool {
+        self.0.lock().remove(&handle).is_some()
+    }
+
+    /// The slot, if it is alive. It stays so while the caller has it, whoever frees the sampler.
+    pub(crate) fn get(&self, handle: usize) -> Option<Arc<Slot>> {
+        self.0.lock().get(&handle).and_then(Weak::upgrade)
+    }
+}
 
 /// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. `slot` NULL takes the handle out again. A handle that
 /// is bound already is bound anew. May be called from any thread.
@@ -84,15 +108,11 @@ fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
 unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Failure> {
     let handle = known(handle)?;
     if slot.is_null() {
-        let removed = SLOTS.lock().remove(&handle);
-        return removed.map(drop).ok_or_else(unknown);
+        return SLOTS.unbind(handle).then_some(()).ok_or_else(unknown);
     }
     // SAFETY: the caller guarantees the sampler.
     let slot = unsafe { slot_of(slot) }?;
-    let mut slots = SLOTS.lock();
-    // Streams come and go: what was freed without being taken out goes when another comes.
-    slots.retain(|_, slot| slot.strong_count() > 0);
-    slots.insert(handle, Arc::downgrade(&slot));
+    SLOTS.bind(handle, &slot);
     Ok(())
 }
 
@@ -109,7 +129,5 @@ fn unknown() -> Failure {
 }
 
 fn bound(handle: *mut c_void) -> Result<Arc<Slot>, Failure> {
-    let handle = known(handle)?;
-    let slot = SLOTS.lock().get(&handle).and_then(Weak::upgrade);
-    slot.ok_or_else(unknown)
+    SLOTS.get(known(handle)?).ok_or_else(unknown)
 }

@@ -305,6 +305,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn the_sum_is_that_of_the_sorted_array() {
         let mut state = 1u32;
         let mut unit = || {
@@ -337,6 +338,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn the_entropy_is_that_of_the_sorted_array() {
         let mut state = 7u32;
         let mut unit = || {
@@ -369,6 +371,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn a_probability_of_0_has_no_entropy() {
         let wide = (0..20_000).map(|i| {
             if i == 7 {
@@ -383,6 +386,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn a_sum_just_above_a_power_of_two_gives_way() {
         // 16,384 times 1 and very little: the head would have to be all.
         let data = array((0..16_385).map(|i| if i == 0 { -9.0 } else { 1.0 }));

@@ -176,6 +176,7 @@ mod tests {
 
     /// More are to be kept than the sample's threshold lets pass: then all are ranked.
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn a_threshold_that_is_too_high_gives_way() {
         const KEPT: usize = 9000;
         let mut data: Vec<TokenData> = (0..10_000)

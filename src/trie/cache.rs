@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use lru::LruCache;
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::fault;
+use crate::sync::Mutex;
 use crate::trie::arena::Trie;
 use crate::trie::descriptor::Payload;
 
@@ -39,30 +39,18 @@ struct Cache {
     stats: CacheStats,
 }
 
-/// Made at the first use, under its own lock.
-static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
-
-fn with_cache<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
-    let capacity = const { NonZeroUsize::new(CAPACITY).unwrap() };
-    let mut cache = CACHE.lock();
-    look(cache.get_or_insert_with(|| Cache {
-        tries: LruCache::new(capacity),
-        stats: CacheStats::default(),
-    }))
+/// A cache that any thread may use.
+pub(crate) struct Shared {
+    capacity: NonZeroUsize,
+    /// Made at the first use, under its own lock.
+    cache: Mutex<Option<Cache>>,
 }
+
+static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() });
 
 /// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
-    let key: Key = Sha256::digest(json).into();
-    if let Some(trie) = with_cache(|cache| cache.get(&key))
-        && fits(&trie, n_vocab)
-    {
-        return Ok(trie);
-    }
-    // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
-    let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
-    drop(with_cache(|cache| cache.put(key, Arc::clone(&trie))));
-    Ok(trie)
+    CACHE.trie_of(json, n_vocab)
 }
 
 fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
@@ -71,7 +59,50 @@ fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
 
 /// The counters.
 pub fn stats() -> CacheStats {
-    with_cache(|cache| cache.stats)
+    CACHE.stats()
+}
+
+impl Shared {
+    pub(crate) const fn new(capacity: NonZeroUsize) -> Self {
+        Self {
+            capacity,
+            cache: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn trie_of(&self, json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
+        let key: Key = Sha256::digest(json).into();
+        if let Some(trie) = self.with(|cache| cache.get(&key))
+            && fits(&trie, n_vocab)
+        {
+            return Ok(trie);
+        }
+        // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
+        let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
+        drop(self.with(|cache| cache.put(key, Arc::clone(&trie))));
+        Ok(trie)
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        self.with(|cache| cache.stats)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        let mut cache = self.cache.lock();
+        look(cache.get_or_insert_with(|| Cache {
+            tries: LruCache::new(self.capacity),
+            stats: CacheStats::default(),
+        }))
+    }
+
+    /// Number and bytes of what is kept, counted.
+    #[cfg(all(test, model))]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        self.with(|cache| {
+            let bytes = cache.tries.iter().map(|(_, trie)| trie.bytes() as u64);
+            (cache.tries.len() as u64, bytes.sum())
+        })
+    }
 }
 
 impl Cache {

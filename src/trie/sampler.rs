@@ -10,12 +10,11 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
-
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::log;
 use crate::sampler::{Kind, Sampler};
+use crate::sync::{Mutex, MutexGuard};
 use crate::token::{Token, TokenData, comparable};
 use crate::trie::arena::Trie;
 use crate::trie::cursor::{Cursor, Notice};

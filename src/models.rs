@@ -1,0 +1,292 @@
+//! Every order in which threads can meet at a slot, at the bound handles and at the cache of tries, one after the other.
+//!
+//! The code is the library's own; only its lock (`sync.rs`) is one that lets a scheduler decide who goes on. The scheduler tries all orders, finds deadlocks by
+//! itself, and each model says how many orders there were. What is shared is behind locks alone, so that an order of their steps is all that threads can make
+//! a difference by.
+//!
+//! Compiled by `RUSTFLAGS="--cfg model"` alone; `ci/sanitize model` does so.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use shuttle::scheduler::DfsScheduler;
+use shuttle::{Config, MaxSteps, Runner, thread};
+
+use crate::candidates::Candidates;
+use crate::ffi::trie_handles::Registry;
+use crate::log;
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+use crate::trie::cache::Shared;
+use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
+
+/// Without a bound: a model that has too many orders shows by its time.
+fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.max_steps = MaxSteps::FailAfter(10_000);
+    config.silence_warnings = true;
+    // Warnings of a token that does not follow are part of the models.
+    log::set_sink(Some(Arc::new(|_, _| {})));
+    let orders = Runner::new(DfsScheduler::new(None, false), config).run(model);
+    println!("{name}: {orders} orders");
+    assert!(orders >= at_least, "only {orders}: nobody met anybody");
+}
+
+const N: i32 = 8;
+/// What may follow where nothing is constrained.
+const ALL: [Token; N as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+/// Two descriptors: `1 3` and `2 3` in the first, `4 5` in the second.
+fn one() -> Arc<Trie> {
+    trie(
+        r#"{"descriptors":[{"path":"p","leaves":[{"name":"a","tokens":[1,3]},{"name":"b","tokens":[2,3]}]},
+            {"path":"q","leaves":[{"name":"c","tokens":[4,5]}]}]}"#,
+    )
+}
+
+/// `6 7` alone.
+fn other() -> Arc<Trie> {
+    trie(r#"{"descriptors":[{"path":"p","leaves":[{"name":"d","tokens":[6,7]}]}]}"#)
+}
+
+fn trie(json: &str) -> Arc<Trie> {
+    let payload = Payload::parse(json.as_bytes(), Some(N as usize)).expect("a valid payload");
+    Arc::new(Trie::new(&payload))
+}
+
+const MASKS: Mode = Mode {
+    greedy: false,
+    compact: false,
+};
+const SHRINKS: Mode = Mode {
+    greedy: false,
+    compact: true,
+};
+
+/// What a sampler lets through, ascending. In compact mode that is the whole array, so that a mixture of the modes shows as well.
+fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
+    let mut data = ALL.map(|id| TokenData {
+        id,
+        logit: id as f32,
+        p: 0.0,
+    });
+    let mut candidates = Candidates::new(&mut data, false);
+    sampler.apply(&mut candidates);
+    let left = candidates.as_slice().iter();
+    left.filter(|c| c.logit > f32::NEG_INFINITY)
+        .map(|c| c.id)
+        .collect()
+}
+
+#[test]
+fn a_sampler_sees_the_old_constraint_or_the_new_one() {
+    every_order("set and clear during two tokens", 100, || {
+        let slot = Arc::new(Slot::new(Some(N as usize)));
+        slot.set(one(), MASKS);
+        let (set, cleared) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let setter = {
+            let (slot, set) = (Arc::clone(&slot), Arc::clone(&set));
+            let cleared = Arc::clone(&cleared);
+            thread::spawn(move || {
+                slot.set(other(), SHRINKS);
+                set.store(true, Ordering::SeqCst);
+                slot.clear();
+                cleared.store(true, Ordering::SeqCst);
+            })
+        };
+        let mut sampler = TrieSampler::new(Arc::clone(&slot));
+        // What was there before the call must not be seen any more, what is there after it not yet; nothing in between.
+        let states: [&[Token]; 3] = [&[1, 2], &[6], &ALL];
+        let oldest = || {
+            usize::from(set.load(Ordering::SeqCst)) + usize::from(cleared.load(Ordering::SeqCst))
+        };
+        let before = oldest();
+        let first = allowed(&mut sampler);
+        let seen = states
+            .iter()
+            .position(|state| **state == first)
+            .expect("one of them");
+        assert!(seen >= before, "{first:?} was replaced");
+
+        // The token that was chosen belongs to what was set then, and must lead nowhere in what is set now.
+        sampler.accept(first[0]);
+        let before = oldest().max(seen);
+        let second = allowed(&mut sampler);
+        // After 1 comes 3. The first token of the one is none of the other: it is idle, or was set after the token.
+        let possible: &[&[Token]] = match seen {
+            0 => &[&[3], &[6], &ALL],
+            1 => &[&[7], &ALL],
+            _ => &[&ALL],
+        };
+        assert!(
+            possible.contains(&&second[..]),
+            "{first:?}, then {second:?}"
+        );
+        assert!(before == 0 || second != [3], "{second:?} was replaced");
+
+        setter.join().expect("no panic");
+        assert_eq!(
+            allowed(&mut sampler),
+            ALL,
+            "a cleared slot constrains nothing"
+        );
+        assert!(!slot.is_active());
+    });
+}
+
+#[test]
+fn a_descriptor_is_activated_in_what_is_set() {
+    every_order("activate, set and sample", 100, || {
+        let slot = Arc::new(Slot::new(Some(N as usize)));
+        slot.set(one(), MASKS);
+        let setter = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.set(other(), SHRINKS))
+        };
+        let activator = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.activate("q").is_ok())
+        };
+        let mut sampler = TrieSampler::new(Arc::clone(&slot));
+        let seen = allowed(&mut sampler);
+        let known = [&[1, 2][..], &[4], &[6]];
+        assert!(known.contains(&&seen[..]), "{seen:?}");
+        let mut forced = [0; 4];
+        let n = slot.forced(&mut forced);
+        let known: [&[Token]; 3] = [&[], &[4, 5], &[6, 7]];
+        assert!(known.contains(&&forced[..n]), "{forced:?}");
+
+        setter.join().expect("no panic");
+        // Whether or not "q" was there still, it is not in what was set.
+        let _found = activator.join().expect("no panic");
+        assert_eq!(allowed(&mut sampler), [6]);
+    });
+}
+
+#[test]
+fn samplers_that_are_copied_onto_each_other_do_not_wait_for_each_other() {
+    every_order("copies in both directions", 20, || {
+        let slots = [one(), other()].map(|trie| {
+            let slot = Arc::new(Slot::new(Some(N as usize)));
+            slot.set(trie, MASKS);
+            slot
+        });
+        let copies = [(0, 1), (1, 0)].map(|(from, to)| {
+            let from = TrieSampler::new(Arc::clone(&slots[from]));
+            let mut to = TrieSampler::new(Arc::clone(&slots[to]));
+            thread::spawn(move || to.clone_from(&from))
+        });
+        for copy in copies {
+            copy.join().expect("no panic");
+        }
+        for slot in slots {
+            let seen = allowed(&mut TrieSampler::new(slot));
+            assert!(seen == [1, 2] || seen == [6], "{seen:?}");
+        }
+    });
+}
+
+#[test]
+fn a_handle_leads_to_its_live_slot_or_to_none() {
+    every_order("bind, set by handle, free", 100, || {
+        let registry = Arc::new(Registry::new());
+        let slot = Arc::new(Slot::new(Some(N as usize)));
+        registry.bind(1, &slot);
+        let mut sampler = TrieSampler::new(slot);
+        let by_handle = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || {
+                let found = registry.get(1);
+                if let Some(slot) = &found {
+                    slot.set(other(), SHRINKS);
+                }
+                found.is_some()
+            })
+        };
+        let binder = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || {
+                // Takes out what was freed; its own slot is alive.
+                let slot = Arc::new(Slot::new(None));
+                registry.bind(2, &slot);
+                let found = registry.get(2).expect("it is alive");
+                assert!(Arc::ptr_eq(&found, &slot));
+                assert!(registry.unbind(2));
+            })
+        };
+        let seen = allowed(&mut sampler);
+        assert!(seen == ALL || seen == [6], "{seen:?}");
+        // As the host does that frees the chain while the handle is bound.
+        drop(sampler);
+        let found = by_handle.join().expect("no panic");
+        binder.join().expect("no panic");
+        assert!(found || seen == ALL);
+        assert!(registry.get(1).is_none() && registry.get(2).is_none());
+    });
+}
+
+fn payload(token: Token) -> String {
+    format!(
+        r#"{{"descriptors":[{{"path":"{token}","leaves":[{{"name":"a","tokens":[{token}]}}]}}]}}"#
+    )
+}
+
+/// The threads' lookups in a cache of two.
+fn cache_model(name: &str, at_least: usize, lookups: &'static [&'static [Token]]) {
+    let most_evictions = Arc::new(AtomicUsize::new(0));
+    let most = Arc::clone(&most_evictions);
+    every_order(name, at_least, move || {
+        let cache = Arc::new(Shared::new(NonZeroUsize::new(2).expect("not 0")));
+        let threads: Vec<_> = lookups
+            .iter()
+            .map(|tokens| {
+                let cache = Arc::clone(&cache);
+                thread::spawn(move || {
+                    for &token in *tokens {
+                        let trie = cache.trie_of(payload(token).as_bytes(), None);
+                        let trie = trie.expect("a valid payload");
+                        assert_eq!(trie.max_token(), token);
+                        assert!(trie.paths().eq([token.to_string()]));
+                    }
+                    // While others go on; not after each lookup, which makes the orders too many.
+                    assert!(tokens.len() > 1 || cache.stats().entries <= 2);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let stats = cache.stats();
+        let n: usize = lookups.iter().map(|tokens| tokens.len()).sum();
+        assert_eq!(stats.hits + stats.misses, n as u64);
+        assert_eq!((stats.entries, stats.bytes), cache.counted());
+        // A miss adds a trie, but for one that another thread has added in the meantime.
+        assert!(stats.entries + stats.evictions <= stats.misses);
+        let mut tokens: Vec<Token> = lookups.concat();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(stats.entries, tokens.len().min(2) as u64);
+        if tokens.len() <= 2 {
+            assert_eq!(stats.evictions, 0);
+        }
+        most.fetch_max(stats.evictions as usize, Ordering::SeqCst);
+    });
+    println!(
+        "{name}: at most {} evictions",
+        most_evictions.load(Ordering::SeqCst)
+    );
+}
+
+#[test]
+fn the_cache_gives_the_trie_of_the_key_while_others_are_evicted() {
+    cache_model("three payloads in a cache of two", 100, &[&[1, 2], &[3]]);
+}
+
+#[test]
+fn the_same_payload_from_two_threads_is_kept_once() {
+    cache_model("one payload from two threads", 50, &[&[1], &[1]]);
+}
