@@ -395,13 +395,6 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn load_bits(self, from: &[u32]) -> __m512 {
-        assert!(from.len() >= 16);
-        // SAFETY: `self` proves AVX-512; 16 words are there.
-        unsafe { _mm512_castsi512_ps(_mm512_loadu_epi32(from.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
     fn keep_pairs(self, x: __m512, ids: __m512, lanes: u32, to_ids: &mut [u32], to: &mut [f32]) {
         assert!(to_ids.len() >= 16 && to.len() >= 16);
         let mask = lanes as u16;

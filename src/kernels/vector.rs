@@ -161,15 +161,6 @@ pub trait Vector: Copy {
         }
         self.load(&words)
     }
-    /// The first words of `from`, as they are.
-    #[inline(always)]
-    fn load_bits(self, from: &[u32]) -> Self::F {
-        let mut words = [0.0; MAX_LANES];
-        for (to, &word) in words[..Self::LANES].iter_mut().zip(&from[..Self::LANES]) {
-            *to = f32::from_bits(word);
-        }
-        self.load(&words)
-    }
     /// Writes `lanes` of `x` to the beginning of `to`, those of `ids` to that of `to_ids`; each has room for a whole register.
     #[inline(always)]
     fn keep_pairs(
