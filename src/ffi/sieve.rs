@@ -141,11 +141,38 @@ impl Handle {
             Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
         })?;
         if state.is_none() {
-            let text = "the sieve failed earlier and is out of use; make a new one";
-            return Err(Failure::new(LLAMA_SIEVE_ERROR_BUSY, text));
+            return Err(out_of_use());
         }
         Ok(state)
     }
+}
+
+/// # Safety
+/// `sieve` is NULL or alive.
+unsafe fn entered<'a>(sieve: *const Handle) -> Result<MutexGuard<'a, Option<Sieve>>, Failure> {
+    // SAFETY: the caller guarantees it; the state is behind a lock.
+    let sieve = unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null("the sieve"))?;
+    sieve.enter()
+}
+
+fn out_of_use() -> Failure {
+    let text = "the sieve failed earlier and is out of use; make a new one";
+    Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
+}
+
+/// Lets `body` look at the sieve, which stays in use whatever comes of that.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+unsafe fn look<T>(
+    function: &str,
+    sieve: *const Handle,
+    body: impl FnOnce(&Sieve) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // SAFETY: the caller guarantees the sieve.
+    let state = unsafe { entered(sieve) }?;
+    let inner = state.as_ref().ok_or_else(out_of_use)?;
+    guard(function, || Err(Failure::caught()), || body(inner))
 }
 
 /// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be inconsistent.
@@ -157,15 +184,9 @@ unsafe fn with<T>(
     sieve: *const Handle,
     body: impl FnOnce(&mut Sieve) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    // SAFETY: the caller guarantees it; the state is behind a lock.
-    let sieve = unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null("the sieve"))?;
-    let mut state = sieve.enter()?;
-    let Some(inner) = state.as_mut() else {
-        return Err(Failure::new(
-            LLAMA_SIEVE_ERROR_BUSY,
-            "the sieve is out of use",
-        ));
-    };
+    // SAFETY: the caller guarantees the sieve.
+    let mut state = unsafe { entered(sieve) }?;
+    let inner = state.as_mut().ok_or_else(out_of_use)?;
     match guard(function, || None, || Some(body(inner))) {
         Some(result) => result,
         None => {
@@ -330,7 +351,7 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
 pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle {
     made("llama_sieve_clone", || {
         // SAFETY: the caller guarantees the sieve.
-        let copy = unsafe { with("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
+        let copy = unsafe { look("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
         Ok(Handle::boxed(copy))
     })
 }
@@ -588,7 +609,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
         if out.is_null() && cap > 0 {
             return Err(Failure::null("out"));
         }
-        let copy = |sieve: &mut Sieve| {
+        let copy = |sieve: &Sieve| {
             let candidates = sieve.candidates();
             let n = candidates.len().min(cap);
             if n > 0 {
@@ -598,7 +619,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
             Ok(candidates.len() as c_int)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_candidates", sieve, copy) }
+        unsafe { look("llama_sieve_candidates", sieve, copy) }
     })
 }
 
@@ -636,7 +657,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         let size = unsafe { (&raw const (*out).struct_size).read() };
         check_struct_size("llama_sieve_stats", size, size_of::<llama_sieve_stats>())?;
         // SAFETY: the caller guarantees the sieve.
-        let stats = unsafe { with("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
+        let stats = unsafe { look("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
         // SAFETY: the size is that of the whole struct.
         unsafe { out.write(stats_for_c(&stats)) };
         Ok(LLAMA_SIEVE_OK)
@@ -836,9 +857,9 @@ pub unsafe extern "C" fn llama_sieve_greedy(logits: *const f32, n_vocab: i32) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
     value("llama_sieve_state_size", 0, || {
-        let size = |sieve: &mut Sieve| Ok(sieve.state_size());
+        let size = |sieve: &Sieve| Ok(sieve.state_size());
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_state_size", sieve, size) }
+        unsafe { look("llama_sieve_state_size", sieve, size) }
     })
 }
 
@@ -858,7 +879,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
         if bytes.is_null() {
             return Err(Failure::null("bytes"));
         }
-        let save = |sieve: &mut Sieve| {
+        let save = |sieve: &Sieve| {
             // Only as many as are needed, whatever the caller says of the rest.
             let used = size.min(sieve.state_size());
             // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are before they become a slice.
@@ -876,7 +897,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
             Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_state_save", sieve, save) }
+        unsafe { look("llama_sieve_state_save", sieve, save) }
     })
 }
 

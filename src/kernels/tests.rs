@@ -34,7 +34,10 @@ pub(super) const SIZES: [usize; 22] = [
 
 /// Miri takes minutes for all of them, and knows only the scalar passes.
 #[cfg(miri)]
-pub(super) const SIZES: [usize; 6] = [0, 1, 2, 7, 17, 33];
+pub(super) const SIZES: [usize; 3] = [0, 1, 17];
+
+/// Under Miri, one input in so many.
+pub(super) const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 
 /// Logits of every kind that a pass may meet.
 pub(super) fn inputs(n: usize) -> Vec<Vec<f32>> {
@@ -113,7 +116,7 @@ fn same(a: f32, b: f32) -> bool {
 fn for_all(mut check: impl FnMut(&'static Table, &[f32])) {
     for table in supported() {
         for n in SIZES {
-            for logits in inputs(n) {
+            for logits in inputs(n).into_iter().step_by(STEP) {
                 check(table, &logits);
             }
         }

@@ -460,6 +460,15 @@ fn a_fault_at_any_point_of_an_export_gives_its_documented_answer() {
     eprintln!("{injected} faults in {} exports", cases().len());
 }
 
+/// Change nothing, so that a fault in them leaves the sieve in use.
+const LOOKS: [&str; 5] = [
+    "llama_sieve_clone",
+    "llama_sieve_candidates",
+    "llama_sieve_last_stats",
+    "llama_sieve_state_size",
+    "llama_sieve_state_save",
+];
+
 /// The case with a fault at that point; says whether it has such a point.
 fn fault(case: &Case, points: usize) -> bool {
     let export = case.export;
@@ -499,7 +508,8 @@ fn fault(case: &Case, points: usize) -> bool {
     let after = world.seen();
     assert_eq!(after.0, before.0, "{at}");
     let out_of_use = after.1 == Err(LLAMA_SIEVE_ERROR_BUSY);
-    assert!(after.1 == before.1 || (points > 0 && out_of_use), "{at}");
+    let may_fail = points > 0 && !LOOKS.contains(&export);
+    assert!(after.1 == before.1 || (may_fail && out_of_use), "{at}");
     // And again, without a fault.
     last_error::set("an earlier one");
     let again = (case.call)(&world);
