@@ -809,3 +809,64 @@ fn without_memory_constructors_and_setters_fail_and_change_nothing() {
     }
     eprintln!("{failed} allocations failed");
 }
+
+thread_local! {
+    /// Whether this thread's next message is one to be answered with calls.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
+    /// The exports that were called from within, with another answer than the good one.
+    static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn call_everything() {
+    for case in cases() {
+        if cfg!(miri) && case.export == "llama_sieve_bind_host" {
+            continue; // No dynamic linker there.
+        }
+        let world = World::new();
+        last_error::set("an earlier one");
+        let answer = (case.call)(&world);
+        if answer != case.good {
+            let wrong = format!("{}: {answer}", case.export);
+            WRONG.with_borrow_mut(|all| all.push(wrong));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "every call is interpreted elsewhere, and minutes")]
+fn every_export_may_be_called_from_within_the_log_callback() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let usual = log::sink();
+    let world = World::new();
+    // The constraint warns while its sampler is locked, the sieve reports a fault while it is.
+    let leaves = || {
+        // SAFETY: a live sampler of ours, which has the entry.
+        unsafe { ((*(*world.trie).iface).accept.expect("accepts"))(world.trie, 9) };
+    };
+    let fails = || {
+        // SAFETY: the sieve lives, and the logits are as many as is said.
+        let sample =
+            || unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };
+        let (token, fired) = armed::with(1, sample);
+        assert!(fired && token == LLAMA_SIEVE_ERROR_INTERNAL);
+    };
+    let triggers: [(&dyn Fn(), &str); 2] =
+        [(&leaves, "token 9 was accepted"), (&fails, armed::TEXT)];
+    for (trigger, told) in triggers {
+        log::set_sink(Some(Arc::new(|_, _| {
+            if ASKED.take() {
+                call_everything();
+            }
+        })));
+        ASKED.set(true);
+        trigger();
+        assert!(!ASKED.take(), "nothing was logged");
+        let wrong = WRONG.take();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        // What was called from within does not speak for the call around it.
+        assert!(last_error::get().contains(told), "{}", last_error::get());
+    }
+    log::set_sink(usual);
+}
