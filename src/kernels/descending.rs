@@ -16,7 +16,7 @@
 use super::fallbacks::Fallback;
 use super::order::Order;
 use super::ranking::Ranking;
-use super::{BLOCK, IN_CACHE, Workspace, column, current, divide, entropies, exp_sum, select};
+use super::{BLOCK, IN_CACHE, Workspace, current, divide, entropies, exp_sum, select};
 use crate::token::TokenData;
 
 /// Buffers for this, owned by the sampler that uses it.
@@ -61,7 +61,8 @@ impl Descending {
     }
 
     fn try_head(&mut self, data: &[TokenData]) -> Option<f32> {
-        self.max = column(data, &mut self.logits).max;
+        self.logits.resize(data.len(), 0.0);
+        self.max = (current().logits)(data, &mut self.logits);
         let total = self.work.exponentiate_beside(&self.logits, self.max);
         if !(1.0..1e30).contains(&total) {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than the roundings on the way, each half a unit of the sum so far; a bound for these
 //! needs the sums at the end of each block only. Mostly no logit lies between the bounds of the threshold, and then it does not matter where between them it is. Of 128,256
-//! normal logits, a few hundredths of a deviation apart around the threshold, one is expected there: about half of such arrays need the exact sums.
+//! normal logits, a few hundredths of a deviation apart around the threshold, one is to be expected there by their density (an estimate, not a count); such arrays need the exact sums.
 //!
 //! Reads 12 bytes per candidate, and 12 again to look between the bounds.
 
