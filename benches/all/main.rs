@@ -91,7 +91,7 @@ impl Options {
 
     /// How long one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
-        if self.quick { 0.5 } else { 1.5 }
+        if self.quick { 0.5 } else { 1.0 }
     }
 }
 
