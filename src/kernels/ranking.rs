@@ -226,6 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn floats_of_every_kind_are_ranked() {
         let mut state = 3u64;
         let mut next = || {
@@ -261,6 +262,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn only_plain_arrays_are_ranked_whole() {
         let plain = |i: i32| TokenData {
             id: i,
