@@ -331,6 +331,7 @@ fn logarithms_and_entropies() {
 
 /// One positive float in 997.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ln_is_that_of_the_host() {
     ln_on_every(997);
 }
