@@ -34,6 +34,7 @@ pub struct Options {
     part: Option<String>,
     /// One size instead of all.
     pub size: Option<usize>,
+    seconds: Option<f64>,
     save: bool,
     draw: Option<PathBuf>,
 }
@@ -45,6 +46,7 @@ impl Options {
             only: String::new(),
             part: None,
             size: None,
+            seconds: None,
             save: false,
             draw: None,
         };
@@ -67,6 +69,9 @@ impl Options {
                 "--only" => options.only = value(),
                 "--part" => options.part = Some(value()),
                 "--size" => options.size = Some(value().parse().expect("--size needs a number")),
+                "--seconds" => {
+                    options.seconds = Some(value().parse().expect("--seconds needs a number"));
+                }
                 "--save" => options.save = true,
                 "--draw" => options.draw = Some(value().into()),
                 "--help" | "-h" => {
@@ -91,7 +96,8 @@ impl Options {
 
     /// How long one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
-        if self.quick { 0.5 } else { 1.0 }
+        let default = if self.quick { 0.5 } else { 1.0 };
+        self.seconds.unwrap_or(default)
     }
 }
 
@@ -114,6 +120,7 @@ cargo bench -- [options]
   --only TEXT            the rows whose name contains TEXT
   --part NAME            samplers, sieve, trie or dry_breakers
   --size N               one size
+  --seconds S            how long each row is measured, 1 by default, 0.5 with --quick
   --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
   --draw FILE.json       draws the charts of a saved run again
   --instructions         counts instructions under valgrind and compares them with the committed counts
