@@ -33,7 +33,7 @@ fn every_pattern_runs() {
         ("creative", "And the LORD said unto"),
         ("factual", "And the LORD said unto"),
         ("adaptive", "entropy below 2 nats"),
-        ("steering", "tokens vetoed"),
+        ("steering", "token ids are banned"),
         ("bursts", "bursts"),
         ("perplexity", "perplexity"),
     ] {
