@@ -196,24 +196,6 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn push(self, mut lanes: u32, x: __m256, to: &mut Vec<f32>) {
-        let mut all = [0.0; 8];
-        self.store(&mut all, x);
-        while lanes != 0 {
-            to.push(all[lanes.trailing_zeros() as usize % 8]);
-            lanes &= lanes - 1;
-        }
-    }
-
-    #[inline(always)]
-    fn push_numbers(self, mut lanes: u32, first: u32, to: &mut Vec<u32>) {
-        while lanes != 0 {
-            to.push(first + lanes.trailing_zeros());
-            lanes &= lanes - 1;
-        }
-    }
-
-    #[inline(always)]
     fn exchange_even(self, x: __m256, y: __m256) -> (__m256, __m256) {
         // SAFETY: `self` proves AVX2.
         unsafe {

@@ -163,24 +163,6 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    fn push(self, mut lanes: u32, x: float32x4_t, to: &mut Vec<f32>) {
-        let mut all = [0.0; 4];
-        self.store(&mut all, x);
-        while lanes != 0 {
-            to.push(all[lanes.trailing_zeros() as usize % 4]);
-            lanes &= lanes - 1;
-        }
-    }
-
-    #[inline(always)]
-    fn push_numbers(self, mut lanes: u32, first: u32, to: &mut Vec<u32>) {
-        while lanes != 0 {
-            to.push(first + lanes.trailing_zeros());
-            lanes &= lanes - 1;
-        }
-    }
-
-    #[inline(always)]
     fn exchange_even(self, x: float32x4_t, y: float32x4_t) -> (float32x4_t, float32x4_t) {
         static ODD: [u32; 4] = [0, u32::MAX, 0, u32::MAX];
         // SAFETY: the architecture has NEON; 4 words are there.

@@ -18,7 +18,7 @@
 
 use super::exp::{C, HIGHEST, LOWEST, ROUND, SCALE};
 use super::scalar::TWO_23;
-use super::vector::{LnParts, MAX_LANES, Vector};
+use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
 use super::{BLOCK, Column, Curve, Squares, ln, math, scalar};
 use crate::token::{TokenData, comparable};
 
@@ -669,14 +669,6 @@ pub fn select<V: Vector>(
             indices.push(base + i as u32);
             picked.push(x);
         }
-    }
-}
-
-#[inline(always)]
-fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
-    while lanes != 0 {
-        to.push(base + lanes.trailing_zeros());
-        lanes &= lanes - 1;
     }
 }
 

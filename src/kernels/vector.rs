@@ -42,9 +42,20 @@ pub trait Vector: Copy {
     /// The first words of `from` as they are.
     fn load_bits(self, from: &[u32]) -> Self::F;
     /// Appends the lanes that `lanes` has bits for.
-    fn push(self, lanes: u32, x: Self::F, to: &mut Vec<f32>);
+    #[inline(always)]
+    fn push(self, mut lanes: u32, x: Self::F, to: &mut Vec<f32>) {
+        let mut all = [0.0; MAX_LANES];
+        self.store(&mut all, x);
+        while lanes != 0 {
+            to.push(all[lanes.trailing_zeros() as usize % MAX_LANES]);
+            lanes &= lanes - 1;
+        }
+    }
     /// Appends `first` plus the number of each lane that `lanes` has a bit for.
-    fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>);
+    #[inline(always)]
+    fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
+        push_lanes(lanes, first, to);
+    }
     /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
     fn exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F);
     /// The same of lanes 1 and 2, 3 and 4, and so on.
@@ -200,3 +211,12 @@ pub struct LnParts<D> {
 
 /// No `F` holds more.
 pub const MAX_LANES: usize = 16;
+
+/// Appends `base` plus the number of each bit of `lanes`, one by one: quickest where there are few.
+#[inline(always)]
+pub fn push_lanes(mut lanes: u32, base: u32, to: &mut Vec<u32>) {
+    while lanes != 0 {
+        to.push(base + lanes.trailing_zeros());
+        lanes &= lanes - 1;
+    }
+}
