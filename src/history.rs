@@ -136,6 +136,10 @@ impl History {
     }
 
     /// How often `token` occurs in the window.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index` names places of `counts` alone"
+    )]
     pub fn count(&self, token: Token) -> u32 {
         self.index.get(&token).map_or(0, |&i| self.counts[i].1)
     }
@@ -145,6 +149,10 @@ impl History {
         &self.counts
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index` names places of `counts` alone"
+    )]
     fn increment(&mut self, token: Token) {
         if let Some(&i) = self.index.get(&token) {
             self.counts[i].1 += 1;
@@ -154,6 +162,10 @@ impl History {
         self.counts.push((token, 1));
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index` names places of `counts` alone"
+    )]
     fn decrement(&mut self, token: Token) {
         let Some(&i) = self.index.get(&token) else {
             return;

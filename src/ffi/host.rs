@@ -157,7 +157,8 @@ macro_rules! weak_references {
             let index = names.iter().position(|&known| known.as_bytes() == name.to_bytes())?;
             // SAFETY: the words above, filled before any of our code runs and never written again. A volatile read, since to the
             // compiler the address of a function is never null.
-            let address = unsafe { (&raw const llama_sieve_weak_host[index]).read_volatile() };
+            let linked = unsafe { (&raw const llama_sieve_weak_host).read_volatile() };
+            let address = *linked.get(index)?;
             NonNull::new(address)
         }
     };

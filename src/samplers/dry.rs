@@ -92,6 +92,10 @@ impl Dry {
     }
 
     /// Fills `longest`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`reach` is as long as `reversed`, and `k` runs from 1 to below that"
+    )]
     fn find_repetitions(&mut self, limit: usize) {
         self.longest.clear();
         reach_of_end(&self.reversed, &mut self.reach);
@@ -133,6 +137,10 @@ impl Dry {
     }
 
     /// Penalises the tokens in their places, if every one is there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "each token was found in its place above"
+    )]
     fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         let mut tokens = self.longest.keys();
         if !tokens.all(|&token| candidates.index_in_place(token).is_some()) {
@@ -186,6 +194,10 @@ impl Sampler for Dry {
 }
 
 /// For each `k`, how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until it is compared with `n - k`"
+)]
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
     let n = tokens.len();
     reach.clear();
@@ -248,6 +260,10 @@ impl Breakers {
     }
 
     /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the newest first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` counts the elements of `reversed`"
+    )]
     fn distance(&self, reversed: &[Token]) -> usize {
         for (i, head) in reversed.iter().enumerate() {
             let Some(tails) = self.tails.get(head) else {
@@ -276,6 +292,10 @@ struct Breaker<'a> {
 }
 
 impl<'a> Breaker<'a> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "cut to at most its own length, and `i` runs below that"
+    )]
     fn new(vocabulary: &dyn Vocabulary, text: &'a [u8]) -> Self {
         let text = &text[..text.len().min(MAX_BREAKER_BYTES)];
         let tail = |i: usize| {
@@ -291,6 +311,10 @@ impl<'a> Breaker<'a> {
     }
 
     /// Adds what must follow `word` to complete the breaker: nothing, if `word` contains it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`begun` is below `n`, the length of `text` and of `tails`"
+    )]
     fn tails_after<'s>(&'s self, word: &[u8], found: &mut HashSet<&'s [Token]>) {
         let n = self.text.len();
         if word.windows(n).any(|part| part == self.text) {

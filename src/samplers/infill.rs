@@ -88,10 +88,10 @@ impl Infill {
 
     /// Leaves the end-of-turn token alone, with the probability of the first candidate that was kept.
     fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
-        let Some(end) = self.end else {
+        let first = first_kept.or(candidates.as_slice().first().copied());
+        let (Some(end), Some(first)) = (self.end, first) else {
             return;
         };
-        let first = first_kept.unwrap_or(candidates.as_slice()[0]);
         candidates.replace(&[TokenData {
             id: end,
             logit: 1.0,
@@ -157,6 +157,10 @@ impl Texts {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`fetch` left a range of `bytes` for each candidate"
+    )]
     fn text(&self, i: usize) -> &[u8] {
         &self.bytes[self.ranges[i].clone()]
     }
@@ -167,6 +171,10 @@ impl Texts {
     }
 
     /// Adds the less probable of each such pair to the more probable, and masks it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` and `j` run below the length of `data`"
+    )]
     fn merge(&self, data: &mut [TokenData]) {
         let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;
         for i in 0..data.len() {

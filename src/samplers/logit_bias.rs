@@ -39,6 +39,10 @@ impl LogitBias {
         })
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` runs below the number of candidates"
+    )]
     fn add_by_search(&self, candidates: &mut Candidates<'_>) {
         for i in 0..candidates.len() {
             let id = candidates.as_slice()[i].id;
@@ -57,6 +61,10 @@ impl Sampler for LogitBias {
         c"logit-bias"
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index_in_place` gives places of the array"
+    )]
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         let mut all_in_place = true;
         for &(token, bias) in &self.biases {

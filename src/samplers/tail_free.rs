@@ -59,7 +59,10 @@ impl TailFree {
 
 /// The absolute second difference of three neighbours.
 fn bend(triple: &[TokenData]) -> f64 {
-    let [a, b, c] = [0, 1, 2].map(|i| f64::from(triple[i].p));
+    let &[a, b, c] = triple else {
+        return 0.0;
+    };
+    let [a, b, c] = [a, b, c].map(|candidate| f64::from(candidate.p));
     (a - 2.0 * b + c).abs()
 }
 

@@ -46,6 +46,10 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 impl<I: ExactSizeIterator<Item = Token>> State<I> {
     /// Writes into `bytes`, which has the [`size`] of the window.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: `bytes` has the length of what is put"
+    )]
     pub fn write(self, bytes: &mut [u8]) {
         let kind = match self.place.kind {
             RngKind::Xoroshiro128Plus => 0u32,
@@ -75,6 +79,10 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
 }
 
 /// Reads what `write` wrote; everything is checked.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "not shorter than the state of an empty window, `HEAD` and `SUM`"
+)]
 pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_>, Error> {
@@ -86,7 +94,7 @@ pub(super) fn read(
             size(0)
         ));
     }
-    if &bytes[..4] != MAGIC {
+    if !bytes.starts_with(MAGIC) {
         return wrong("the bytes are no state of a sieve".to_owned());
     }
     let version = u32_at(bytes, 4);
@@ -132,12 +140,20 @@ pub(super) fn read(
     })
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the callers read parts of the head, of the sum and of whole tokens, which are there"
+)]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(value)
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the callers read parts of the head and the sum, which are there"
+)]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[at..at + 8]);

@@ -254,6 +254,10 @@ impl Sampler for TrieSampler {
 
 impl Constraint {
     /// Lets only the children of the node through. Says whether none was left.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`find` gives an index of the candidates"
+    )]
     fn apply(&mut self, candidates: &mut Candidates<'_>, scratch: &mut Scratch) -> bool {
         let Some(node) = self.cursor.node() else {
             return false;
@@ -291,6 +295,10 @@ impl Constraint {
     }
 
     /// At a node where a value ends and others go on: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`argmax` gives an index of the candidates"
+    )]
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {
             return false;
@@ -308,6 +316,10 @@ impl Constraint {
 }
 
 /// Rewrites the array to as many children as it has room for.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "bounded by the number of candidates"
+)]
 fn put_back(candidates: &mut Candidates<'_>, children: &[Token]) {
     let kept = children.len().min(candidates.len());
     let data = &mut candidates.as_mut_slice()[..kept];
@@ -342,6 +354,10 @@ struct Scratch {
 
 impl Scratch {
     /// Looks for the children: one step each while nobody has reordered the array, else one pass over it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
     fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
         let in_place = children
@@ -368,6 +384,10 @@ impl Scratch {
         found
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`bits` has a word for the last child, and children ascend from 0"
+    )]
     fn search(&mut self, data: &[TokenData], children: &[Token]) {
         let last = children.last().map_or(0, |&token| token as usize);
         let words = last / 64 + 1;
@@ -392,6 +412,10 @@ impl Scratch {
     }
 
     /// Keeps the children that were found, in their order; a sorted array stays sorted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` are distinct places of the same candidates, ascending: `to <= from`"
+    )]
     fn compact(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
         // Indices ascend, so nothing is overwritten that is still to be read.
@@ -402,6 +426,10 @@ impl Scratch {
     }
 
     /// Masks all but the children that were found.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
     fn mask(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
         self.logits.clear();
