@@ -31,6 +31,10 @@ const IDS: [u16; 3] = lanes_of_field(0);
 /// The same of the probabilities.
 const PROBABILITIES: [u16; 3] = lanes_of_field(2);
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn lanes_of_field(field: usize) -> [u16; 3] {
     let mut masks = [0; 3];
     let mut word = field;
@@ -42,6 +46,10 @@ const fn lanes_of_field(field: usize) -> [u16; 3] {
 }
 
 /// Lane of candidate i in the merged register.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn gathering(field: i32) -> [i32; 16] {
     let mut lanes = [0; 16];
     let mut i = 0;
@@ -53,6 +61,10 @@ const fn gathering(field: i32) -> [i32; 16] {
 }
 
 /// Candidate of lane i in the merged register.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn scattering(field: i32) -> [i32; 16] {
     let mut candidates = [0; 16];
     let lanes = gathering(field);
@@ -81,6 +93,10 @@ static LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 1
 /// The lower halves of the entries of the table, then the upper ones.
 static HALVES: [u32; 64] = halves();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn halves() -> [u32; 64] {
     let mut halves = [0; 64];
     let mut i = 0;
@@ -98,6 +114,10 @@ static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
 const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
 static LANES: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn words_of_candidates() -> [[i32; 16]; 3] {
     let mut words = [[0; 16]; 3];
     let mut i = 0;
@@ -183,6 +203,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "`i` counts the three registers")]
     fn set_all(self, data: &mut [TokenData], ids: &[u32], logits: __m512, ps: __m512) {
         assert!(data.len() >= 16 && ids.len() >= 16);
         let to = data.as_mut_ptr().cast::<f32>();
@@ -373,6 +394,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "`i` counts the three registers")]
     fn keep(self, x: __m512, lanes: u32, first: u32, to: &mut [MaybeUninit<TokenData>]) -> usize {
         assert!(to.len() >= 16);
         let to = to.as_mut_ptr().cast::<i32>();

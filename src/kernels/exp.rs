@@ -22,6 +22,10 @@ pub const HIGHEST: f32 = 88.0;
 /// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of 2^(k/32).
 pub const TABLE: [u64; 32] = table();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn table() -> [u64; 32] {
     // 2^(i/32), correctly rounded.
     let mut table: [u64; 32] = [

@@ -55,6 +55,10 @@ pub static LOGARITHMS: [f64; 16] = from_bits([
     0x3fd4_0430_57b6_ee09,
 ]);
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn from_bits(bits: [u64; 16]) -> [f64; 16] {
     let mut doubles = [0.0; 16];
     let mut i = 0;

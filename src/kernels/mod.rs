@@ -157,6 +157,10 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
 }
 
 /// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a chunk has at most `IN_CACHE` elements"
+)]
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     let mut values = [0.0; IN_CACHE];
     let mut sum = 0.0;
@@ -248,11 +252,13 @@ impl Workspace {
     }
 
     /// What the last call left, one per candidate.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values(&self) -> &[f32] {
         &self.values[..self.len]
     }
 
     /// The same, to rewrite.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[..self.len]
     }
@@ -260,6 +266,7 @@ impl Workspace {
     /// Takes the logits, NaN as minus infinity; gives the largest.
     ///
     /// Reads 12 bytes per candidate and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn take_logits(&mut self, data: &[TokenData]) -> f32 {
         self.reserve(data.len());
         (current().logits)(data, &mut self.values[..data.len()])
@@ -292,6 +299,10 @@ impl Workspace {
     /// add nothing.
     ///
     /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and writes 4, once with an `exp` and once with a `ln`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`start < done <= len` wherever values are read, and a part has at least one and at most `IN_CACHE` elements"
+    )]
     pub fn entropy_of_sorted(&mut self, logits: &[f32]) -> f32 {
         self.reserve(logits.len());
         let mut sum = 0.0;
@@ -322,6 +333,10 @@ impl Workspace {
     }
 
     /// The exponentials of the next few descending logits; gives `sum` plus them.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`done < logits.len()`, and as many values are reserved"
+    )]
     fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
         let end = logits.len().min(*done + IN_CACHE);
         let values = &mut self.values[*done..end];
@@ -346,11 +361,13 @@ impl Workspace {
     }
 
     /// The same of values that are there.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_values(&mut self, max: f32) -> f32 {
         (current().exp_sum)(0.0, &mut self.values[..self.len], max)
     }
 
     /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of additions. Reads 4 bytes per element and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
         self.reserve(logits.len());
         let mut sums = [0.0; IN_CACHE / BLOCK];
@@ -364,6 +381,7 @@ impl Workspace {
     }
 
     /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
         let max = self.take_logits_of(data, sorted);
         (current().exp_sum_double)(&mut self.values[..self.len], max, &mut self.sums)
@@ -372,6 +390,7 @@ impl Workspace {
     /// The same of logits by themselves, of which `max` is the largest.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn exponentiate_logits(&mut self, logits: &[f32], max: f32) -> f64 {
         self.reserve(logits.len());
         let values = &mut self.values[..logits.len()];
@@ -381,6 +400,7 @@ impl Workspace {
 
     /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for 2^-32 of each and the order of additions. `max` is
     /// finite and no logit larger.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
         self.take_logits(data);
         (current().exp_wide)(&mut self.values[..self.len], max)
@@ -403,6 +423,7 @@ impl Workspace {
     /// The sum of all values in `double`, right but for the order of additions; [`choose`](Self::choose) uses it.
     ///
     /// Reads 4 bytes per candidate.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn sum_double(&mut self) -> f64 {
         (current().sum_double)(&self.values[..self.len], &mut self.sums)
     }
@@ -435,6 +456,10 @@ impl Workspace {
     }
 
     /// The first index at which the sum of the values up to it reaches `target`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`reserve` made room for a sum of each block of `len` values"
+    )]
     fn reach(&self, target: f64) -> Option<usize> {
         let sums = &self.sums[..self.len.div_ceil(BLOCK)];
         let block = sums.partition_point(|&sum| sum < target);

@@ -60,6 +60,10 @@ impl Order {
     }
 
     /// The first `k` of what was ranked last.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "keys have the indices of the data that was ranked"
+    )]
     pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.ranked.clear();
         let picked = self.keys.iter().take(k);
@@ -120,6 +124,10 @@ impl Order {
     }
 
     /// Collects at least the keys of the `k` largest: all at or above a threshold that a sample gives. Says whether they are enough.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "groups start so that the last ends with the data; `indices` name elements of it"
+    )]
     fn collect_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let wanted = if k <= 128 { 1024 } else { 4096 };
         if data.len() < 8 * wanted || k > data.len() / 8 {
@@ -189,6 +197,7 @@ pub(super) fn logit_of(key: u32) -> f32 {
 /// are treated likewise; runs of 16 or fewer stay as they are.
 ///
 /// O(n log n) exchanges, no memory. Checked against `std::sort` itself in the tests.
+#[expect(clippy::indexing_slicing, reason = "more than 16 items")]
 pub fn order_of_equals<T>(items: &mut [T]) {
     const LEFT_ALONE: usize = 16;
     let mut items = items;

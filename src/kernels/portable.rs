@@ -31,6 +31,10 @@ const PADDING: TokenData = TokenData {
 
 /// The last candidates, fewer than a register's, and padding.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: fewer than a register's"
+)]
 fn padded(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
     let mut padded = [PADDING; MAX_LANES];
     padded[..rest.len()].copy_from_slice(rest);
@@ -39,6 +43,7 @@ fn padded(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
 
 /// Reads 12 bytes per candidate.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 pub fn max<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     let mut a = v.splat(f32::NEG_INFINITY);
     let mut b = a;
@@ -69,11 +74,13 @@ trait LastChunk {
 
 impl<T> LastChunk for [T] {
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the subtraction would have failed")]
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self> {
         self.len().checked_sub(V::LANES).map(|at| &self[at..])
     }
 
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the subtraction would have failed")]
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self> {
         self.len().checked_sub(V::LANES).map(|at| &mut self[at..])
     }
@@ -81,6 +88,7 @@ impl<T> LastChunk for [T] {
 
 /// Reads 12 bytes per candidate once, and those of one block again.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "the best block is one of the data")]
 pub fn argmax<V: Vector>(v: V, data: &[TokenData]) -> usize {
     const BLOCK: usize = 1024;
     let mut best = f32::NEG_INFINITY;
@@ -162,6 +170,10 @@ fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 
 /// Replaces every x by e^(x - max).
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a remainder has fewer elements than a register has lanes"
+)]
 fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
     let mut chunks = xs.chunks_exact_mut(V::LANES);
     for chunk in &mut chunks {
@@ -241,6 +253,10 @@ pub fn sum_double<V: Vector>(v: V, xs: &[f32], sums: &mut [f64]) -> f64 {
 
 /// Reads and writes 4 bytes per element.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a remainder has fewer elements than a register has lanes"
+)]
 pub fn exp_wide<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
     let mut chunks = xs.chunks_exact_mut(V::LANES);
     let mut sums = [v.splat_d(0.0); 2];
@@ -351,6 +367,7 @@ fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
 
 /// Reads 12 bytes per candidate.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 pub fn moments<V: Vector>(v: V, data: &[TokenData], sums: &mut [[f64; 2]]) -> f32 {
     let lowest = v.splat(f32::NEG_INFINITY);
     let zero = v.splat(0.0);
@@ -803,6 +820,10 @@ const EXCHANGES: usize = 2;
 
 /// Reads 4 bytes per element.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`at` starts above 0, and a whole register more is there"
+)]
 pub fn next_rise<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
     let mut at = start;
     while at + V::LANES <= xs.len() {
@@ -817,6 +838,10 @@ pub fn next_rise<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
 
 /// Reads 12 bytes per candidate and writes 12.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `whole` is at most that"
+)]
 pub fn write_divided<V: Vector>(
     v: V,
     data: &mut [TokenData],
@@ -839,6 +864,10 @@ pub fn write_divided<V: Vector>(
 
 /// Reads 12 bytes per candidate and writes 12.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `whole` is at most that"
+)]
 pub fn write_scaled<V: Vector>(
     v: V,
     data: &mut [TokenData],
@@ -868,6 +897,7 @@ fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
 }
 
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
 fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
     let r = v.fms_d(parts.z[i], parts.inverse[i], v.splat_d(1.0));
     let whole = v.fma_d(parts.k[i], v.splat_d(ln::LN_2), parts.ln[i]);

@@ -239,6 +239,10 @@ pub const TWO_23: f32 = 8_388_608.0;
 
 /// The elements that `indices` name. What should descend and does not may be exchanged, with its index, by the vector instructions: not everything, and
 /// nothing that is equal.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the indices name elements: a ranking of them left them"
+)]
 pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     assert_eq!(indices.len(), to.len());
     for (&mut i, to) in indices.iter_mut().zip(to) {
@@ -247,6 +251,7 @@ pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) {
 }
 
 /// The first index from `start` on, which is not 0, whose element is above the one before; the length if there is none.
+#[expect(clippy::indexing_slicing, reason = "documented: `start` is not 0")]
 pub fn next_rise(xs: &[f32], start: usize) -> usize {
     (start..xs.len())
         .find(|&i| xs[i - 1] < xs[i])
@@ -263,6 +268,7 @@ pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f
     write(data, ids, logits, ps, |p| (f64::from(p) * factor) as f32);
 }
 
+#[expect(clippy::indexing_slicing, reason = "the lengths are equal: asserted")]
 fn write(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], p: impl Fn(f32) -> f32) {
     assert!(data.len() == ids.len() && data.len() == logits.len() && data.len() == ps.len());
     for (i, candidate) in data.iter_mut().enumerate() {

@@ -43,6 +43,7 @@ pub trait Vector: Copy {
     fn load_bits(self, from: &[u32]) -> Self::F;
     /// Appends the lanes that `lanes` has bits for.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "less than the number of lanes")]
     fn push(self, mut lanes: u32, x: Self::F, to: &mut Vec<f32>) {
         let mut all = [0.0; MAX_LANES];
         self.store(&mut all, x);
@@ -130,6 +131,10 @@ pub trait Vector: Copy {
     /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to the beginning of `to`, which has room for a whole register. Gives
     /// how many it has written.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
     fn keep(
         self,
         x: Self::F,
@@ -174,6 +179,10 @@ pub trait Vector: Copy {
     }
     /// Writes `lanes` of `x` to the beginning of `to`, those of `ids` to that of `to_ids`; each has room for a whole register.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
     fn keep_pairs(
         self,
         x: Self::F,
