@@ -18,8 +18,10 @@ fn main() {
 fn link_under_soname() {
     #[cfg(unix)]
     if let Some(out_dir) = std::env::var_os("OUT_DIR") {
-        // <target>/<profile>/build/<package>/out
-        if let Some(profile) = std::path::Path::new(&out_dir).ancestors().nth(3) {
+        // <target>/<profile>/build/<package>/out, with another folder between in newer cargos.
+        let mut folders = std::path::Path::new(&out_dir).ancestors();
+        let build = folders.find(|folder| folder.ends_with("build"));
+        if let Some(profile) = build.and_then(std::path::Path::parent) {
             let link = profile.join("libllama_sieve.so.0");
             let _ = std::os::unix::fs::symlink("libllama_sieve.so", link);
         }
