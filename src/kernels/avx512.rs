@@ -178,6 +178,16 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [__m512d; 2]) {
+        assert!(to.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 floats are there. By halves, without the shuffle that joins them.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), _mm512_cvtpd_ps(a[0]));
+            _mm256_storeu_ps(to.as_mut_ptr().add(8), _mm512_cvtpd_ps(a[1]));
+        }
+    }
+
+    #[inline(always)]
     fn logits(self, data: &[TokenData]) -> __m512 {
         assert!(data.len() >= 16);
         let from = data.as_ptr().cast::<f32>();
@@ -442,6 +452,7 @@ impl Vector for Avx512 {
         fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
         fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         fn abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
+        fn max_abs(a: __m512, b: __m512) -> __m512 = _mm512_range_ps::<0b1011>(a, b);
         fn ge(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b).into();
         fn lt(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b).into();
         fn eq(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b).into();

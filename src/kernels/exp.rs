@@ -16,8 +16,8 @@ pub const C: [f64; 3] = [
 ];
 /// Below this everything rounds to 0.
 pub const LOWEST: f32 = -104.0;
-/// Above this the result overflows, which the vector form leaves to the host.
-pub const HIGHEST: f32 = 88.0;
+/// The vector form is for what is less: every result from 88.7 on is infinite, and from 709 on the doubles are of no use.
+pub const HIGHEST: f32 = 128.0;
 
 /// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of 2^(k/32).
 pub const TABLE: [u64; 32] = table();

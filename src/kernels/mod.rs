@@ -145,7 +145,8 @@ pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut V
     (current().select)(xs, threshold, indices, picked);
 }
 
-/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. Reads and writes 4 bytes per element.
+/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. No x is far above `max`: [`Workspace::exponentiate_values`] is for
+/// those that may be. Reads and writes 4 bytes per element.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     (current().exp_sum)(start, xs, max)
 }
@@ -224,6 +225,23 @@ pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
     sum
 }
 
+/// What counts as the largest of logits, of which `largest` is: the first, if they are said to be sorted.
+fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
+    match data.first() {
+        Some(first) if sorted => comparable(first.logit),
+        _ => largest,
+    }
+}
+
+/// The table for `exp(x - max)` of values of which `largest` is the largest: only in an array that is wrongly said to be sorted it lies so far above `max` that the
+/// vector instructions cannot do it. Asked once, since a comparison for each register costs 7 in 100 of the pass.
+fn exp_table(largest: f32, max: f32) -> &'static Table {
+    if largest - max >= exp::HIGHEST {
+        return &SCALAR;
+    }
+    current()
+}
+
 /// One `float` per candidate, and sums of them, in buffers that are reused.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
@@ -276,8 +294,8 @@ impl Workspace {
     ///
     /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
     pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
-        let max = self.take_logits_of(data, sorted);
-        self.exponentiate_values(max)
+        let largest = self.take_logits(data);
+        self.exponentiate_values(largest, claimed_max(data, sorted, largest))
     }
 
     /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum, a `float`, as if added in order.
@@ -360,10 +378,10 @@ impl Workspace {
         sum
     }
 
-    /// The same of values that are there.
+    /// The same of values that are there, of which `largest` is the largest.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
-    pub fn exponentiate_values(&mut self, max: f32) -> f32 {
-        (current().exp_sum)(0.0, &mut self.values[..self.len], max)
+    pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
+        (exp_table(largest, max).exp_sum)(0.0, &mut self.values[..self.len], max)
     }
 
     /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of additions. Reads 4 bytes per element and writes 4.
@@ -383,8 +401,10 @@ impl Workspace {
     /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
-        let max = self.take_logits_of(data, sorted);
-        (current().exp_sum_double)(&mut self.values[..self.len], max, &mut self.sums)
+        let largest = self.take_logits(data);
+        let max = claimed_max(data, sorted, largest);
+        let values = &mut self.values[..self.len];
+        (exp_table(largest, max).exp_sum_double)(values, max, &mut self.sums)
     }
 
     /// The same of logits by themselves, of which `max` is the largest.
@@ -404,14 +424,6 @@ impl Workspace {
     pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
         self.take_logits(data);
         (current().exp_wide)(&mut self.values[..self.len], max)
-    }
-
-    fn take_logits_of(&mut self, data: &[TokenData], sorted: bool) -> f32 {
-        let max = self.take_logits(data);
-        match data.first() {
-            Some(first) if sorted => comparable(first.logit),
-            _ => max,
-        }
     }
 
     /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have them.

@@ -16,10 +16,10 @@
 
 // No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
 
-use super::exp::{C, HIGHEST, LOWEST, ROUND, SCALE};
+use super::exp::{C, LOWEST, ROUND, SCALE};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
-use super::{BLOCK, Column, Curve, Squares, ln, math, scalar};
+use super::{BLOCK, Column, Curve, Squares, ln, scalar};
 use crate::token::{TokenData, comparable};
 
 /// Candidates whose logits do not matter: they fill an array up to whole registers.
@@ -143,16 +143,16 @@ pub fn logits<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
     v.largest(max)
 }
 
-/// e^x of one register.
+/// e^x of one register, to be rounded.
 #[inline(always)]
-fn exp<V: Vector>(v: V, x: V::F) -> V::F {
+fn exp<V: Vector>(v: V, x: V::F) -> [V::D; 2] {
     // What is below rounds to 0 all the same; NaN stays.
     let x = v.max(v.splat(LOWEST), x);
     let [low, high] = v.widen(x);
     let (low, k_low) = exp2_of_rest(v, low);
     let (high, k_high) = exp2_of_rest(v, high);
     let [scale_low, scale_high] = v.exp2_32nds([k_low, k_high]);
-    v.narrow([v.mul_d(low, scale_low), v.mul_d(high, scale_high)])
+    [v.mul_d(low, scale_low), v.mul_d(high, scale_high)]
 }
 
 /// 2^(r/32), and a double whose low bits are k.
@@ -160,7 +160,8 @@ fn exp<V: Vector>(v: V, x: V::F) -> V::F {
 fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     let scale = v.splat_d(SCALE);
     let round = v.splat_d(ROUND);
-    let shifted = v.add_d(v.mul_d(x, scale), round);
+    // Fused or not, k is the same for every float from LOWEST to HIGHEST.
+    let shifted = v.fma_d(x, scale, round);
     let k = v.sub_d(shifted, round);
     let r = v.fms_d(x, scale, k);
     let high = v.fma_d(v.splat_d(C[0]), r, v.splat_d(C[1]));
@@ -192,19 +193,7 @@ fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
 #[inline(always)]
 fn exponentiate_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) {
     let x = v.sub(v.load(chunk), v.splat(max));
-    if v.ge(x, v.splat(HIGHEST)) == 0 {
-        return v.store(chunk, exp(v, x));
-    }
-    exponentiate_by_host(chunk, max);
-}
-
-/// Only an array that is wrongly said to be sorted has a logit far above the first. Out of line, so that the loop keeps its registers.
-#[cold]
-#[inline(never)]
-fn exponentiate_by_host(xs: &mut [f32], max: f32) {
-    for x in xs {
-        *x = math::exp(*x - max);
-    }
+    v.store_narrow(chunk, exp(v, x));
 }
 
 /// Reads and writes 4 bytes per element.
@@ -290,7 +279,7 @@ fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
     let (b, k_b) = exp2_of_rest(v, v.max_d(v.sub_d(b, max), lowest));
     let [scale_a, scale_b] = v.exp2_32nds([k_a, k_b]);
     let exponentials = [v.mul_d(a, scale_a), v.mul_d(b, scale_b)];
-    v.store(chunk, v.narrow(exponentials));
+    v.store_narrow(chunk, exponentials);
     exponentials
 }
 
@@ -335,7 +324,7 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
     for chunk in &mut chunks {
         let t = v.load(chunk);
         let rounded = v.sub(v.add(t, unit), unit);
-        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
+        furthest = v.max_abs(v.sub(t, rounded), furthest);
         added = v.add(added, rounded);
     }
     let total = sum + v.total(added);
@@ -465,7 +454,7 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
         n_masked += v.eq(x, masked).count_ones();
         let t = v.if_lt(x, v.splat(f32::MIN), zero, x);
         let rounded = v.sub(v.add(t, middle), middle);
-        furthest = v.max(v.abs(v.sub(t, rounded)), furthest);
+        furthest = v.max_abs(v.sub(t, rounded), furthest);
         added = v.add(added, rounded);
         absolute = v.add(absolute, v.abs(t));
     }

@@ -36,7 +36,7 @@ pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     max
 }
 
-/// Replaces every x by e^(x - max), and gives `start` plus all of them.
+/// Replaces every x by e^(x - max), and gives `start` plus all of them. No x is [`HIGHEST`](super::exp::HIGHEST) or more above `max`.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     let mut sum = start;
     for x in xs {

@@ -76,6 +76,11 @@ pub trait Vector: Copy {
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// Without the sign.
     fn abs(self, a: Self::F) -> Self::F;
+    /// The larger of the absolute values; `b` if `a` is NaN.
+    #[inline(always)]
+    fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
+        self.max(self.abs(a), self.abs(b))
+    }
     /// a >= b, false for NaN.
     fn ge(self, a: Self::F, b: Self::F) -> u32;
     /// a < b, false for NaN.
@@ -95,6 +100,11 @@ pub trait Vector: Copy {
     fn widen(self, a: Self::F) -> [Self::D; 2];
     /// Rounded to floats.
     fn narrow(self, a: [Self::D; 2]) -> Self::F;
+    /// Writes two registers of doubles, rounded to floats, to the beginning of `to`.
+    #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [Self::D; 2]) {
+        self.store(to, self.narrow(a));
+    }
     /// a + b.
     fn add_d(self, a: Self::D, b: Self::D) -> Self::D;
     /// a - b.

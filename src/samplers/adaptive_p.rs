@@ -119,9 +119,8 @@ impl Sampler for AdaptiveP {
         self.original.extend_from_slice(self.work.values());
         if let Some(max) = self.transform(candidates) {
             let first = self.work.values()[0];
-            let sum = self
-                .work
-                .exponentiate_values(if sorted { first } else { max });
+            let claimed = if sorted { first } else { max };
+            let sum = self.work.exponentiate_values(max, claimed);
             self.work.normalise(candidates.as_mut_slice(), sum);
         } else {
             // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and with it all probabilities. A NaN that came in is
