@@ -98,6 +98,27 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [__m256d; 2] {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 floats are there. From memory the conversion needs no shuffle.
+        unsafe {
+            let low = _mm_loadu_ps(from.as_ptr());
+            let high = _mm_loadu_ps(from.as_ptr().add(4));
+            [_mm256_cvtps_pd(low), _mm256_cvtps_pd(high)]
+        }
+    }
+
+    #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [__m256d; 2]) {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 floats are there. By halves, without the shuffle that joins them.
+        unsafe {
+            _mm_storeu_ps(to.as_mut_ptr(), _mm256_cvtpd_ps(a[0]));
+            _mm_storeu_ps(to.as_mut_ptr().add(4), _mm256_cvtpd_ps(a[1]));
+        }
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32], x: __m256) {
         assert!(to.len() >= 8);
         // SAFETY: `self` proves AVX2; 8 floats are there.

@@ -178,6 +178,17 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [__m512d; 2] {
+        assert!(from.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 floats are there. From memory the conversion needs no shuffle.
+        unsafe {
+            let low = _mm256_loadu_ps(from.as_ptr());
+            let high = _mm256_loadu_ps(from.as_ptr().add(8));
+            [_mm512_cvtps_pd(low), _mm512_cvtps_pd(high)]
+        }
+    }
+
+    #[inline(always)]
     fn store_narrow(self, to: &mut [f32], a: [__m512d; 2]) {
         assert!(to.len() >= 16);
         // SAFETY: `self` proves AVX-512; 16 floats are there. By halves, without the shuffle that joins them.

@@ -143,16 +143,13 @@ pub fn logits<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
     v.largest(max)
 }
 
-/// e^x of one register, to be rounded.
+/// e^x of two registers of doubles, which is rounded later.
 #[inline(always)]
-fn exp<V: Vector>(v: V, x: V::F) -> [V::D; 2] {
-    // What is below rounds to 0 all the same; NaN stays.
-    let x = v.max(v.splat(LOWEST), x);
-    let [low, high] = v.widen(x);
-    let (low, k_low) = exp2_of_rest(v, low);
-    let (high, k_high) = exp2_of_rest(v, high);
-    let [scale_low, scale_high] = v.exp2_32nds([k_low, k_high]);
-    [v.mul_d(low, scale_low), v.mul_d(high, scale_high)]
+fn exp<V: Vector>(v: V, [a, b]: [V::D; 2]) -> [V::D; 2] {
+    let (a, k_a) = exp2_of_rest(v, a);
+    let (b, k_b) = exp2_of_rest(v, b);
+    let [scale_a, scale_b] = v.exp2_32nds([k_a, k_b]);
+    [v.mul_d(a, scale_a), v.mul_d(b, scale_b)]
 }
 
 /// 2^(r/32), and a double whose low bits are k.
@@ -178,22 +175,29 @@ fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
     let mut chunks = xs.chunks_exact_mut(V::LANES);
     for chunk in &mut chunks {
-        exponentiate_chunk(v, chunk, max);
+        subtract(v, chunk, max);
     }
     let rest = chunks.into_remainder();
-    if rest.is_empty() {
-        return;
+    if !rest.is_empty() {
+        let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+        padded[..rest.len()].copy_from_slice(rest);
+        subtract(v, &mut padded, max);
+        let exponentials = exp(v, v.load_wide(&padded));
+        v.store_narrow(&mut padded, exponentials);
+        rest.copy_from_slice(&padded[..rest.len()]);
     }
-    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
-    padded[..rest.len()].copy_from_slice(rest);
-    exponentiate_chunk(v, &mut padded, max);
-    rest.copy_from_slice(&padded[..rest.len()]);
+    // The differences go through memory, since the conversion to doubles is half the work from there: 100 us become 83 for 128,256 logits.
+    for chunk in xs.chunks_exact_mut(V::LANES) {
+        let exponentials = exp(v, v.load_wide(chunk));
+        v.store_narrow(chunk, exponentials);
+    }
 }
 
 #[inline(always)]
-fn exponentiate_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) {
+fn subtract<V: Vector>(v: V, chunk: &mut [f32], max: f32) {
     let x = v.sub(v.load(chunk), v.splat(max));
-    v.store_narrow(chunk, exp(v, x));
+    // What is below rounds to 0 all the same; NaN stays.
+    v.store(chunk, v.max(v.splat(LOWEST), x));
 }
 
 /// Reads and writes 4 bytes per element.
@@ -274,11 +278,10 @@ pub fn exp_wide<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
 fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
     let lowest = v.splat_d(f64::from(LOWEST));
     let max = v.splat_d(f64::from(max));
-    let [a, b] = v.widen(v.load(chunk));
-    let (a, k_a) = exp2_of_rest(v, v.max_d(v.sub_d(a, max), lowest));
-    let (b, k_b) = exp2_of_rest(v, v.max_d(v.sub_d(b, max), lowest));
-    let [scale_a, scale_b] = v.exp2_32nds([k_a, k_b]);
-    let exponentials = [v.mul_d(a, scale_a), v.mul_d(b, scale_b)];
+    let [a, b] = v.load_wide(chunk);
+    let a = v.max_d(v.sub_d(a, max), lowest);
+    let b = v.max_d(v.sub_d(b, max), lowest);
+    let exponentials = exp(v, [a, b]);
     v.store_narrow(chunk, exponentials);
     exponentials
 }
@@ -343,7 +346,7 @@ fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     let mut b = a;
     let mut chunks = terms.chunks_exact(V::LANES);
     for chunk in &mut chunks {
-        let [low, high] = v.widen(v.load(chunk));
+        let [low, high] = v.load_wide(chunk);
         a = v.add_d(a, low);
         b = v.add_d(b, high);
     }
@@ -558,7 +561,7 @@ pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor:
     let mut chunks = data.chunks_exact_mut(V::LANES);
     let mut from = ps.chunks_exact(V::LANES);
     for (chunk, from) in (&mut chunks).zip(&mut from) {
-        let [low, high] = v.widen(v.load(from));
+        let [low, high] = v.load_wide(from);
         let p = [v.mul_d(low, factors), v.mul_d(high, factors)];
         v.set_p(chunk, v.narrow(p));
     }
@@ -870,7 +873,7 @@ pub fn write_scaled<V: Vector>(
     let factors = v.splat_d(factor);
     let whole = n - n % V::LANES;
     for at in (0..whole).step_by(V::LANES) {
-        let [low, high] = v.widen(v.load(&ps[at..]));
+        let [low, high] = v.load_wide(&ps[at..]);
         let p = v.narrow([v.mul_d(low, factors), v.mul_d(high, factors)]);
         v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
     }

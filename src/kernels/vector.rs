@@ -98,6 +98,11 @@ pub trait Vector: Copy {
     fn splat_d(self, x: f64) -> Self::D;
     /// Lower and upper half as doubles.
     fn widen(self, a: Self::F) -> [Self::D; 2];
+    /// The first floats of `from` as doubles.
+    #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [Self::D; 2] {
+        self.widen(self.load(from))
+    }
     /// Rounded to floats.
     fn narrow(self, a: [Self::D; 2]) -> Self::F;
     /// Writes two registers of doubles, rounded to floats, to the beginning of `to`.
