@@ -160,6 +160,7 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
 
 impl Vector for Avx512 {
     const LANES: usize = 16;
+    const WIDENS_LOADS: bool = true;
     type F = __m512;
     type D = __m512d;
 
