@@ -371,5 +371,5 @@ impl Vector for Avx2 {
     }
 }
 
-super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c");
-super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c");
+super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c,popcnt");
+super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c,popcnt");

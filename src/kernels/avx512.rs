@@ -450,6 +450,13 @@ impl Vector for Avx512 {
         }
     }
 
+    #[inline(always)]
+    fn keep_lanes(self, x: __m512, lanes: u32, to: &mut [f32]) {
+        assert!(to.len() >= 16);
+        // SAFETY: `self` proves AVX-512; 16 logits are there.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_maskz_compress_ps(lanes as u16, x)) }
+    }
+
     instructions! {
         fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
         fn words_from(first: u32) -> __m512 = _mm512_castsi512_ps(_mm512_add_epi32(
@@ -499,6 +506,9 @@ impl Vector for Avx512 {
 super::instantiate!(
     Avx512,
     c"avx512",
-    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt"
 );
-super::floats::instantiate_floats!(Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c");
+super::floats::instantiate_floats!(
+    Avx512,
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt"
+);

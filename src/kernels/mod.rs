@@ -48,6 +48,7 @@ use fallbacks::Fallback;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use table::instantiate;
 use table::{SCALAR, Table, current};
+use vector::MAX_LANES;
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
 const BLOCK: usize = 512;
@@ -158,19 +159,41 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
 }
 
 /// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
+///
+/// What is less than half a unit of the sum so far changes nothing, and gets no exponential: of a peaked distribution nearly everything.
 #[expect(
     clippy::indexing_slicing,
-    reason = "a chunk has at most `IN_CACHE` elements"
+    reason = "less than `IN_CACHE` are kept when as many more come"
 )]
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
-    let mut values = [0.0; IN_CACHE];
-    let mut sum = 0.0;
-    for from in logits.chunks(IN_CACHE) {
-        let values = &mut values[..from.len()];
-        values.copy_from_slice(from);
-        sum = exp_sum(sum, values, max);
+    if !max.is_finite() {
+        // A difference of infinities is among them, which no comparison would keep.
+        return f32::NAN;
     }
-    sum
+    let mut differences = [0.0; 2 * IN_CACHE + MAX_LANES];
+    let mut kept = 0;
+    let mut sum = 0.0;
+    let mut lowest = noticeable(sum);
+    for from in logits.chunks(IN_CACHE) {
+        kept += (current().keep_differences)(from, max, lowest, &mut differences[kept..]);
+        if kept >= IN_CACHE {
+            sum = exp_sum(sum, &mut differences[..kept], 0.0);
+            lowest = noticeable(sum);
+            kept = 0;
+        }
+    }
+    exp_sum(sum, &mut differences[..kept], 0.0)
+}
+
+/// Below this the exponential is less than half a unit of `sum`.
+fn noticeable(sum: f32) -> f32 {
+    if sum < f32::MIN_POSITIVE {
+        return f32::NEG_INFINITY;
+    }
+    let binade = sum.to_bits() >> 23;
+    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far smaller than the margin.
+    let exponent = binade as f32 - 127.0 - 24.0;
+    exponent * std::f32::consts::LN_2 - 1e-3
 }
 
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.

@@ -206,6 +206,31 @@ fn difference<V: Vector>(v: V, chunk: &[f32], max: f32) -> V::F {
     v.max(v.splat(LOWEST), x)
 }
 
+/// Reads 4 bytes per element.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than were read, and as many are documented to have room, and a register"
+)]
+pub fn keep_differences<V: Vector>(
+    v: V,
+    xs: &[f32],
+    max: f32,
+    lowest: f32,
+    to: &mut [f32],
+) -> usize {
+    let (maxima, lowests) = (v.splat(max), v.splat(lowest));
+    let mut kept = 0;
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.sub(v.load(chunk), maxima);
+        let lanes = v.ge(x, lowests);
+        v.keep_lanes(x, lanes, &mut to[kept..]);
+        kept += lanes.count_ones() as usize;
+    }
+    kept + scalar::keep_differences(chunks.remainder(), max, lowest, &mut to[kept..])
+}
+
 /// Reads and writes 4 bytes per element.
 #[inline(always)]
 pub fn exp_sum<V: Vector>(v: V, start: f32, xs: &mut [f32], max: f32) -> f32 {

@@ -23,6 +23,7 @@ pub struct Table {
     pub(super) max: fn(&[TokenData]) -> f32,
     pub(super) argmax: fn(&[TokenData]) -> usize,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
+    pub(super) keep_differences: fn(&[f32], f32, f32, &mut [f32]) -> usize,
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
@@ -58,6 +59,7 @@ pub(super) static SCALAR: Table = Table {
     max: scalar::max,
     argmax: scalar::argmax,
     logits: scalar::logits,
+    keep_differences: scalar::keep_differences,
     exp_sum: scalar::exp_sum,
     exp_sum_double: scalar::exp_sum_double,
     exp_wide: scalar::exp_wide,
@@ -97,6 +99,7 @@ macro_rules! instantiate {
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
+            fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize;
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
@@ -131,7 +134,7 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares, set_p,
+                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares, set_p,
                 set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
@@ -167,7 +170,8 @@ pub(super) fn supported() -> Vec<&'static Table> {
     {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("popcnt");
         if avx2 {
             // SAFETY: just asked.
             tables.push(unsafe { super::avx2::table() });

@@ -195,6 +195,22 @@ pub trait Vector: Copy {
         }
         self.load(&words)
     }
+    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
+    fn keep_lanes(self, x: Self::F, mut lanes: u32, to: &mut [f32]) {
+        let mut logits = [0.0; MAX_LANES];
+        self.store(&mut logits, x);
+        let mut kept = 0;
+        while lanes != 0 {
+            to[kept] = logits[lanes.trailing_zeros() as usize % MAX_LANES];
+            kept += 1;
+            lanes &= lanes - 1;
+        }
+    }
     /// Writes `lanes` of `x` to the beginning of `to`, those of `ids` to that of `to_ids`; each has room for a whole register.
     #[inline(always)]
     #[expect(
