@@ -98,6 +98,30 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [__m256d; 2] {
+        assert!(from.len() >= 8);
+        let from = from.as_ptr();
+        // SAFETY: `self` proves AVX2; 8 floats are there.
+        unsafe {
+            [
+                _mm256_cvtps_pd(_mm_loadu_ps(from)),
+                _mm256_cvtps_pd(_mm_loadu_ps(from.add(4))),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [__m256d; 2]) {
+        assert!(to.len() >= 8);
+        let to = to.as_mut_ptr();
+        // SAFETY: `self` proves AVX2; 8 floats are there.
+        unsafe {
+            _mm_storeu_ps(to, _mm256_cvtpd_ps(a[0]));
+            _mm_storeu_ps(to.add(4), _mm256_cvtpd_ps(a[1]));
+        }
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32], x: __m256) {
         assert!(to.len() >= 8);
         // SAFETY: `self` proves AVX2; 8 floats are there.

@@ -130,10 +130,9 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
     unsafe {
         let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
-        // Whole registers; storing under a mask takes as long.
+        // Under a mask: loading, blending and storing whole registers takes as long, but a load that follows a store to part of it waits.
         for (i, mask) in masks.into_iter().enumerate() {
-            let to = to.add(16 * i);
-            _mm512_storeu_ps(to, _mm512_mask_blend_ps(mask, _mm512_loadu_ps(to), x));
+            _mm512_mask_storeu_ps(to.add(16 * i), mask, x);
         }
     }
 }
@@ -155,6 +154,30 @@ impl Vector for Avx512 {
         assert!(to.len() >= 16);
         // SAFETY: `self` proves AVX-512; 16 floats are there.
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [__m512d; 2] {
+        assert!(from.len() >= 16);
+        let from = from.as_ptr();
+        // SAFETY: `self` proves AVX-512; 16 floats are there.
+        unsafe {
+            [
+                _mm512_cvtps_pd(_mm256_loadu_ps(from)),
+                _mm512_cvtps_pd(_mm256_loadu_ps(from.add(8))),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [__m512d; 2]) {
+        assert!(to.len() >= 16);
+        let to = to.as_mut_ptr();
+        // SAFETY: `self` proves AVX-512; 16 floats are there.
+        unsafe {
+            _mm256_storeu_ps(to, _mm512_cvtpd_ps(a[0]));
+            _mm256_storeu_ps(to.add(8), _mm512_cvtpd_ps(a[1]));
+        }
     }
 
     #[inline(always)]

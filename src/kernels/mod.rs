@@ -52,6 +52,9 @@ use table::{SCALAR, Table, current};
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
 const BLOCK: usize = 512;
 
+/// Of so many candidates the largest logit is kept, where a later pass looks for those above a threshold; a divisor of [`BLOCK`].
+const GROUP: usize = 64;
+
 /// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
 pub const IN_CACHE: usize = 1024;
 
@@ -133,6 +136,17 @@ pub fn divide_logits(data: &mut [TokenData], by: f32) {
 /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes where something changes.
 pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     (current().mask_below)(data, threshold);
+}
+
+/// The sum of all logits but minus infinity, as if added in order, and how many those are. Reads 12 bytes per candidate.
+pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
+    (table_for(data.len()).signed_sum)(data)
+}
+
+/// The sum of squared deviations from `mean` of all logits but minus infinity, as if added in order; then makes every logit below `threshold` minus infinity.
+/// Reads 12 bytes per candidate, and writes where something changes.
+pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
+    (table_for(data.len()).squares_masking)(data, mean, threshold)
 }
 
 /// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes per candidate.
@@ -452,15 +466,5 @@ impl Workspace {
     /// Writes the values times `factor` as probabilities.
     pub fn write_p_scaled(&self, data: &mut [TokenData], factor: f64) {
         (current().set_p_scaled)(data, self.values(), factor);
-    }
-
-    /// The sum of all values but minus infinity, as if added in order, and how many those are.
-    pub fn signed_sum(&self) -> (f32, usize) {
-        (table_for(self.len).signed_sum)(self.values())
-    }
-
-    /// The sum of squared deviations from `mean` of all values but minus infinity, as if added in order.
-    pub fn squares(&self, mean: f32) -> f32 {
-        (table_for(self.len).squares)(self.values(), mean)
     }
 }

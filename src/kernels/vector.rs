@@ -92,6 +92,16 @@ pub trait Vector: Copy {
     fn splat_d(self, x: f64) -> Self::D;
     /// Lower and upper half as doubles.
     fn widen(self, a: Self::F) -> [Self::D; 2];
+    /// The first floats of `from` as doubles.
+    #[inline(always)]
+    fn load_wide(self, from: &[f32]) -> [Self::D; 2] {
+        self.widen(self.load(from))
+    }
+    /// Writes them, rounded to floats, to the beginning of `to`.
+    #[inline(always)]
+    fn store_narrow(self, to: &mut [f32], a: [Self::D; 2]) {
+        self.store(to, self.narrow(a));
+    }
     /// Rounded to floats.
     fn narrow(self, a: [Self::D; 2]) -> Self::F;
     /// a + b.
