@@ -170,16 +170,32 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     (current().column)(data, to)
 }
 
-/// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
-pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
-    let mut values = [0.0; IN_CACHE];
+/// The sum of `exp(logit - max)`, a `float`, as if added in order. What is too small to change the sum is left out before it becomes an exponential: most of a
+/// vocabulary, if some tokens stand out. Reads 4 bytes per element; `scratch` lends its memory.
+pub fn softmax_sum(logits: &[f32], max: f32, scratch: &mut Vec<f32>) -> f32 {
+    scratch.clear();
     let mut sum = 0.0;
-    for from in logits.chunks(IN_CACHE) {
-        let values = &mut values[..from.len()];
-        values.copy_from_slice(from);
-        sum = exp_sum(sum, values, max);
+    let mut least = f32::NEG_INFINITY;
+    for block in logits.chunks(BLOCK) {
+        (current().pack)(block, least, scratch);
+        if scratch.len() >= BLOCK {
+            sum = exp_sum(sum, scratch, max);
+            least = least_that_counts(sum, max);
+            scratch.clear();
+        }
     }
-    sum
+    exp_sum(sum, scratch, max)
+}
+
+/// A logit below which `exp(logit - max)` is less than half a unit of `sum`, and so changes neither that nor any larger sum that it is added to. The margin is wider
+/// than all roundings on the way there.
+fn least_that_counts(sum: f32, max: f32) -> f32 {
+    if !(1e-30..f32::INFINITY).contains(&sum) {
+        return f32::NEG_INFINITY;
+    }
+    let power_of_two = f32::from_bits(sum.to_bits() & 0x7f80_0000);
+    let half_a_unit = power_of_two * (f32::EPSILON / 2.0);
+    max + math::ln(half_a_unit) - (1e-3 + 1e-6 * max.abs())
 }
 
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.

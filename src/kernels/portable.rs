@@ -738,6 +738,19 @@ pub fn select<V: Vector>(
 
 /// Reads 4 bytes per element.
 #[inline(always)]
+pub fn pack<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<f32>) {
+    let thresholds = v.splat(threshold);
+    to.reserve(xs.len() + MAX_LANES);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        v.push(v.ge(x, thresholds), x, to);
+    }
+    scalar::pack(chunks.remainder(), threshold, to);
+}
+
+/// Reads 4 bytes per element.
+#[inline(always)]
 pub fn tail<V: Vector>(
     v: V,
     keys: &[f32],

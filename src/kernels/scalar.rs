@@ -129,6 +129,11 @@ pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32
     squares.sum
 }
 
+/// Appends the values at or above `threshold`.
+pub fn pack(xs: &[f32], threshold: f32, to: &mut Vec<f32>) {
+    to.extend(xs.iter().filter(|&&x| x >= threshold));
+}
+
 /// Writes the probabilities.
 pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());

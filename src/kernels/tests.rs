@@ -445,8 +445,30 @@ fn thresholds() {
             (SCALAR.select)(logits, threshold, &mut b, &mut picked_b);
             assert_eq!(a, b, "{:?}", table.name);
             assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
+            (table.pack)(logits, threshold, &mut picked_a);
+            (SCALAR.pack)(logits, threshold, &mut picked_b);
+            assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
         }
     });
+}
+
+/// Also where nearly all terms round to nothing, and where the logits are so large that differences are coarse.
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
+    let mut scratch = Vec::new();
+    for n in [0, 1, 511, 513, 5000, 40_001] {
+        for logits in inputs(n) {
+            for (factor, offset) in [(1.0, 0.0), (3.0, -5.0), (0.3, 1e4), (20.0, -1e6)] {
+                let scaled = logits.iter().map(|x| x * factor + offset);
+                let xs: Vec<f32> = scaled.filter(|x| !x.is_nan()).collect();
+                let max = xs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let ours = super::softmax_sum(&xs, max, &mut scratch);
+                let exact = xs.iter().fold(0.0, |sum, x| sum + math::exp(x - max));
+                assert!(same(ours, exact), "{n} {factor}: {ours} {exact}");
+            }
+        }
+    }
 }
 
 /// One float in 997 of all from -1e-30 to -110, and from 1e-30 to 90.

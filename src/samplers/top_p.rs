@@ -156,7 +156,7 @@ impl Sampler for TopP {
         let column = kernels::column(candidates.as_slice(), &mut self.logits);
         let of = Nucleus {
             max: column.max,
-            sum: kernels::softmax_sum(&self.logits, column.max),
+            sum: kernels::softmax_sum(&self.logits, column.max, &mut self.ps),
             plain: column.plain,
         };
         if candidates.len() >= 8 * Sample::SIZE {
