@@ -14,6 +14,7 @@ use crate::memory::Exhausted;
 /// Runs `body`; after a panic, gives what `fallback` makes.
 ///
 /// `what` names the call in the message; it is formatted only then.
+#[inline]
 pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     // Unwind safety: callers either own nothing afterwards or take their object out of use.
     let body = || {
@@ -29,6 +30,7 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
     }
 }
 
+#[cold]
 fn report(what: &dyn Display, payload: Box<dyn Any + Send>) {
     if payload.is::<Exhausted>() {
         let message = format!("{what}: not enough memory");

@@ -85,6 +85,26 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
+/// The lanes that a number has bits for, one per byte, the lowest first.
+static PACKING: [i64; 256] = packing();
+
+const fn packing() -> [i64; 256] {
+    let mut all = [0; 256];
+    let mut lanes = 0;
+    while lanes < 256 {
+        let (mut lane, mut at) = (0, 0);
+        while lane < 8 {
+            if lanes >> lane & 1 != 0 {
+                all[lanes] |= lane << at;
+                at += 8;
+            }
+            lane += 1;
+        }
+        lanes += 1;
+    }
+    all
+}
+
 impl Vector for Avx2 {
     const LANES: usize = 8;
     type F = __m256;
@@ -95,6 +115,20 @@ impl Vector for Avx2 {
         assert!(from.len() >= 8);
         // SAFETY: `self` proves AVX2; 8 floats are there.
         unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
+        to.reserve(8);
+        let len = to.len();
+        let lanes = lanes as usize & 0xFF;
+        // SAFETY: `self` proves AVX2; there is room for 8 more, of which as many are written first as `lanes` has bits.
+        unsafe {
+            let order = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(PACKING[lanes]));
+            let packed = _mm256_permutevar8x32_ps(x, order);
+            _mm256_storeu_ps(to.as_mut_ptr().add(len), packed);
+            to.set_len(len + lanes.count_ones() as usize);
+        }
     }
 
     #[inline(always)]

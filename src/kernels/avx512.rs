@@ -150,10 +150,9 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
     unsafe {
         let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
-        // Whole registers; storing under a mask takes as long.
+        // Under a mask: loading, blending and storing whole registers takes as long, but a load that follows a store to part of it waits.
         for (i, mask) in masks.into_iter().enumerate() {
-            let to = to.add(16 * i);
-            _mm512_storeu_ps(to, _mm512_mask_blend_ps(mask, _mm512_loadu_ps(to), x));
+            _mm512_mask_storeu_ps(to.add(16 * i), mask, x);
         }
     }
 }

@@ -53,6 +53,9 @@ use vector::MAX_LANES;
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
 const BLOCK: usize = 512;
 
+/// Of so many candidates the largest logit is kept, where a later pass looks for those above a threshold; a divisor of [`BLOCK`].
+const GROUP: usize = 64;
+
 /// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
 pub const IN_CACHE: usize = 1024;
 
@@ -136,6 +139,17 @@ pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     (current().mask_below)(data, threshold);
 }
 
+/// The sum of all logits but minus infinity, as if added in order, and how many those are. Reads 12 bytes per candidate.
+pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
+    (table_for(data.len()).signed_sum)(data)
+}
+
+/// The sum of squared deviations from `mean` of all logits but minus infinity, as if added in order; then makes every logit below `threshold` minus infinity.
+/// Reads 12 bytes per candidate, and writes where something changes.
+pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
+    (table_for(data.len()).squares_masking)(data, mean, threshold)
+}
+
 /// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes per candidate.
 pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u32>) {
     (current().at_least)(data, first as u32, threshold, to);
@@ -166,7 +180,7 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     reason = "less than `IN_CACHE` are kept when as many more come"
 )]
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
-    if !max.is_finite() {
+    if !max.is_finite() && !logits.is_empty() {
         // A difference of infinities is among them, which no comparison would keep.
         return f32::NAN;
     }
@@ -512,15 +526,5 @@ impl Workspace {
     /// Writes the values times `factor` as probabilities.
     pub fn write_p_scaled(&self, data: &mut [TokenData], factor: f64) {
         (current().set_p_scaled)(data, self.values(), factor);
-    }
-
-    /// The sum of all values but minus infinity, as if added in order, and how many those are.
-    pub fn signed_sum(&self) -> (f32, usize) {
-        (table_for(self.len).signed_sum)(self.values())
-    }
-
-    /// The sum of squared deviations from `mean` of all values but minus infinity, as if added in order.
-    pub fn squares(&self, mean: f32) -> f32 {
-        (table_for(self.len).squares)(self.values(), mean)
     }
 }

@@ -1,7 +1,7 @@
 //! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the others, and what runs where no vector instructions are.
 
 use super::math::{exp, exp_f64, ln};
-use super::{BLOCK, Column, Curve, Squares};
+use super::{BLOCK, Column, Curve, GROUP, Squares};
 use crate::token::{TokenData, comparable};
 
 /// The largest logit; minus infinity when empty.
@@ -96,7 +96,7 @@ pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
 }
 
 /// The largest logit; `sums` takes the sums of the logits and of their squares up to the end of each block of [`BLOCK`], with last bits that depend on the instruction set.
-pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]]) -> f32 {
+pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32 {
     let [mut sum, mut squares] = [0.0; 2];
     for (block, to) in data.chunks(BLOCK).zip(sums) {
         for candidate in block {
@@ -106,6 +106,9 @@ pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]]) -> f32 {
         }
         *to = [sum, squares];
     }
+    for (group, to) in data.chunks(GROUP).zip(maxima) {
+        *to = max(group);
+    }
     max(data)
 }
 
@@ -114,11 +117,11 @@ pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
     data.iter().any(|c| c.logit >= low && c.logit < high)
 }
 
-/// The sum of all but minus infinity, in order, and how many those are.
-pub fn signed_sum(xs: &[f32]) -> (f32, usize) {
+/// The sum of all logits but minus infinity, in order, and how many those are; NaN counts as minus infinity.
+pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     let mut sum = 0.0f32;
     let mut count = 0;
-    for &x in xs {
+    for x in data.iter().map(|c| comparable(c.logit)) {
         if x != f32::NEG_INFINITY {
             sum += x;
             count += 1;
@@ -127,10 +130,11 @@ pub fn signed_sum(xs: &[f32]) -> (f32, usize) {
     (sum, count)
 }
 
-/// The sum of squared deviations from `mean` of all but minus infinity, in order.
-pub fn squares(xs: &[f32], mean: f32) -> f32 {
+/// The sum of squared deviations from `mean` of all logits but minus infinity, in order; then [`mask_below`].
+pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     let mut squares = Squares { mean, sum: 0.0 };
-    xs.iter().for_each(|&x| squares.add(x));
+    data.iter().for_each(|c| squares.add(comparable(c.logit)));
+    mask_below(data, threshold);
     squares.sum
 }
 

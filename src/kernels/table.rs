@@ -14,6 +14,9 @@ type Tail = fn(&[f32], &[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
 /// The type of [`scalar::write_divided`] and [`scalar::write_scaled`], which divide or multiply by a `T`.
 type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 
+/// The type of [`scalar::moments`].
+type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
+
 /// The type of [`scalar::bend`].
 type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
 
@@ -29,10 +32,10 @@ pub struct Table {
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
     pub(super) sum: fn(f32, &[f32]) -> f32,
     pub(super) sum_double: fn(&[f32], &mut [f64]) -> f64,
-    pub(super) moments: fn(&[TokenData], &mut [[f64; 2]]) -> f32,
+    pub(super) moments: Moments,
     pub(super) any_between: fn(&[TokenData], f32, f32) -> bool,
-    pub(super) signed_sum: fn(&[f32]) -> (f32, usize),
-    pub(super) squares: fn(&[f32], f32) -> f32,
+    pub(super) signed_sum: fn(&[TokenData]) -> (f32, usize),
+    pub(super) squares_masking: fn(&mut [TokenData], f32, f32) -> f32,
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
     pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
     pub(super) divide: fn(&mut [f32], f32),
@@ -68,7 +71,7 @@ pub(super) static SCALAR: Table = Table {
     moments: scalar::moments,
     any_between: scalar::any_between,
     signed_sum: scalar::signed_sum,
-    squares: scalar::squares,
+    squares_masking: scalar::squares_masking,
     set_p: scalar::set_p,
     set_p_scaled: scalar::set_p_scaled,
     divide: scalar::divide,
@@ -105,10 +108,10 @@ macro_rules! instantiate {
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
-            fn moments(data: &[TokenData], sums: &mut [[f64; 2]]) -> f32;
+            fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32;
             fn any_between(data: &[TokenData], low: f32, high: f32) -> bool;
-            fn signed_sum(xs: &[f32]) -> (f32, usize);
-            fn squares(xs: &[f32], mean: f32) -> f32;
+            fn signed_sum(data: &[TokenData]) -> (f32, usize);
+            fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32;
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
             fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
             fn divide(xs: &mut [f32], by: f32) -> ();
@@ -134,8 +137,8 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares, set_p,
-                set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
+                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
+                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,
