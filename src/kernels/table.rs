@@ -167,7 +167,8 @@ pub(super) fn supported() -> Vec<&'static Table> {
     {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("popcnt");
         if avx2 {
             // SAFETY: just asked.
             tables.push(unsafe { super::avx2::table() });
