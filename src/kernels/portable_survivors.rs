@@ -78,7 +78,7 @@ pub fn count_from<V: Vector>(v: V, xs: &[f32], threshold: f32) -> usize {
     count + rest.filter(|&&x| x >= threshold).count()
 }
 
-/// What the kept ones may be divided by -80 at least for [`exp_near`](Vector::exp_near).
+/// How low the kept ones may be, divided, for [`exp_near`](Vector::exp_near).
 const NEAR_LOWEST: f32 = -80.0;
 
 /// Reads each number once.
