@@ -10,8 +10,8 @@
 //!
 //! Every term is at or above 0, so nothing cancels, however peaked the distribution or large an offset common to all logits. The largest logit's own
 //! 1 stays out of Z, so that ln(1 + Z) keeps its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8 terms are added as `float`s, the rest as `double`s:
-//! each metric is within a millionth of what `double` arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 15 vector operations per 16 logits, in chunks that stay
-//! in the first-level cache: about four times what a mere maximum costs. The last bits depend on the instruction set.
+//! each metric is within a millionth of what `double` arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13 vector operations per 16 logits, in chunks that stay
+//! in the first-level cache: less than four times what a mere maximum costs. The last bits depend on the instruction set.
 //!
 //! Undefined and infinite logits: NaN counts as minus infinity, a masked token of probability 0. A logit of plus infinity takes all the probability; of several,
 //! the first.

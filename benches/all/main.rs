@@ -34,6 +34,8 @@ pub struct Options {
     part: Option<String>,
     /// One size instead of all.
     pub size: Option<usize>,
+    /// The sieve's logits begin at a multiple of 64 bytes, as llama.cpp's own.
+    pub aligned: bool,
     seconds: Option<f64>,
     save: bool,
     draw: Option<PathBuf>,
@@ -46,6 +48,7 @@ impl Options {
             only: String::new(),
             part: None,
             size: None,
+            aligned: false,
             seconds: None,
             save: false,
             draw: None,
@@ -72,6 +75,7 @@ impl Options {
                 "--seconds" => {
                     options.seconds = Some(value().parse().expect("--seconds needs a number"));
                 }
+                "--aligned" => options.aligned = true,
                 "--save" => options.save = true,
                 "--draw" => options.draw = Some(value().into()),
                 "--help" | "-h" => {
@@ -120,6 +124,7 @@ cargo bench -- [options]
   --only TEXT            the rows whose name contains TEXT
   --part NAME            samplers, sieve, trie or dry_breakers
   --size N               one size
+  --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick
   --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
   --draw FILE.json       draws the charts of a saved run again

@@ -9,13 +9,24 @@ use super::ln::{INVERSES, LOGARITHMS, OFFSET};
 use super::vector::{LnParts, Vector};
 use crate::token::TokenData;
 
-/// AVX2, FMA and F16C.
+/// AVX2, FMA, F16C and POPCNT, with which every processor that has AVX2 comes.
 #[derive(Clone, Copy)]
 pub struct Avx2(());
 
 impl Avx2 {
+    /// `lanes` of `x`, moved together at the beginning.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "one entry for each set of lanes")]
+    fn packed(self, x: __m256, lanes: u32) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let numbers = _mm_cvtsi64_si128(PACKED[lanes as usize % 256] as i64);
+            _mm256_permutevar8x32_ps(x, _mm256_cvtepu8_epi32(numbers))
+        }
+    }
+
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
+    /// The processor has AVX2, FMA, F16C and POPCNT.
     #[inline(always)]
     pub unsafe fn new() -> Self {
         Self(())
@@ -49,6 +60,26 @@ static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 static ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [u64; 32] = TABLE;
+
+/// For each set of lanes their numbers, a byte each, in order.
+static PACKED: [u64; 256] = packed();
+
+const fn packed() -> [u64; 256] {
+    let mut packed = [0; 256];
+    let mut lanes = 0;
+    while lanes < 256 {
+        let (mut kept, mut lane) = (0, 0);
+        while lane < 8 {
+            if lanes >> lane & 1 == 1 {
+                packed[lanes] |= lane << (8 * kept);
+                kept += 1;
+            }
+            lane += 1;
+        }
+        lanes += 1;
+    }
+    packed
+}
 
 /// Methods that are one expression of intrinsics.
 macro_rules! instructions {
@@ -85,26 +116,6 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
-/// The lanes that a number has bits for, one per byte, the lowest first.
-static PACKING: [i64; 256] = packing();
-
-const fn packing() -> [i64; 256] {
-    let mut all = [0; 256];
-    let mut lanes = 0;
-    while lanes < 256 {
-        let (mut lane, mut at) = (0, 0);
-        while lane < 8 {
-            if lanes >> lane & 1 != 0 {
-                all[lanes] |= lane << at;
-                at += 8;
-            }
-            lane += 1;
-        }
-        lanes += 1;
-    }
-    all
-}
-
 impl Vector for Avx2 {
     const LANES: usize = 8;
     type F = __m256;
@@ -121,13 +132,10 @@ impl Vector for Avx2 {
     fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
         to.reserve(8);
         let len = to.len();
-        let lanes = lanes as usize & 0xFF;
-        // SAFETY: `self` proves AVX2; there is room for 8 more, of which as many are written first as `lanes` has bits.
+        // SAFETY: `self` proves AVX2; there is room for 8 more, of which as many are written first as `lanes` has bits, 8 at most.
         unsafe {
-            let order = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(PACKING[lanes]));
-            let packed = _mm256_permutevar8x32_ps(x, order);
-            _mm256_storeu_ps(to.as_mut_ptr().add(len), packed);
-            to.set_len(len + lanes.count_ones() as usize);
+            _mm256_storeu_ps(to.as_mut_ptr().add(len), self.packed(x, lanes));
+            to.set_len(len + (lanes & 0xFF).count_ones() as usize);
         }
     }
 
@@ -370,10 +378,15 @@ impl Vector for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn keep_lanes(self, x: __m256, lanes: u32, to: &mut [f32]) {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX2; 8 logits are there.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), self.packed(x, lanes)) }
+    }
+
     instructions! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
-        fn add_words(a: __m256, b: __m256) -> __m256 =
-            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
         fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);

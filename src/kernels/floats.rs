@@ -1,27 +1,33 @@
 //! Passes over raw logits: contiguous numbers of one of three precisions, widened in registers, never copied.
 //!
 //! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, AVX-512, as a multiple of the plain
-//! maximum over the same `f32` logits (6 us), which the second-level cache limits:
+//! maximum over the same `f32` logits, 16 bytes behind a multiple of 64 (6 us where nothing else runs; at a multiple of 64 little more than half, and the passes save as much):
 //!
 //! | pass | operations per 16 logits | cost |
 //! | --- | --- | --- |
-//! | [`Logits::block_maxima`] | 1 load, 1 maximum, a fourth of a maximum across lanes | 1.2 |
+//! | [`Logits::block_maxima`] | 1 load, 1 maximum, for each 64 logits 3.5 to find the largest lane | 1.1; of f16 and bf16 0.7 |
 //! | [`Logits::block_maxima_and_count`] | 1 more, a product with 0, whose sum tells whether any is masked | 1.4 |
-//! | [`Sums::add`] | 1 maximum and 1 square; again from the first-level cache 10 for `exp`, 3 for the sums | 4.2 |
-//! | [`Sums::add_mass`] with maxima | the same with 1 for the sum | 4 |
-//! | [`Logits::collect`] | of blocks that pass: 1 load, 1 comparison, 8 to store what passes | 0.1 to 7 |
-//! | [`Logits::collect_apart`] | the same with 4 to store, for 8 bytes each | 0.1 to 6 |
-//! | [`masses_above`] | of 16 that were collected: 10 for `exp`, 9 for the sums | 1.8 of 29,000 |
-//! | [`Columns::retain`] | of 16 that were collected: 2 loads, 1 comparison, 4 to store | 1.2 of 29,000 |
+//! | [`Sums::add`] | 1 maximum and 1 square; again from the first-level cache 8 for `exp`, 3 for the sums | 3.7; of f16 and bf16 4.2 |
+//! | [`Sums::add_mass`] with maxima | the same with 1 for the sum | 3.6 |
+//! | [`Logits::collect`] | 1 comparison for 16 blocks; of blocks that pass: 1 load, 1 comparison, 8 to store what passes | 0.1 to 7 |
+//! | [`Logits::collect_survivors`] | the same with 4 to store, for 4 bytes each and a bit for every token | 0.1 to 3 |
+//! | [`masses_above`](super::survivors::masses_above) | of 16 that were collected: 10 for `exp`, 17 for the sums | 2 of 29,000 |
+//! | [`Survivors::masses`] | of 16 that were collected: 3 for a quotient, 8 for `exp`, 3 for the sum | 0.7 of 29,000 |
 //!
-//! f16 and bf16 are widened in registers by one or two operations more, for half the bytes: the same time. What lost: counting unmasked logits by a comparison of each (7 us more);
-//! a bound below every exponent (a maximum for each register), where the sum of squares says that none is needed.
+//! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the numbers do from 0 on, in registers that hold 32: only where a block has no such number, or
+//! NaN, are they widened. Sums widen a chunk once, into the first-level cache. What lost: widening for the maxima (2.4 times the time) and at each of two readings (a sixth more for the sums);
+//! counting unmasked logits by a comparison of each (7 us more); a bound below every exponent (a maximum for each register), where the sum of squares says that none is needed; the
+//! largest lane of one register at a time, where four are folded into one (a fifth of the time of the maxima); a comparison for each block that may pass (a quarter of what the sieve takes
+//! with its default parameters); no request for the next chunk while one is added up (a tenth, of what two readings cost).
 //!
 //! # The exponential
 //!
 //! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of degree 5, within 1.4e-7. x is reduced itself, not its difference from the
 //! largest logit, which `float` could round by 1e-6 of a term; the difference is taken of the exponents, which are integers, and what is left in
 //! `double`, once per sum. Terms are 2^64 times too large, so that those down to e^-131 are normal `float`s: a distribution so certain that nothing else is left keeps its digits.
+//!
+//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, which the sum of their squares tells, nothing needs a unit or a bound: with AVX-512 a table of
+//! 2^(i/32) leaves a polynomial of degree 2, within 6e-8, and 8 operations instead of 10 (`Vector::exp_near`).
 //!
 //! Up to 8 terms are added as `float`s in each lane, then as `double`s: all in all the sums are right within 5e-7, mostly 1e-7. They depend on the instruction set in the last bits.
 
@@ -31,8 +37,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::math::exp_f64;
+use super::survivors::{Survivors, THRESHOLDS};
 use super::table::current;
-use crate::token::{Token, TokenData};
+use crate::token::TokenData;
 
 /// Of how many logits a maximum is kept.
 pub const BLOCK: usize = 64;
@@ -144,121 +151,16 @@ impl<'a> Logits<'a> {
         (current().floats.collect)(*self, maxima, first, threshold, candidates);
     }
 
-    /// The same with tokens and logits apart.
-    pub fn collect_apart(&self, maxima: &[f32], first: u32, threshold: f32, to: &mut Columns) {
-        (current().floats.collect_apart)(*self, maxima, first, threshold, to);
+    /// The same as survivors, of which none is at `first` or behind it yet; `first` is a multiple of [`BLOCK`].
+    pub fn collect_survivors(
+        &self,
+        maxima: &[f32],
+        first: u32,
+        threshold: f32,
+        to: &mut Survivors,
+    ) {
+        (current().floats.collect_survivors)(*self, maxima, first, threshold, to);
     }
-}
-
-/// Many candidates, their tokens and logits apart: 8 bytes each instead of 12, and logits that can be read as raw ones are. Grows by powers of two, never shrinks.
-#[derive(Clone, Debug, Default)]
-pub struct Columns {
-    ids: Vec<u32>,
-    logits: Vec<f32>,
-    len: usize,
-}
-
-impl Columns {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.ids.capacity() * size_of::<u32>() + self.logits.capacity() * size_of::<f32>()
-    }
-
-    /// Their tokens.
-    pub fn ids(&self) -> &[u32] {
-        &self.ids[..self.len]
-    }
-
-    /// Their logits.
-    pub fn logits(&self) -> &[f32] {
-        &self.logits[..self.len]
-    }
-
-    /// The same, to rewrite.
-    pub fn logits_mut(&mut self) -> &mut [f32] {
-        &mut self.logits[..self.len]
-    }
-
-    /// Takes one out; the last takes its place.
-    pub fn swap_remove(&mut self, index: usize) {
-        let last = self.len - 1;
-        self.ids[index] = self.ids[last];
-        self.logits[index] = self.logits[last];
-        self.len = last;
-    }
-
-    /// Drops those with logits below `threshold`. Reads and writes 8 bytes per candidate.
-    pub fn retain(&mut self, threshold: f32) {
-        (current().floats.retain)(self, threshold);
-    }
-
-    /// All, and [`ROOM`] behind the last.
-    pub(super) fn with_room(&mut self) -> (&mut [u32], &mut [f32]) {
-        self.room();
-        let end = self.len + ROOM;
-        (&mut self.ids[..end], &mut self.logits[..end])
-    }
-
-    /// Keeps the first `n`.
-    pub(super) fn truncate(&mut self, n: usize) {
-        self.len = self.len.min(n);
-    }
-
-    /// Appends them to `to`, without probabilities.
-    pub fn write_to(&self, to: &mut Vec<TokenData>) {
-        let both = self.ids().iter().zip(self.logits());
-        to.extend(both.map(|(&id, &logit)| TokenData {
-            id: id as Token,
-            logit,
-            p: 0.0,
-        }));
-    }
-
-    /// [`ROOM`] behind the last.
-    pub(super) fn room(&mut self) -> (&mut [u32], &mut [f32]) {
-        let end = self.len + ROOM;
-        if self.ids.len() < end {
-            let n = end.next_power_of_two();
-            self.ids.reserve_exact(n - self.ids.len());
-            self.ids.resize(n, 0);
-            self.logits.reserve_exact(n - self.logits.len());
-            self.logits.resize(n, 0.0);
-        }
-        (
-            &mut self.ids[self.len..end],
-            &mut self.logits[self.len..end],
-        )
-    }
-
-    /// The next `n` have been written.
-    pub(super) fn keep(&mut self, n: usize) {
-        self.len += n;
-    }
-}
-
-/// The sums of e^(x - max), of all finite numbers and of those at or above each threshold; `max` is finite, and no number above it. Right within 5e-7. Reads 4 bytes per number.
-pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5] {
-    (current().floats.masses_above)(xs, max, thresholds)
-}
-
-/// Appends the numbers of `range`, without its upper end, to `to`, as candidates with their indices as tokens and themselves as logits. Reads 4 bytes per number.
-pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
-    (current().floats.between)(xs, range, to);
 }
 
 /// One of the three precisions.
@@ -382,9 +284,10 @@ pub struct Passes {
     pub(super) add: fn(&mut Sums, Logits<'_>, &mut [f32]),
     pub(super) add_mass: fn(&mut Sums, Logits<'_>, &mut [f32]),
     pub(super) collect: fn(Logits<'_>, &[f32], u32, f32, &mut Vec<TokenData>),
-    pub(super) collect_apart: fn(Logits<'_>, &[f32], u32, f32, &mut Columns),
-    pub(super) masses_above: fn(&[f32], f32, &[f32; 4]) -> [f64; 5],
-    pub(super) retain: fn(&mut Columns, f32),
+    pub(super) collect_survivors: fn(Logits<'_>, &[f32], u32, f32, &mut Survivors),
+    pub(super) masses_above: fn(&[f32], f32, &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS],
+    pub(super) count_from: fn(&[f32], f32) -> usize,
+    pub(super) kept_masses: fn(&Survivors, &mut [f64]),
     pub(super) between: fn(&[f32], (f32, f32), &mut Vec<TokenData>),
 }
 
@@ -396,9 +299,10 @@ pub const SCALAR_PASSES: Passes = Passes {
     add: super::scalar_floats::add,
     add_mass: super::scalar_floats::add_mass,
     collect: super::scalar_floats::collect,
-    collect_apart: super::scalar_floats::collect_apart,
+    collect_survivors: super::scalar_floats::collect_survivors,
     masses_above: super::scalar_floats::masses_above,
-    retain: super::scalar_floats::retain,
+    count_from: super::scalar_floats::count_from,
+    kept_masses: super::scalar_floats::kept_masses,
     between: super::scalar_floats::between,
 };
 
@@ -408,25 +312,33 @@ macro_rules! instantiate_floats {
     ($token:ident, $features:literal) => {
         mod floats {
             use super::$token;
-            use crate::kernels::floats::{Columns, Logits, Passes, Sums};
-            use crate::kernels::portable_floats;
+            use crate::kernels::floats::{Logits, Passes, Sums};
+            use crate::kernels::survivors::{Survivors, THRESHOLDS};
+            use crate::kernels::{portable_floats, portable_sums, portable_survivors};
             use crate::token::TokenData;
 
             $crate::kernels::instantiate!(@functions $token, portable_floats, $features,
                 fn max(xs: Logits<'_>) -> f32;
                 fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32;
+                fn collect(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Vec<TokenData>) -> ();
+            );
+            $crate::kernels::instantiate!(@functions $token, portable_sums, $features,
                 fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize);
                 fn add(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) -> ();
                 fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) -> ();
-                fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5];
-                fn retain(columns: &mut Columns, threshold: f32) -> ();
+            );
+            $crate::kernels::instantiate!(@functions $token, portable_survivors, $features,
+                fn collect_survivors(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Survivors) -> ();
+                fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS];
                 fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) -> ();
-                fn collect(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Vec<TokenData>) -> ();
-                fn collect_apart(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Columns) -> ();
+                fn count_from(xs: &[f32], threshold: f32) -> usize;
+                fn kept_masses(survivors: &Survivors, to: &mut [f64]) -> ();
             );
 
             /// The passes over raw logits. They are called only where the processor has the instructions.
-            pub const FLOATS: Passes = Passes { max, block_maxima, block_maxima_and_count, add, add_mass, collect, collect_apart, masses_above, retain, between };
+            pub const FLOATS: Passes = Passes {
+                max, block_maxima, block_maxima_and_count, add, add_mass, collect, collect_survivors, masses_above, between, count_from, kept_masses,
+            };
         }
         use floats::FLOATS;
     };

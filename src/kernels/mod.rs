@@ -30,9 +30,12 @@ pub mod order;
 mod portable;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_floats;
+mod portable_sums;
+mod portable_survivors;
 pub mod ranking;
 mod scalar;
 mod scalar_floats;
+pub mod survivors;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs where no vector instructions are. Sums are `double`s here, and
 //! `exp` is the host's.
 
-use super::floats::{BLOCK, Columns, Logits, Number, ROOM, Sums, each, room};
+use super::floats::{BLOCK, Logits, Number, Sums, each, room};
 use super::math::exp_f64;
+use super::survivors::{SUMMED, Survivors, THRESHOLDS};
 use crate::token::{Token, TokenData, comparable};
 
 /// The largest; minus infinity when empty.
@@ -78,8 +79,8 @@ pub fn add_mass(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
 }
 
 /// The sums of the exponentials, relative to `max`, of all and of those at or above each threshold.
-pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5] {
-    let mut masses = [0.0; 5];
+pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS] {
+    let mut masses = [0.0; 1 + THRESHOLDS];
     for &x in xs {
         let e = exp_f64(f64::from(x) - f64::from(max));
         masses[0] += e;
@@ -90,16 +91,21 @@ pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; 4]) -> [f64; 5] {
     masses
 }
 
-/// Drops what is below `threshold`.
-pub fn retain(columns: &mut Columns, threshold: f32) {
-    let (ids, logits) = columns.with_room();
-    let n = ids.len() - ROOM;
-    let mut kept = 0;
-    for i in 0..n {
-        (ids[kept], logits[kept]) = (ids[i], logits[i]);
-        kept += usize::from(logits[i] >= threshold);
+/// How many are at or above `threshold`.
+pub fn count_from(xs: &[f32], threshold: f32) -> usize {
+    xs.iter().filter(|&&x| x >= threshold).count()
+}
+
+/// The running sums of the exponentials, relative to the largest, of blocks of survivors.
+pub fn kept_masses(survivors: &Survivors, to: &mut [f64]) {
+    let max = f64::from(survivors.max());
+    let mut sum = 0.0;
+    for (block, to) in to.iter_mut().enumerate() {
+        let end = survivors.len().min((block + 1) * SUMMED);
+        let kept = (block * SUMMED..end).filter_map(|place| survivors.at(place));
+        sum += kept.map(|x| exp_f64(f64::from(x) - max)).sum::<f64>();
+        *to = sum;
     }
-    columns.truncate(kept);
 }
 
 /// Appends the numbers of `range`, without its upper end, as candidates with their indices.
@@ -136,25 +142,30 @@ pub fn collect(
     });
 }
 
-/// The same apart.
-pub fn collect_apart(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Columns) {
+/// The same as survivors.
+pub fn collect_survivors(
+    xs: Logits<'_>,
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Survivors,
+) {
     assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
     each!(xs, xs => {
-        for ((i, block), &max) in xs.chunks(BLOCK).enumerate().zip(maxima) {
+        for ((block, &max), start) in xs.chunks(BLOCK).zip(maxima).zip((first..).step_by(BLOCK)) {
             if max < threshold {
                 continue;
             }
-            let (to_ids, to_logits) = to.room();
-            let ids = first + (i * BLOCK) as u32..;
-            let mut kept = 0;
-            for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
+            let logits = to.room();
+            let (mut kept, mut marks) = (0, 0u64);
+            for (i, logit) in block.iter().map(|x| x.to_f32()).enumerate() {
                 if logit >= threshold {
-                    to_ids[kept] = id;
-                    to_logits[kept] = logit;
+                    logits[kept] = logit;
                     kept += 1;
+                    marks |= 1 << i;
                 }
             }
-            to.keep(kept);
+            to.keep(start, marks);
         }
     });
 }

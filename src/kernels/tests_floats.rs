@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 
-use super::floats::{BLOCK, CHUNK, Columns, Logits, Passes, Sums};
+use super::floats::{BLOCK, CHUNK, Logits, Passes, Sums};
+use super::survivors::{SUMMED, Survivors, THRESHOLDS};
 use super::table::{SCALAR, supported};
 use super::tests::{SIZES, STEP, inputs};
 use crate::token::TokenData;
@@ -84,15 +85,21 @@ fn candidates() {
                 p: 2.0,
             };
             let [mut a, mut b] = [(); 2].map(|()| vec![before]);
-            (SCALAR.floats.collect)(xs, &maxima, 5, threshold, &mut a);
-            (passes.collect)(xs, &maxima, 5, threshold, &mut b);
+            let first = 3 * BLOCK as u32;
+            (SCALAR.floats.collect)(xs, &maxima, first, threshold, &mut a);
+            (passes.collect)(xs, &maxima, first, threshold, &mut b);
             assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
             assert_eq!(bits(&b)[0], bits(&[before])[0]);
-            let mut columns = Columns::default();
-            (passes.collect_apart)(xs, &maxima, 5, threshold, &mut columns);
-            let mut apart = vec![before];
-            columns.write_to(&mut apart);
-            assert_eq!(bits(&apart), bits(&a), "apart, threshold {threshold}");
+            let mut survivors = Survivors::default();
+            survivors.clear(xs.len() + first as usize, max);
+            (passes.collect_survivors)(xs, &maxima, first, threshold, &mut survivors);
+            let mut written = vec![before];
+            survivors.write_to(&mut written);
+            assert_eq!(bits(&written), bits(&a), "survivors, threshold {threshold}");
+            assert_eq!(survivors.len(), a.len() - 1);
+            for (place, candidate) in a[1..].iter().enumerate().step_by(7) {
+                assert_eq!(survivors.token(place), candidate.id);
+            }
         }
     });
 }
@@ -113,23 +120,51 @@ fn numbers_between() {
     });
 }
 
+/// The finite logits of `xs` as survivors.
+fn survivors_of(xs: Logits<'_>) -> Survivors {
+    let mut maxima = vec![0.0; xs.len().div_ceil(BLOCK)];
+    let max = (SCALAR.floats.block_maxima)(xs, &mut maxima);
+    let mut all = Survivors::default();
+    all.clear(xs.len(), max);
+    (SCALAR.floats.collect_survivors)(xs, &maxima, 0, f32::MIN, &mut all);
+    all
+}
+
 #[test]
-fn retained() {
+fn survivors_after_a_cut() {
     for_all(|passes, xs| {
-        let mut maxima = vec![0.0; xs.len().div_ceil(BLOCK)];
-        (SCALAR.floats.block_maxima)(xs, &mut maxima);
-        for threshold in [f32::MIN, -3.0, 0.0, 2.5, f32::INFINITY] {
-            let mut all = Columns::default();
-            (SCALAR.floats.collect_apart)(xs, &maxima, 0, f32::MIN, &mut all);
-            let [mut a, mut b, mut c] = [(); 3].map(|()| all.clone());
-            (SCALAR.floats.retain)(&mut a, threshold);
-            (passes.retain)(&mut b, threshold);
-            c.clear();
-            (passes.collect_apart)(xs, &maxima, 0, threshold, &mut c);
-            for other in [b, c] {
-                assert_eq!(a.ids(), other.ids(), "threshold {threshold}");
-                assert_eq!(a.logits(), other.logits(), "threshold {threshold}");
+        let max = (SCALAR.floats.max)(xs);
+        if !max.is_finite() {
+            return;
+        }
+        for (threshold, divisor) in [(f32::MIN, 1.0), (-3.0, 0.8), (max, 0.01), (max - 3.0, 1.7)] {
+            let mut survivors = survivors_of(xs);
+            for place in (1..survivors.len()).step_by(5) {
+                if survivors.logits()[place] < max {
+                    survivors.leave_out(place);
+                }
             }
+            let kept = survivors.cut(threshold);
+            assert_eq!((passes.count_from)(survivors.logits(), threshold), kept);
+            survivors.divide(divisor);
+            if !survivors.max().is_finite() {
+                continue;
+            }
+            let blocks = survivors.len().div_ceil(SUMMED);
+            let [mut ours, mut expected] = [(); 2].map(|()| vec![0.0; blocks]);
+            (passes.kept_masses)(&survivors, &mut ours);
+            (SCALAR.floats.kept_masses)(&survivors, &mut expected);
+            for (a, b) in ours.iter().zip(&expected) {
+                assert!((a - b).abs() <= 5e-7 * b.max(1e-40), "{a}, not {b}");
+            }
+            let [mut before, mut after] = [(); 2].map(|()| Vec::new());
+            survivors.write_to(&mut before);
+            assert_eq!(before.len(), kept);
+            let divided = survivors.max();
+            survivors.settle();
+            survivors.write_to(&mut after);
+            assert_eq!(bits(&before), bits(&after));
+            assert_eq!(survivors.max(), divided);
         }
     });
 }
@@ -145,7 +180,8 @@ fn masses() {
         if !max.is_finite() {
             return;
         }
-        let thresholds = [f32::MIN, max - 2.0, max, f32::INFINITY];
+        let mut thresholds = [max; THRESHOLDS];
+        thresholds[..3].copy_from_slice(&[f32::MIN, max - 2.0, f32::INFINITY]);
         let expected = (SCALAR.floats.masses_above)(&finite, max, &thresholds);
         let masses = (passes.masses_above)(&finite, max, &thresholds);
         for (mass, expected) in masses.into_iter().zip(expected) {

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
+use super::floats::{EXP, ROUND};
 use crate::token::{Token, TokenData};
 
 /// An instruction set, as a value: one exists only where the processor has the instructions, which is what makes the methods safe.
@@ -175,26 +176,6 @@ pub trait Vector: Copy {
         }
         kept
     }
-    /// The words `first`, `first` + 1 and so on.
-    #[inline(always)]
-    fn words_from(self, first: u32) -> Self::F {
-        let mut words = [0; MAX_LANES];
-        for (word, to) in (first..).zip(&mut words) {
-            *to = word;
-        }
-        self.load_bits(&words)
-    }
-    /// a + b as words.
-    #[inline(always)]
-    fn add_words(self, a: Self::F, b: Self::F) -> Self::F {
-        let [mut words, mut others] = [[0.0f32; MAX_LANES]; 2];
-        self.store(&mut words, a);
-        self.store(&mut others, b);
-        for (word, other) in words.iter_mut().zip(others) {
-            *word = f32::from_bits(word.to_bits().wrapping_add(other.to_bits()));
-        }
-        self.load(&words)
-    }
     /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register.
     #[inline(always)]
     #[expect(
@@ -211,32 +192,40 @@ pub trait Vector: Copy {
             lanes &= lanes - 1;
         }
     }
-    /// Writes `lanes` of `x` to the beginning of `to`, those of `ids` to that of `to_ids`; each has room for a whole register.
+    /// The sum of the squares of [`CHUNK`](super::floats::CHUNK) numbers of which [`exp_near`](Self::exp_near) takes each, in one lane of one of two sums.
+    const NEAR_SQUARES: f32 = 7225.0;
+    /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones whose squares are below [`NEAR_SQUARES`](Self::NEAR_SQUARES).
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: room for a whole register; lanes are less than their number"
-    )]
-    fn keep_pairs(
-        self,
-        x: Self::F,
-        ids: Self::F,
-        mut lanes: u32,
-        to_ids: &mut [u32],
-        to: &mut [f32],
-    ) {
-        let (mut logits, mut bits) = ([0.0; MAX_LANES], [0.0f32; MAX_LANES]);
-        self.store(&mut logits, x);
-        self.store(&mut bits, ids);
-        let mut kept = 0;
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros() as usize % MAX_LANES;
-            to_ids[kept] = bits[lane].to_bits();
-            to[kept] = logits[lane];
-            kept += 1;
-            lanes &= lanes - 1;
+    fn exp_near(self, x: Self::F) -> Self::F {
+        let round = self.splat(ROUND);
+        let shifted = self.fma(x, self.splat(std::f32::consts::LOG2_E), round);
+        let k = self.sub(shifted, round);
+        let r = self.fma(k, self.splat(-std::f32::consts::LN_2), x);
+        let mut e = self.splat(EXP[5]);
+        for i in (0..5).rev() {
+            e = self.fma(e, r, self.splat(EXP[i]));
         }
+        self.times_power(e, shifted)
     }
+    /// The largest lane of each; no lane is NaN.
+    #[inline(always)]
+    fn largest_of_each(self, a: [Self::F; 4]) -> [f32; 4] {
+        [
+            self.largest(a[0]),
+            self.largest(a[1]),
+            self.largest(a[2]),
+            self.largest(a[3]),
+        ]
+    }
+    /// The largest of each of four blocks of [`BLOCK`](super::floats::BLOCK) numbers by their 16 bits, the sign first; `None` where one has none from 0 on, or one above
+    /// `infinity`, or where this instruction set has no quick way.
+    #[inline(always)]
+    fn largest_bits_of_each(self, _blocks: &[u16], _infinity: u16) -> Option<[u16; 4]> {
+        None
+    }
+    /// Asks for a cache line; the address may be any.
+    #[inline(always)]
+    fn prefetch<T>(self, _at: *const T) {}
 }
 
 /// x as 2^k * z, with the entry of the table for z.

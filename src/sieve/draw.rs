@@ -1,10 +1,9 @@
 //! The draw: one of the candidates, each with its probability.
 
-use crate::kernels::floats::{Logits, Sums};
 use crate::kernels::math::exp;
+use crate::kernels::survivors::{SUMMED, Survivors};
 use crate::kernels::{self, Workspace};
 use crate::rng::at_position;
-use crate::sieve::workspace::reserve;
 use crate::token::{Token, TokenData};
 
 /// Writes the probabilities of `candidates`, and gives the index of the first at which their running sum reaches the share `uniform` of the whole.
@@ -45,53 +44,51 @@ pub(super) fn cdf_of_many(
     chosen
 }
 
-/// Of how many logits a sum is kept.
-const SUMMED: usize = 512;
-/// By how much two of their sums are off at most, together, as a share of all.
+/// By how much two sums of blocks are off at most, together, as a share of all.
 const MARGIN: f64 = 1e-6;
 
-/// The same choice by logits alone, without keeping an exponential: sums of blocks, one of which is then looked into. Where their rounding could decide, it is made of
-/// exact exponentials (6 of 100 draws from 30,000).
-pub(super) fn cdf_apart(
-    logits: &[f32],
+/// The same choice of survivors, as a place among them, without keeping an exponential: sums of blocks, one of which is then looked into. Where their rounding could decide,
+/// it is made of exact exponentials (6 of 100 draws from 30,000).
+pub(super) fn cdf_of_survivors(
+    survivors: &mut Survivors,
     uniform: f64,
     sums: &mut Vec<f64>,
     exponentials: &mut Workspace,
 ) -> usize {
-    let max = Logits::F32(logits).max();
-    sums.clear();
-    reserve(sums, logits.len().div_ceil(SUMMED));
-    let mut all = Sums {
-        max,
-        ..Sums::default()
-    };
-    for block in logits.chunks(SUMMED) {
-        all.add_mass(Logits::F32(block), &mut []);
-        sums.push(all.rest);
+    if survivors.max().is_finite() {
+        survivors.masses(sums);
+        let all = sums.last().copied().unwrap_or(0.0);
+        let (margin, target) = (all * MARGIN, all * uniform);
+        let earliest = reach(survivors, sums, target - margin);
+        if let Some(chosen) = earliest
+            && earliest == reach(survivors, sums, target + margin)
+        {
+            return chosen;
+        }
     }
-    let margin = all.rest * MARGIN;
-    let target = all.rest * uniform;
-    let earliest = reach(logits, max, sums, target - margin);
-    if let Some(chosen) = earliest
-        && earliest == reach(logits, max, sums, target + margin)
-    {
-        return chosen;
-    }
-    let sum = exponentials.exponentiate_logits(logits, max);
-    exponentials.choose(sum, uniform, |ps| in_order(ps, uniform))
+    let max = survivors.max();
+    let sum = exponentials.exponentiate_logits(survivors.settle(), max);
+    let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
+    // Before the first the sum is 0, which a number of 0 is content with; and the last takes what is no number.
+    let mut kept = (chosen..survivors.len()).chain((0..chosen).rev());
+    let kept = kept.find(|&place| survivors.at(place).is_some());
+    kept.unwrap_or(chosen)
 }
 
-/// The first index at which the running sum of exponentials reaches `target`.
-fn reach(logits: &[f32], max: f32, sums: &[f64], target: f64) -> Option<usize> {
+/// The first place at which the running sum of exponentials reaches `target`.
+fn reach(survivors: &Survivors, sums: &[f64], target: f64) -> Option<usize> {
     let block = sums.partition_point(|&sum| sum < target);
     let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
     let start = block * SUMMED;
-    let mut block = logits.iter().enumerate().skip(start).take(SUMMED);
-    let found = block.find(|&(_, &logit)| {
+    let end = survivors.len().min(start + SUMMED);
+    let max = survivors.max();
+    (start..end).find(|&place| {
+        let Some(logit) = survivors.at(place) else {
+            return false;
+        };
         sum += f64::from(exp(logit - max));
         sum >= target
-    });
-    found.map(|(i, _)| i)
+    })
 }
 
 /// The first of `ps` at which their running sum reaches the share `uniform` of the whole, the sums added in order.
@@ -128,4 +125,68 @@ fn gumbel_noise(bits: u64, token: Token) -> f64 {
     // The middle of one of 2^52 intervals, so that u is neither 0 nor 1.
     let u = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -(-u.ln()).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::floats::{BLOCK, Logits};
+
+    /// As many survivors with a logit of 1, without the first and the last.
+    fn equal(n: usize) -> Survivors {
+        let logits = vec![1.0f32; n];
+        let mut survivors = Survivors::default();
+        survivors.clear(n, 1.0);
+        let maxima = vec![1.0; n.div_ceil(BLOCK)];
+        Logits::from(&logits).collect_survivors(&maxima, 0, f32::MIN, &mut survivors);
+        survivors.leave_out(0);
+        survivors.leave_out(n - 1);
+        assert_eq!(survivors.cut(0.5), n - 2);
+        survivors
+    }
+
+    fn draw(survivors: &mut Survivors, uniform: f64) -> usize {
+        cdf_of_survivors(
+            survivors,
+            uniform,
+            &mut Vec::new(),
+            &mut Workspace::default(),
+        )
+    }
+
+    #[test]
+    fn a_draw_on_a_border_is_the_exact_one() {
+        const N: usize = 2050;
+        let kept = N - 2;
+        for divisor in [1.0, 0.7] {
+            // Every sum is a whole number, so each of these is nearly on a border.
+            for chosen in [1, 2, 511, 512, 513, 1025, kept] {
+                let mut survivors = equal(N);
+                survivors.divide(divisor);
+                let uniform = (chosen as f64 - 1e-4) / kept as f64;
+                assert_eq!(draw(&mut survivors, uniform), chosen);
+                // What says that the exact way was taken.
+                assert_eq!(survivors.max(), 1.0 / divisor);
+                assert_eq!(survivors.logits()[0], f32::NEG_INFINITY);
+                assert_eq!(survivors.logits()[1], 1.0 / divisor);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_left_out_is_drawn() {
+        for uniform in [0.0, f64::MIN_POSITIVE, 0.5, 1.0 - f64::EPSILON] {
+            for n in [3, 64, 1000] {
+                let chosen = draw(&mut equal(n), uniform);
+                assert!(chosen > 0 && chosen < n - 1, "{chosen} of {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quotient_beyond_all_numbers_takes_the_last() {
+        let mut survivors = equal(5);
+        survivors.divide(f32::MIN_POSITIVE / 16.0);
+        assert_eq!(draw(&mut survivors, 0.5), 3);
+    }
 }

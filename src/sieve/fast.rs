@@ -10,8 +10,9 @@
 //! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
 //! | none | all candidates | 2 |
 //!
-//! A flat nucleus of 29,000 of 128256 tokens costs 20 times a plain maximum where the buffers, too, are warm: the sum 4, to look for it among the 128 largest and in a sample 2.5, to collect tokens and logits apart, 8 bytes each,
-//! 6, to narrow the cut down 2, to cut 3, to divide by the temperature 1, to draw 1.5. Candidates of 12 bytes are made of it only if someone asks, or a stage follows. What lost: collecting those
+//! A flat nucleus of 29,000 of 128256 tokens costs 16 times a plain maximum, also where the buffers are cold: the sum 3.6, to look for it among the 128 largest and in a sample 2.5, to collect
+//! 4 bytes each and a bit for every token 3, to add up what lies above eight thresholds 2, to find the cut between two of them 2, to draw 1.5. The cut and the temperature are remembered,
+//! not applied: candidates are made of it only if someone asks, or a stage follows. What lost: tokens beside the logits, cut and divided in place (28); before that, candidates of 12 bytes
 //! at once, with exact exponentials for the cut and again for the draw, and a histogram of all that the sample left open (38).
 //!
 //! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a threshold the two can differ by what that rounds away.
@@ -22,11 +23,11 @@ use crate::kernels::floats::CHUNK;
 use crate::kernels::math::ln;
 use crate::metrics::Summary;
 use crate::sieve::Error;
+use crate::sieve::cut::{Bracket, Cut, Divided, SORTED, cut_nucleus};
 use crate::sieve::params::{Order, Params};
 use crate::sieve::select::{
-    Bracket, Cut, Divided, SORTED, collect, collect_apart, cut_few, cut_nucleus, everything,
-    first_of, keep_largest, of_run, room_for_maxima, scan, scan_and_count, sort, threshold_of,
-    top_k,
+    collect, collect_survivors, cut_few, everything, first_of, keep_largest, of_run,
+    room_for_maxima, scan, scan_and_count, sort, threshold_of, top_k,
 };
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
@@ -48,7 +49,7 @@ enum Done {
 enum Reduced {
     /// Candidates, after a stage; whether they are sorted.
     To(Done, bool),
-    /// A large nucleus in `columns`, not sorted.
+    /// A large nucleus in `survivors`, not sorted.
     Apart,
 }
 
@@ -56,7 +57,7 @@ enum Reduced {
 pub(super) enum Kept {
     /// Candidates; whether they are sorted.
     Together(bool),
-    /// Many, in `columns`, not sorted.
+    /// Many, in `survivors`, not sorted.
     Apart,
 }
 
@@ -77,7 +78,7 @@ pub(super) fn greedy(
     Ok(())
 }
 
-/// Leaves what is drawn from in `workspace.candidates`, or, where `may_stay_apart`, in `workspace.columns`.
+/// Leaves what is drawn from in `workspace.candidates`, or, where `may_stay_apart`, in `workspace.survivors`.
 pub(super) fn filter(
     params: &Params,
     stages: &mut Stages,
@@ -92,15 +93,15 @@ pub(super) fn filter(
             stats.after_min_p = stats.after_top_p;
             stats.after_top_n_sigma = stats.after_top_p;
             if params.order == Order::TempLast && params.temperature != 1.0 {
-                kernels::divide(workspace.columns.logits_mut(), params.temperature);
+                workspace.survivors.divide(params.temperature);
             }
             return Ok(Kept::Apart);
         }
         Reduced::Apart => {
             let candidates = &mut workspace.candidates;
             candidates.clear();
-            reserve(candidates, workspace.columns.len());
-            workspace.columns.write_to(candidates);
+            reserve(candidates, stats.after_top_p);
+            workspace.survivors.write_to(candidates);
             (Done::TopP, false)
         }
     };
@@ -235,7 +236,7 @@ fn nucleus(
         maxima,
         sample,
         exponentials,
-        columns,
+        survivors,
         ..
     } = workspace;
     let mut all = Summary::default();
@@ -263,12 +264,12 @@ fn nucleus(
         return Ok(Reduced::To(Done::TopP, true));
     }
     let mut bracket = Bracket::guess(all.mass() - mass, max, source);
-    collect_apart(source, maxima, bracket.low, columns);
-    let mut divided = Divided::of(columns, max, bracket);
-    if divided.sum < mass || columns.len() < params.min_keep {
+    collect_survivors(source, maxima, (max, bracket.low), survivors);
+    let mut divided = Divided::of(survivors, max, bracket);
+    if divided.sum < mass || survivors.len() < params.min_keep {
         bracket.low = f32::MIN;
-        collect_apart(source, maxima, bracket.low, columns);
-        divided = Divided::of(columns, max, bracket);
+        collect_survivors(source, maxima, (max, bracket.low), survivors);
+        divided = Divided::of(survivors, max, bracket);
     }
     let mut cut = Cut {
         keys,
@@ -276,14 +277,15 @@ fn nucleus(
         exponentials,
     };
     let within = (max, bracket.low);
-    cut_nucleus(mass, params.min_keep, within, &divided, columns, &mut cut);
-    stats.after_top_p = columns.len();
-    if columns.len() > SORTED {
+    let keep = params.min_keep;
+    let kept = cut_nucleus(mass, keep, within, &divided, survivors, &mut cut);
+    stats.after_top_p = kept;
+    if kept > SORTED {
         return Ok(Reduced::Apart);
     }
     candidates.clear();
-    reserve(candidates, columns.len());
-    columns.write_to(candidates);
+    reserve(candidates, kept);
+    survivors.write_to(candidates);
     sort(candidates, keys);
     Ok(Reduced::To(Done::TopP, true))
 }

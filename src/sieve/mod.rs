@@ -10,7 +10,7 @@
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
 //! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
 //! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::floats`] |
-//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`; as llama.cpp does it: `parity.rs` |
+//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs` and `cut.rs`; as llama.cpp does it: `parity.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
 //! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cut;
 mod draw;
 mod error;
 mod fast;
@@ -231,7 +232,7 @@ impl Sieve {
         self.workspace.touched = touched;
         let (chosen, workspace) = (chosen?, &self.workspace);
         Ok(match workspace.apart {
-            true => workspace.columns.ids()[chosen] as Token,
+            true => workspace.survivors.token(chosen),
             false => workspace.candidates[chosen].id,
         })
     }
@@ -289,7 +290,7 @@ impl Sieve {
         }
     }
 
-    /// All stages; gives the index of the chosen one among the candidates that are left, which `may_stay_apart` in columns.
+    /// All stages; gives the index of the chosen one among the candidates that are left, which `may_stay_apart` as survivors.
     fn run(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
         self.stats = Stats {
             n_vocab: source.len(),
@@ -330,12 +331,12 @@ impl Sieve {
         let draw = self.generator.draw(self.accepted);
         let Kept::Together(sorted) = kept else {
             let Workspace {
-                columns,
+                survivors,
                 sums,
                 exponentials,
                 ..
             } = workspace;
-            let chosen = draw::cdf_apart(columns.logits(), draw.uniform, sums, exponentials);
+            let chosen = draw::cdf_of_survivors(survivors, draw.uniform, sums, exponentials);
             workspace.apart = true;
             return Ok(chosen);
         };

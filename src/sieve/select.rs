@@ -6,16 +6,16 @@
 //! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every block that reaches what is known by then: 28 us for the 40 largest of
 //! 128256 and all that follows, instead of 11 (14 with 64 penalised tokens).
 
-use crate::kernels;
-use crate::kernels::floats::{BLOCK, CHUNK, Columns, Logits, between, masses_above};
+use crate::kernels::floats::{BLOCK, CHUNK, Logits};
 use crate::kernels::math::exp;
+use crate::kernels::survivors::Survivors;
 use crate::sieve::source::Source;
 use crate::sieve::workspace::reserve;
 use crate::token::{Token, TokenData, comparable};
 
 /// Falls as `logit` rises (not NaN), above the index, so that equal logits stay in order. -0 and +0 are equal.
 #[inline]
-fn key(logit: f32, index: u32) -> u64 {
+pub(super) fn key(logit: f32, index: u32) -> u64 {
     let bits = (logit + 0.0).to_bits();
     let falling = if bits >> 31 == 1 {
         bits
@@ -26,7 +26,7 @@ fn key(logit: f32, index: u32) -> u64 {
 }
 
 #[inline]
-fn index_of(key: u64) -> usize {
+pub(super) fn index_of(key: u64) -> usize {
     key as u32 as usize
 }
 
@@ -167,7 +167,7 @@ pub(super) fn threshold_of(k: usize, maxima: &[f32], sample: &mut Vec<f32>) -> O
 
 /// A whole number below `bins`. By way of 32 bits, which takes two instructions where 64 take ten.
 #[inline]
-fn place_in(x: f32, bins: usize) -> usize {
+pub(super) fn place_in(x: f32, bins: usize) -> usize {
     (x as i32).max(0).min(bins as i32 - 1) as usize
 }
 
@@ -175,19 +175,19 @@ fn place_in(x: f32, bins: usize) -> usize {
 const SAMPLE: usize = 2048;
 
 /// A histogram of some of the logits, from all over the vocabulary, without bias and penalties. Sorting them lost: 15 us instead of 5.
-struct Sample {
+pub(super) struct Sample {
     max: f32,
     /// How many logits are in each bin; the first has the largest.
-    bins: [u32; Self::BINS],
-    n: usize,
+    pub(super) bins: [u32; Self::BINS],
+    pub(super) n: usize,
 }
 
 impl Sample {
-    const BINS: usize = 1024;
+    pub(super) const BINS: usize = 1024;
     /// Bins for each unit of a logit: what lies further down than all of them is in the last.
-    const PER_UNIT: f32 = 32.0;
+    pub(super) const PER_UNIT: f32 = 32.0;
 
-    fn take(source: &Source<'_>, max: f32) -> Self {
+    pub(super) fn take(source: &Source<'_>, max: f32) -> Self {
         let mut sample = Self {
             max,
             bins: [0; Self::BINS],
@@ -197,24 +197,28 @@ impl Sample {
         let interval = (source.len() / SAMPLE).max(1);
         let (mut start, mut place) = (0, 0);
         let step = 7919 % interval;
-        let divides = source.divisor != 1.0;
-        for _ in 0..sample.n {
-            let mut logit = source.logits.at(start + place);
-            if divides {
-                logit /= source.divisor;
-            }
+        let places = (0..sample.n).map(|_| {
+            let here = start + place;
             start += interval;
             place += step;
             place -= if place >= interval { interval } else { 0 };
-            // In the last, too, are the undefined ones.
+            here
+        });
+        let divisor = source.divisor;
+        // In the last bin, too, are the undefined ones.
+        let mut add = |logit: f32| {
             let below = (comparable(logit) - max) * -Self::PER_UNIT;
             sample.bins[place_in(below, Self::BINS)] += 1;
+        };
+        match source.logits {
+            Logits::F32(xs) if divisor == 1.0 => places.for_each(|place| add(xs[place])),
+            logits => places.for_each(|place| add(logits.at(place) / divisor)),
         }
         sample
     }
 
     /// The upper end of a bin.
-    fn upper_end(&self, bin: usize) -> f32 {
+    pub(super) fn upper_end(&self, bin: usize) -> f32 {
         self.max - bin as f32 / Self::PER_UNIT
     }
 }
@@ -250,21 +254,21 @@ pub(super) fn collect(
     });
 }
 
-/// The same with tokens and logits apart.
-pub(super) fn collect_apart(
+/// The same as survivors; `max` is the largest.
+pub(super) fn collect_survivors(
     source: &Source<'_>,
     maxima: &[f32],
-    threshold: f32,
-    columns: &mut Columns,
+    (max, threshold): (f32, f32),
+    survivors: &mut Survivors,
 ) {
-    columns.clear();
+    survivors.clear(source.len(), max);
     let passes = |start: usize, end: usize| {
         let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
         blocks.iter().any(|&max| max >= threshold)
     };
     source.for_each_run(BLOCK, passes, |start, run| {
         let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
-        run.collect_apart(blocks, start as u32, threshold, columns);
+        run.collect_survivors(blocks, start as u32, threshold, survivors);
     });
 }
 
@@ -295,232 +299,6 @@ pub(super) fn top_k(
     keys.sort_unstable();
     candidates.clear();
     candidates.extend(keys.iter().map(|&key| candidate_of(key)));
-}
-
-/// Two thresholds between which a nucleus ends, as a sample says.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bracket {
-    /// What lies below is not of the nucleus.
-    pub low: f32,
-    /// What lies at or above is.
-    pub high: f32,
-}
-
-impl Bracket {
-    /// Where the exponentials relative to `max` of all logits from the smallest on reach `left_out`: each end is off by four standard deviations of the sample.
-    ///
-    /// The logits below have small exponentials of which the sample has many, so the estimate is good; how many larger ones the sample has missed does not matter.
-    pub fn guess(left_out: f64, max: f32, source: &Source<'_>) -> Self {
-        let sample = Sample::take(source, max);
-        let weight = source.len() as f64 / sample.n as f64;
-        let mut bracket = Self {
-            low: f32::MIN,
-            high: f32::INFINITY,
-        };
-        let (mut sum, mut squares) = (0.0, 0.0);
-        let step = f64::from(1.0 / Sample::PER_UNIT).exp();
-        // In the middle of the last bin.
-        let mut e = weight * step.powf(0.5 - Sample::BINS as f64);
-        for (i, &n) in sample.bins.iter().enumerate().rev() {
-            sum += f64::from(n) * e;
-            squares += f64::from(n) * e * e;
-            e *= step;
-            let error = 4.0 * squares.sqrt();
-            if sum + error < left_out {
-                bracket.low = sample.upper_end(i).max(f32::MIN);
-            } else if sum - error > left_out {
-                bracket.high = sample.upper_end(i);
-                break;
-            }
-        }
-        bracket
-    }
-}
-
-/// Up to here candidates are sorted.
-pub(super) const SORTED: usize = 1024;
-/// Into how many parts a bracket is divided.
-const BINS: usize = 512;
-
-/// What a cut needs beside the candidates.
-pub(super) struct Cut<'a> {
-    pub keys: &'a mut Vec<u64>,
-    pub band: &'a mut Vec<TokenData>,
-    pub exponentials: &'a mut kernels::Workspace,
-}
-
-/// Leaves in `columns` the most probable ones whose exponentials relative to the largest logit `max` reach `mass`, at least `min_keep` and at least one. All
-/// are at or above `low`.
-///
-/// Only what lies in the part of `divided` that the cut falls into is ranked: a histogram of it, with sums of exponentials, gives the bin that the cut falls into, and that alone is sorted.
-pub(super) fn cut_nucleus(
-    mass: f64,
-    min_keep: usize,
-    (max, low): (f32, f32),
-    divided: &Divided,
-    columns: &mut Columns,
-    cut: &mut Cut<'_>,
-) {
-    let least = min_keep.max(1);
-    let (range, over) = divided.part(mass, least, low);
-    let histogram = Histogram::of(range, max, columns, cut);
-    let last = histogram.last_kept(over, mass, least, cut);
-    let (threshold, last) = last.unwrap_or((range.0, u32::MAX));
-    // Of equal ones, those behind the last; from the last on, so that what takes a place is never to be dropped.
-    for tied in cut.band.iter().rev() {
-        if tied.logit == threshold && tied.id as u32 > last {
-            columns.swap_remove(tied.id as usize);
-        }
-    }
-    columns.retain(threshold);
-}
-
-/// Logits that divide a bracket, narrowly in the middle, where the cut is most likely, and the exponentials of all candidates at or above them.
-pub(super) struct Divided {
-    thresholds: [f32; 4],
-    above: [f64; 4],
-    /// Of all candidates.
-    pub sum: f64,
-}
-
-impl Divided {
-    pub fn of(columns: &Columns, max: f32, bracket: Bracket) -> Self {
-        let high = bracket.high.min(max);
-        let low = bracket.low.max(max - Histogram::FURTHEST);
-        let at = |share: f32| low + (high - low) * share;
-        let thresholds = [at(0.375), at(0.5), at(0.625), bracket.high];
-        let [sum, above @ ..] = masses_above(columns.logits(), max, &thresholds);
-        Self {
-            thresholds,
-            above,
-            sum,
-        }
-    }
-
-    /// The part that the cut falls into, and what lies above; from `low` to the largest if it is above the bracket, or if `least`, not the mass, may decide.
-    fn part(&self, mass: f64, least: usize, low: f32) -> ((f32, f32), Part) {
-        let mut end = f32::INFINITY;
-        let mut over = Part { sum: 0.0, n: 0 };
-        if least > 1 {
-            return ((low, end), over);
-        }
-        for (&threshold, &sum) in self.thresholds.iter().zip(&self.above).rev() {
-            // Of nothing the sum is 0, which a share of 0 would be content with.
-            if sum >= mass && sum > 0.0 {
-                return ((threshold, end), over);
-            }
-            end = threshold;
-            // How many does not matter: 1 is enough.
-            over = Part {
-                sum,
-                n: usize::from(sum > 0.0),
-            };
-        }
-        ((low, end), over)
-    }
-}
-
-/// A part of the candidates.
-#[derive(Clone, Copy)]
-struct Part {
-    sum: f64,
-    n: usize,
-}
-
-/// The candidates whose logits lie in a range.
-struct Histogram {
-    top: f32,
-    factor: f32,
-    /// The first has the largest logits.
-    bins: [Part; BINS],
-}
-
-impl Histogram {
-    /// Exponentials beyond this distance from the largest are 0.
-    const FURTHEST: f32 = 150.0;
-
-    /// Leaves those of `columns` that are in the range in the band, with their indices, and their exponentials relative to `max` beside them.
-    fn of((low, high): (f32, f32), max: f32, columns: &Columns, cut: &mut Cut<'_>) -> Self {
-        cut.band.clear();
-        between(columns.logits(), (low, high), cut.band);
-        cut.exponentials.exponentiate_wide(cut.band, max);
-        let top = high.min(max);
-        let range = (top - low).clamp(1e-30, Self::FURTHEST);
-        let mut histogram = Self {
-            top,
-            factor: BINS as f32 / range,
-            bins: [Part { sum: 0.0, n: 0 }; BINS],
-        };
-        for (ranked, &e) in cut.band.iter().zip(cut.exponentials.values()) {
-            let bin = histogram.bin(ranked.logit);
-            let bin = &mut histogram.bins[bin];
-            bin.sum += f64::from(e);
-            bin.n += 1;
-        }
-        histogram
-    }
-
-    /// Does not fall where logits fall.
-    fn bin(&self, logit: f32) -> usize {
-        place_in((self.top - logit) * self.factor, BINS)
-    }
-
-    /// Logit and index of the last of the nucleus, of which `above` comes before the band; `None` if it is all of the band.
-    fn last_kept(
-        &self,
-        above: Part,
-        mass: f64,
-        least: usize,
-        cut: &mut Cut<'_>,
-    ) -> Option<(f32, u32)> {
-        let (keys, band) = (&mut *cut.keys, &cut.band[..]);
-        let exponentials = cut.exponentials.values();
-        let Part { mut sum, mut n } = above;
-        let last = self.bins.iter().position(|bin| {
-            let reached = sum + bin.sum >= mass && n + bin.n >= least;
-            if !reached {
-                sum += bin.sum;
-                n += bin.n;
-            }
-            reached
-        });
-        let last = last?;
-        // Places in `band`, which rise as the candidates' do.
-        keys.clear();
-        reserve(keys, band.len());
-        let ranked = (0u32..).zip(band);
-        let of_bin = ranked.filter(|(_, ranked)| self.bin(ranked.logit) == last);
-        keys.extend(of_bin.map(|(place, ranked)| key(ranked.logit, place)));
-        let p = |key: u64| f64::from(exponentials[index_of(key)]);
-        // By halves until few are left: where all are equal they are in one bin.
-        let mut rest = &mut keys[..];
-        while rest.len() > SORTED {
-            let half = rest.len() / 2;
-            rest.select_nth_unstable(half);
-            let upper: f64 = rest[..half].iter().map(|&key| p(key)).sum();
-            if sum + upper >= mass && n + half >= least {
-                rest = &mut rest[..half];
-            } else {
-                sum += upper;
-                n += half;
-                rest = &mut rest[half..];
-            }
-        }
-        rest.sort_unstable();
-        let after = |last: u64| {
-            let ranked = band[index_of(last)];
-            (ranked.logit, ranked.id as u32)
-        };
-        for &key in &*rest {
-            sum += p(key);
-            n += 1;
-            if sum >= mass && n >= least {
-                return Some(after(key));
-            }
-        }
-        // Only rounding leads here.
-        rest.last().map(|&key| after(key))
-    }
 }
 
 /// Sorts candidates descending, equals by token.

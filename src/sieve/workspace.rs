@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use crate::kernels;
-use crate::kernels::floats::Columns;
+use crate::kernels::survivors::Survivors;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
 
@@ -31,14 +31,14 @@ struct Spare {
 }
 
 impl OnRequest {
-    /// `columns` with their probabilities: 20 bytes each, read and written twice, and the exponentials.
-    fn get(&self, columns: &Columns) -> &[TokenData] {
+    /// `survivors` with their probabilities: 12 bytes each, written twice, and the exponentials.
+    fn get(&self, survivors: &Survivors) -> &[TokenData] {
         self.written.get_or_init(|| {
             let spare = &mut *self.spare.lock();
             let mut candidates = std::mem::take(&mut spare.candidates);
             candidates.clear();
-            reserve(&mut candidates, columns.len());
-            columns.write_to(&mut candidates);
+            reserve(&mut candidates, survivors.len());
+            survivors.write_to(&mut candidates);
             let sum = spare.exponentials.exponentiate_double(&candidates, false);
             spare
                 .exponentials
@@ -75,8 +75,8 @@ impl Clone for OnRequest {
 pub(super) struct Workspace {
     /// What is left of the vocabulary.
     pub candidates: Vec<TokenData>,
-    /// The same of many, tokens and logits apart.
-    pub columns: Columns,
+    /// The same of many, not written out.
+    pub survivors: Survivors,
     /// Whether what is drawn from is there.
     pub apart: bool,
     /// Sums of exponentials, of blocks of them.
@@ -102,7 +102,7 @@ impl Workspace {
     /// What is drawn from.
     pub fn drawn_from(&self) -> &[TokenData] {
         match self.apart {
-            true => self.on_request.get(&self.columns),
+            true => self.on_request.get(&self.survivors),
             false => &self.candidates,
         }
     }
@@ -122,7 +122,7 @@ impl Workspace {
             + (self.gathered.capacity() + self.maxima.capacity() + self.sample.capacity())
                 * size_of::<f32>()
             + self.exponentials.bytes()
-            + self.columns.bytes()
+            + self.survivors.bytes()
             + self.sums.capacity() * size_of::<f64>()
             + self.on_request.bytes()
     }
