@@ -1,13 +1,17 @@
 //! The text of the last thing that went wrong, one per thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
 
 thread_local! {
+    /// Stands before the other: a text that needs no memory.
+    static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Keeps `text` until the next error or [`clear`].
 pub fn set(text: &str) {
+    FIXED.set(None);
     // A thread that is ending has nowhere to keep it, and nobody to read it.
     let _ = TEXT.try_with(|kept| {
         let mut kept = kept.borrow_mut();
@@ -16,13 +20,27 @@ pub fn set(text: &str) {
     });
 }
 
+/// The same without an allocation, for where there is no memory.
+pub fn set_fixed(text: &'static CStr) {
+    FIXED.set(Some(text));
+}
+
 /// Forgets the text.
 pub fn clear() {
+    FIXED.set(None);
     let _ = TEXT.try_with(|kept| kept.borrow_mut().clear());
+}
+
+/// The text, if it is one that [`set_fixed`] was given.
+pub fn fixed() -> Option<&'static CStr> {
+    FIXED.get()
 }
 
 /// The text; empty if there is none.
 pub fn get() -> String {
+    if let Some(text) = fixed() {
+        return text.to_string_lossy().into_owned();
+    }
     TEXT.try_with(|kept| kept.borrow().clone())
         .unwrap_or_default()
 }

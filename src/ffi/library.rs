@@ -86,6 +86,9 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
         "llama_sieve_last_error",
         || c"".as_ptr(),
         || {
+            if let Some(text) = last_error::fixed() {
+                return text.as_ptr();
+            }
             let shown = show(&SHOWN, last_error::get());
             if shown.is_null() { c"".as_ptr() } else { shown }
         },

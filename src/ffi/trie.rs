@@ -14,6 +14,7 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::memory;
 use crate::token::Token;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 use crate::trie::{Trie, cache};
@@ -261,6 +262,7 @@ pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u
 /// Sets a slot; on error it stays as it was.
 pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
     let json = json.ok_or_else(|| Failure::null("the payload"))?;
+    memory::room(0)?;
     let mode = Mode::from_number(mode)?;
     let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;
     slot.set(trie, mode);

@@ -140,8 +140,13 @@ impl Sieve {
     /// Takes the memory that the parameters need, so that nothing can fail once something has been changed.
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
+        // Where nothing grows, nothing is allocated, either, so that parameters can change at every token.
+        if n > 0 || params.window() > self.history.capacity() || params.rng != self.generator.kind()
+        {
+            memory::room(0)?;
+        }
         let ours = &mut self.params.bias;
-        ours.try_reserve(n.saturating_sub(ours.len()))?;
+        memory::reserve_exact(ours, n.saturating_sub(ours.len()))?;
         self.adjustments.try_reserve(n)?;
         self.history.try_reserve(params.window())?;
         Ok(())
