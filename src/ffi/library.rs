@@ -19,7 +19,7 @@ pub const LLAMA_SIEVE_OK: c_int = 0;
 pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 /// No llama.cpp was found, or what was given is none.
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
-/// An internal error, which was caught; or there is no memory for what grows with the arguments (the text says which).
+/// An internal error, which was caught; or there is not enough memory (the text says which).
 pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
 /// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
 pub const LLAMA_SIEVE_ERROR_INVALID: c_int = -4;

@@ -61,7 +61,7 @@ fn quiet() {
             }
         }));
         log::set_sink(Some(Arc::new(|_, text| {
-            if !text.contains(armed::TEXT) {
+            if !text.contains(armed::TEXT) && !text.ends_with("not enough memory") {
                 memory::unlimited(|| eprintln!("{text}"));
             }
         })));
