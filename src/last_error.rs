@@ -3,6 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
+/// What is told where there is no memory for more.
+pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
+
 thread_local! {
     /// Stands before the other: a text that needs no memory.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
@@ -16,7 +19,10 @@ pub fn set(text: &str) {
     let _ = TEXT.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         kept.clear();
-        kept.push_str(text);
+        match kept.try_reserve(text.len()) {
+            Ok(()) => kept.push_str(text),
+            Err(_) => set_fixed(NO_MEMORY),
+        }
     });
 }
 
@@ -36,11 +42,15 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
+/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` on a thread that is ending.
+pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
+    TEXT.try_with(|kept| look(&kept.borrow())).ok()
+}
+
 /// The text; empty if there is none.
 pub fn get() -> String {
-    if let Some(text) = fixed() {
-        return text.to_string_lossy().into_owned();
+    match fixed() {
+        Some(text) => text.to_string_lossy().into_owned(),
+        None => with(str::to_owned).unwrap_or_default(),
     }
-    TEXT.try_with(|kept| kept.borrow().clone())
-        .unwrap_or_default()
 }

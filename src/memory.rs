@@ -5,7 +5,7 @@
 //! small pieces) cannot fail in a way that could be answered, so it is not allowed to begin: a call that makes or sets something first sees whether there is [`HEAD_ROOM`],
 //! and whatever it reserves leaves as much. A failure gives the documented answer with nothing changed: at the beginning without a single allocation, later by unwinding to the guard.
 //!
-//! Another thread may take the room in between. Cost: taking and giving back 16 KiB, some 50 ns, for each call that makes or sets something, and for each 4 KiB that it reserves.
+//! Another thread may take the room in between. Cost: taking and giving back 16 KiB, 0.1 to 0.3 µs, for each call that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;

@@ -5,7 +5,7 @@
 //! last error as it is unless something goes wrong.
 
 use std::collections::TryReserveError;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::fmt::Display;
 use std::ptr::null_mut;
 
@@ -35,8 +35,6 @@ enum Text {
     /// The last error says it already.
     Told,
 }
-
-const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 impl Failure {
     /// An error number, and what to tell the caller.
@@ -85,7 +83,7 @@ impl Failure {
     fn keep(&self, call: &dyn Display) {
         match &self.text {
             Text::Of(text) => last_error::set(&format!("{call}: {text}")),
-            Text::NoMemory => last_error::set_fixed(NO_MEMORY),
+            Text::NoMemory => last_error::set_fixed(last_error::NO_MEMORY),
             Text::Told => {}
         }
     }

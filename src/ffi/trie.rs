@@ -1,7 +1,7 @@
 //! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
@@ -165,12 +165,12 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *const c_char {
     thread_local! {
-        static SHOWN: RefCell<CString> = RefCell::new(CString::default());
+        static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     value("llama_sieve_trie_leaf", null(), || {
         // SAFETY: the caller guarantees the sampler.
         let leaf = unsafe { slot_of(smpl) }?.leaf();
-        Ok::<_, Failure>(leaf.map_or(null(), |leaf| show(&SHOWN, leaf)))
+        Ok::<_, Failure>(leaf.map_or(null(), |leaf| show(&SHOWN, &leaf)))
     })
 }
 
