@@ -66,18 +66,20 @@ impl History {
         history
     }
 
+    /// Whether there is room for a window of `capacity` tokens. The table has room where the others have, whose capacities no removal changes.
+    pub fn has_room_for(&self, capacity: usize) -> bool {
+        let reserved = capacity.min(RESERVED);
+        self.window.capacity() >= reserved && self.counts.capacity() >= reserved
+    }
+
     /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
     pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         let reserved = capacity.min(RESERVED);
         let entries = 2 * reserved;
-        if self.window.capacity() >= reserved
-            && self.counts.capacity() >= reserved
-            && self.index.capacity() >= entries
-        {
-            return Ok(());
+        if !self.has_room_for(capacity) {
+            let counted = reserved * (size_of::<Token>() + size_of::<(Token, u32)>());
+            claim(counted + table_bytes::<(Token, usize)>(entries))?;
         }
-        let counted = reserved * (size_of::<Token>() + size_of::<(Token, u32)>());
-        claim(counted + table_bytes::<(Token, usize)>(entries))?;
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
         self.counts

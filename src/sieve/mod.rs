@@ -141,8 +141,9 @@ impl Sieve {
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
         // Where nothing grows, nothing is allocated, either, so that parameters can change at every token.
-        if n > 0 || params.window() > self.history.capacity() || params.rng != self.generator.kind()
-        {
+        let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
+        let biased = n > self.params.bias.capacity();
+        if biased || another || !self.history.has_room_for(params.window()) {
             memory::room(0)?;
         }
         let ours = &mut self.params.bias;
