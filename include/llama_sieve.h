@@ -46,7 +46,7 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_NO_HOST -2
 
 /*
- An internal error, which was caught; or there is no memory for what grows with the arguments (the text says which).
+ An internal error, which was caught; or there is not enough memory (the text says which).
  */
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 

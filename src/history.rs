@@ -6,7 +6,7 @@
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::memory::exhausted;
+use crate::memory::{claim, exhausted, table_bytes};
 use crate::token::Token;
 
 /// A sliding window over the accepted tokens with counts.
@@ -66,16 +66,27 @@ impl History {
         history
     }
 
+    /// Whether there is room for a window of `capacity` tokens. The table has room where the others have, whose capacities no removal changes.
+    pub fn has_room_for(&self, capacity: usize) -> bool {
+        let reserved = capacity.min(RESERVED);
+        self.window.capacity() >= reserved && self.counts.capacity() >= reserved
+    }
+
     /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
     pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         let reserved = capacity.min(RESERVED);
+        let entries = 2 * reserved;
+        if !self.has_room_for(capacity) {
+            let counted = reserved * (size_of::<Token>() + size_of::<(Token, u32)>());
+            claim(counted + table_bytes::<(Token, usize)>(entries))?;
+        }
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
         self.counts
             .try_reserve(reserved - reserved.min(self.counts.len()))?;
         // Twice the tokens, so that removals leave no table that has to grow.
         self.index
-            .try_reserve(2 * reserved - (2 * reserved).min(self.index.len()))
+            .try_reserve(entries - entries.min(self.index.len()))
     }
 
     /// Appends `token`; the oldest token leaves a full window.

@@ -66,7 +66,16 @@ fn build_dir(source: &source::Source, tools: &toolchain::Toolchain) -> PathBuf {
 /// `build/<package>/<hash>/out`; any other shape costs only the sharing between profiles.
 fn target_dir() -> PathBuf {
     let out_dir = PathBuf::from(cargo_env("OUT_DIR"));
-    target_dir_above(&out_dir).unwrap_or(out_dir)
+    let target_dir = target_dir_above(&out_dir).unwrap_or(out_dir);
+    match target_dir.parent() {
+        // Miri's is a folder in the one of everything else.
+        Some(common) if under_miri() && target_dir.ends_with("miri") => common.to_path_buf(),
+        _ => target_dir,
+    }
+}
+
+fn under_miri() -> bool {
+    env::var_os("CARGO_CFG_MIRI").is_some()
 }
 
 fn target_dir_above(out_dir: &Path) -> Option<PathBuf> {

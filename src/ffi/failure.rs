@@ -4,7 +4,9 @@
 //! by clearing the last error, so that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`] is for all others: it leaves the
 //! last error as it is unless something goes wrong.
 
+use std::collections::TryReserveError;
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::ptr::null_mut;
 
 use crate::ffi::guard::guard;
@@ -14,14 +16,24 @@ use crate::ffi::library::{
     LLAMA_SIEVE_ERROR_STATE,
 };
 use crate::last_error;
+use crate::memory;
 use crate::sieve::Error;
 
 /// Why a call gives no result.
 #[derive(Debug)]
 pub struct Failure {
     code: c_int,
-    /// None if the last error says it already.
-    text: Option<String>,
+    text: Text,
+}
+
+/// What to tell the caller.
+#[derive(Debug)]
+enum Text {
+    Of(String),
+    /// That there is no memory, without taking any.
+    NoMemory,
+    /// The last error says it already.
+    Told,
 }
 
 impl Failure {
@@ -29,7 +41,7 @@ impl Failure {
     pub fn new(code: c_int, text: impl Into<String>) -> Self {
         Self {
             code,
-            text: Some(text.into()),
+            text: Text::Of(text.into()),
         }
     }
 
@@ -42,7 +54,15 @@ impl Failure {
     pub fn caught() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
-            text: None,
+            text: Text::Told,
+        }
+    }
+
+    /// There is no memory, not even for the text of an error.
+    pub fn no_memory() -> Self {
+        Self {
+            code: LLAMA_SIEVE_ERROR_INTERNAL,
+            text: Text::NoMemory,
         }
     }
 
@@ -53,14 +73,18 @@ impl Failure {
 
     /// The same, of a part of what the caller gave.
     pub fn of(mut self, part: &str) -> Self {
-        self.text = self.text.map(|text| format!("{part}: {text}"));
+        if let Text::Of(text) = &mut self.text {
+            *text = format!("{part}: {text}");
+        }
         self
     }
 
     /// Keeps the text for `llama_sieve_last_error`.
-    fn keep(&self, call: &str) {
-        if let Some(text) = &self.text {
-            last_error::set(&format!("{call}: {text}"));
+    fn keep(&self, call: &dyn Display) {
+        match &self.text {
+            Text::Of(text) => last_error::set(&format!("{call}: {text}")),
+            Text::NoMemory => last_error::set_fixed(last_error::NO_MEMORY),
+            Text::Told => {}
         }
     }
 }
@@ -79,9 +103,15 @@ impl From<Error> for Failure {
             Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
             Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
             Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
-            Error::NoMemory => LLAMA_SIEVE_ERROR_INTERNAL,
+            Error::NoMemory => return Self::no_memory(),
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<TryReserveError> for Failure {
+    fn from(_: TryReserveError) -> Self {
+        Self::no_memory()
     }
 }
 
@@ -93,19 +123,20 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
         || {
             last_error::clear();
             body().unwrap_or_else(|failure| {
-                failure.keep(call);
+                failure.keep(&call);
                 failure.code
             })
         },
     )
 }
 
-/// The object that `body` makes; NULL on failure.
-pub fn made<T>(call: &str, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
-    guard(call, null_mut, || {
+/// The object that `body` makes; NULL on failure. Without [memory for what does not grow](memory::HEAD_ROOM) it is not tried.
+pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
+    guard(&call, null_mut, || {
         last_error::clear();
-        body().unwrap_or_else(|failure| {
-            failure.keep(call);
+        let room = memory::room(0).map_err(Failure::from);
+        room.and_then(|()| body()).unwrap_or_else(|failure| {
+            failure.keep(&call);
             null_mut()
         })
     })
@@ -122,7 +153,7 @@ pub fn value<T: Copy, E: Into<Failure>>(
         || otherwise,
         || {
             body().unwrap_or_else(|error| {
-                error.into().keep(call);
+                error.into().keep(&call);
                 otherwise
             })
         },

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 
 use crate::ffi::host::{Host, host_function};
-use crate::memory::exhausted;
+use crate::memory::{exhausted, reserve_exact};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -68,7 +68,7 @@ impl HostVocabulary {
         let all = (0..n_tokens).map(|id| unsafe { is_eog(raw, id) } != 0);
         let mut eog = Vec::new();
         let room = usize::try_from(n_tokens).unwrap_or(0);
-        eog.try_reserve_exact(room).unwrap_or_else(exhausted);
+        reserve_exact(&mut eog, room).unwrap_or_else(exhausted);
         eog.extend(all);
         Ok(Self {
             vocab,

@@ -19,7 +19,7 @@ pub const LLAMA_SIEVE_OK: c_int = 0;
 pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 /// No llama.cpp was found, or what was given is none.
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
-/// An internal error, which was caught; or there is no memory for what grows with the arguments (the text says which).
+/// An internal error, which was caught; or there is not enough memory (the text says which).
 pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
 /// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
 pub const LLAMA_SIEVE_ERROR_INVALID: c_int = -4;
@@ -80,25 +80,36 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
-        static SHOWN: RefCell<CString> = RefCell::new(CString::default());
+        static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     guard(
         "llama_sieve_last_error",
         || c"".as_ptr(),
         || {
-            let shown = show(&SHOWN, last_error::get());
-            if shown.is_null() { c"".as_ptr() } else { shown }
+            if let Some(text) = last_error::fixed() {
+                return text.as_ptr();
+            }
+            match last_error::with(|text| show(&SHOWN, text)) {
+                None => c"".as_ptr(),
+                Some(shown) if shown.is_null() => last_error::NO_MEMORY.as_ptr(),
+                Some(shown) => shown,
+            }
         },
     )
 }
 
-/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a thread that is ending.
-pub(super) fn show(place: &'static LocalKey<RefCell<CString>>, text: String) -> *const c_char {
+/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a thread that is ending, and without memory.
+pub(super) fn show(place: &'static LocalKey<RefCell<Vec<u8>>>, text: &str) -> *const c_char {
     let shown = place.try_with(|place| {
-        *place.borrow_mut() = c_string(text);
-        place.borrow().as_ptr()
+        let mut shown = place.borrow_mut();
+        shown.clear();
+        shown.try_reserve(text.len() + 1).ok()?;
+        // A text for C cannot have NUL in it.
+        shown.extend(text.bytes().filter(|&byte| byte != 0));
+        shown.push(0);
+        Some(shown.as_ptr().cast())
     });
-    shown.unwrap_or(null())
+    shown.ok().flatten().unwrap_or(null())
 }
 
 /// A text for C, which cannot have NUL in it.

@@ -6,14 +6,12 @@
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::ffi::guard::guard;
+use crate::ffi::failure::made;
 use crate::ffi::host_vocabulary::{c_bytes, host_vocabulary, llama_vocab};
 use crate::ffi::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::last_error;
 use crate::log;
 use crate::memory;
 use crate::sampler::Sampler;
@@ -81,15 +79,14 @@ fn construct<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> Option<S>,
 ) -> *mut llama_sampler {
-    guard(Constructor(disabled_name), null_mut, || {
-        last_error::clear();
+    made(Constructor(disabled_name), || {
         let enabled = all_finite(disabled_name, parameters, "the sampler is disabled")
             .then(make)
             .flatten();
-        match enabled {
+        Ok(match enabled {
             Some(sampler) => into_host(vtable, sampler),
             None => into_host(&DISABLED, Disabled::new(disabled_name)),
-        }
+        })
     })
 }
 
@@ -100,16 +97,18 @@ fn construct_selector<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> S,
 ) -> *mut llama_sampler {
-    guard(Constructor(disabled_name), null_mut, || {
-        last_error::clear();
+    made(Constructor(disabled_name), || {
         if all_finite(
             disabled_name,
             parameters,
             "the largest logit is selected instead",
         ) {
-            return into_host(vtable, make());
+            return Ok(into_host(vtable, make()));
         }
-        into_host(&DISABLED_SELECTOR, DisabledSelector::new(disabled_name))
+        Ok(into_host(
+            &DISABLED_SELECTOR,
+            DisabledSelector::new(disabled_name),
+        ))
     })
 }
 
@@ -296,7 +295,7 @@ unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [
             ));
             continue;
         }
-        texts.push(text);
+        memory::push(&mut texts, text);
     }
     texts
 }
@@ -338,7 +337,7 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
         // SAFETY: not NULL, and the caller guarantees `n` elements.
         let biases = unsafe { std::slice::from_raw_parts(bias, n) };
         let mut pairs: Vec<(Token, f32)> = Vec::new();
-        pairs.try_reserve_exact(n).unwrap_or_else(memory::exhausted);
+        memory::reserve_exact(&mut pairs, n).unwrap_or_else(memory::exhausted);
         pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
         LogitBias::new(&pairs)
     })

@@ -17,7 +17,7 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::memory::exhausted;
+use crate::memory::{reserve_exact, room};
 use crate::sieve::{
     self, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
 };
@@ -273,8 +273,9 @@ unsafe fn biases(bias: *const llama_logit_bias, n: usize) -> Result<Vec<(Token, 
     }
     // SAFETY: the caller guarantees the elements.
     let biases = unsafe { std::slice::from_raw_parts(bias, n) };
+    room(0)?;
     let mut pairs = Vec::new();
-    pairs.try_reserve_exact(n).unwrap_or_else(exhausted);
+    reserve_exact(&mut pairs, n)?;
     pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
     Ok(pairs)
 }
@@ -741,7 +742,8 @@ unsafe fn sample_batch(
     threads: usize,
 ) -> Result<c_int, Failure> {
     // All are locked before the first one runs, so that what is wrong with the call is found before anything changes.
-    let mut states = Vec::with_capacity(sieves.len());
+    let mut states = Vec::new();
+    states.try_reserve_exact(sieves.len())?;
     for (i, sieve) in sieves.iter().enumerate() {
         // SAFETY: the caller guarantees the sieves.
         let sieve =
@@ -749,7 +751,8 @@ unsafe fn sample_batch(
         let state = sieve.enter();
         states.push(state.map_err(|failure| failure.of(&format!("sieve {i}")))?);
     }
-    let mut jobs = Vec::with_capacity(sieves.len());
+    let mut jobs = Vec::new();
+    jobs.try_reserve_exact(sieves.len())?;
     for (state, &logits) in states.iter_mut().zip(logits) {
         // SAFETY: the caller guarantees the logits.
         let logits: &[f32] = unsafe { logits_of(logits, n_vocab) }?;
@@ -925,6 +928,7 @@ pub unsafe extern "C" fn llama_sieve_state_load(
         }
         // SAFETY: the caller guarantees the bytes.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
+        room(0)?;
         let load = |sieve: &mut Sieve| {
             sieve.load(bytes)?;
             Ok(LLAMA_SIEVE_OK)

@@ -1,7 +1,7 @@
 //! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::memory;
 use crate::token::Token;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 use crate::trie::{Trie, cache};
@@ -164,12 +165,12 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *const c_char {
     thread_local! {
-        static SHOWN: RefCell<CString> = RefCell::new(CString::default());
+        static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     value("llama_sieve_trie_leaf", null(), || {
         // SAFETY: the caller guarantees the sampler.
         let leaf = unsafe { slot_of(smpl) }?.leaf();
-        Ok::<_, Failure>(leaf.map_or(null(), |leaf| show(&SHOWN, leaf)))
+        Ok::<_, Failure>(leaf.map_or(null(), |leaf| show(&SHOWN, &leaf)))
     })
 }
 
@@ -261,6 +262,7 @@ pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u
 /// Sets a slot; on error it stays as it was.
 pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
     let json = json.ok_or_else(|| Failure::null("the payload"))?;
+    memory::room(0)?;
     let mode = Mode::from_number(mode)?;
     let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;
     slot.set(trie, mode);

@@ -111,7 +111,7 @@ struct Object<S> {
     host: Host,
     name: &'static CStr,
     shared: Option<Arc<dyn Any + Send + Sync>>,
-    /// None after a call that panicked: what the sampler held may be inconsistent, so it is not asked again.
+    /// None after a call that panicked while it changed something: what the sampler held may be inconsistent, so it is not asked again.
     state: Exclusive<Option<S>>,
 }
 
@@ -188,10 +188,7 @@ impl<S: Sampler> Object<S> {
     fn run<T>(&self, function: &str, body: impl FnOnce(&mut S) -> T) -> Option<T> {
         let mut state = self.enter(function)?;
         let Some(sampler) = state.as_mut() else {
-            self.say(
-                function,
-                "the sampler failed earlier and is out of use; make a new one",
-            );
+            self.say_out_of_use(function);
             return None;
         };
         let done = guard(self.call(function), || None, || Some(body(sampler)));
@@ -200,6 +197,23 @@ impl<S: Sampler> Object<S> {
             guard(self.call("drop"), || (), || *state = None);
         }
         done
+    }
+
+    /// The same for what only reads: it leaves the sampler in use, also when it panics.
+    fn look<T>(&self, function: &str, body: impl FnOnce(&S) -> T) -> Option<T> {
+        let state = self.enter(function)?;
+        let Some(sampler) = state.as_ref() else {
+            self.say_out_of_use(function);
+            return None;
+        };
+        guard(self.call(function), || None, || Some(body(sampler)))
+    }
+
+    fn say_out_of_use(&self, function: &str) {
+        self.say(
+            function,
+            "the sampler failed earlier and is out of use; make a new one",
+        );
     }
 }
 
@@ -345,7 +359,7 @@ unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama
             guard("clone", null_mut, || unsafe { clone_with(smpl, without) })
         },
         || {
-            let copy = |object: &Object<S>| object.run("clone", |sampler| sampler.clone());
+            let copy = |object: &Object<S>| object.look("clone", S::clone);
             // SAFETY: as above.
             unsafe { clone_with::<S>(smpl, copy) }
         },
@@ -417,7 +431,7 @@ unsafe extern "C" fn copy_state<S: Sampler>(src: *const llama_sampler, dst: *mut
 unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
-    object.run("seed", |sampler| sampler.seed()).flatten()
+    object.look("seed", S::seed).flatten()
 }
 
 /// What a sampler made of the candidates.
@@ -724,6 +738,8 @@ mod tests {
         assert!(last_error::get().contains("clone fails"));
         assert_eq!(apply(copy), (4, 2));
         free(copy);
+        // What was to be cloned was only read, and stays in use.
+        assert_eq!(apply(smpl), (1, -1));
         free(smpl);
     }
 

@@ -14,6 +14,15 @@ use crate::token::TokenData;
 pub struct Avx2(());
 
 impl Avx2 {
+    /// # Safety
+    /// The processor has AVX2, FMA, F16C and POPCNT.
+    #[inline(always)]
+    pub unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Avx2 {
     /// `lanes` of `x`, moved together at the beginning.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "one entry for each set of lanes")]
@@ -25,15 +34,6 @@ impl Avx2 {
         }
     }
 
-    /// # Safety
-    /// The processor has AVX2, FMA, F16C and POPCNT.
-    #[inline(always)]
-    pub unsafe fn new() -> Self {
-        Self(())
-    }
-}
-
-impl Avx2 {
     #[inline(always)]
     fn exp2_32nds_half(self, n: __m256d) -> __m256d {
         // SAFETY: `self` proves AVX2; the indices are below 32, the length of the table.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::kernels::math::{ln, pow_f64};
-use crate::memory::exhausted;
+use crate::memory::{claim, exhausted, table_bytes};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
@@ -80,6 +80,8 @@ impl Dry {
     }
 
     fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+        let columns = n * (2 * size_of::<Token>() + size_of::<usize>());
+        claim(columns + table_bytes::<(Token, i32)>(2 * n))?;
         self.window.try_reserve_exact(n)?;
         self.reversed.try_reserve_exact(n)?;
         self.reach.try_reserve_exact(n)?;
@@ -245,11 +247,24 @@ impl Breakers {
                 breaker.tails_after(&text, &mut tails);
             }
             if !tails.is_empty() {
+                let bytes =
+                    tails.len() * (size_of::<Vec<Token>>() + MAX_TAIL_TOKENS * size_of::<Token>());
+                claim(bytes).unwrap_or_else(exhausted);
                 let tails = tails.into_iter().map(<[Token]>::to_vec).collect();
-                found.tails.insert(token, tails);
+                found.insert(token, tails);
             }
         }
         found
+    }
+
+    fn insert(&mut self, token: Token, tails: Vec<Vec<Token>>) {
+        if self.tails.len() == self.tails.capacity() {
+            let grown = (2 * self.tails.len()).max(4);
+            claim(table_bytes::<(Token, Vec<Vec<Token>>)>(grown))
+                .and_then(|()| self.tails.try_reserve(1))
+                .unwrap_or_else(exhausted);
+        }
+        self.tails.insert(token, tails);
     }
 
     /// Whether `token` alone contains a breaker, or is one.

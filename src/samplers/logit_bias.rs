@@ -27,8 +27,8 @@ impl LogitBias {
             return None;
         }
         let mut first = TokenMap::default();
-        first
-            .try_reserve(biases.len())
+        memory::claim(memory::table_bytes::<(Token, f32)>(biases.len()))
+            .and_then(|()| first.try_reserve(biases.len()))
             .unwrap_or_else(memory::exhausted);
         for &(token, bias) in biases {
             first.entry(token).or_insert(bias);

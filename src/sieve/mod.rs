@@ -141,8 +141,14 @@ impl Sieve {
     /// Takes the memory that the parameters need, so that nothing can fail once something has been changed.
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
+        // Where nothing grows, nothing is allocated, either, so that parameters can change at every token.
+        let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
+        let biased = n > self.params.bias.capacity();
+        if biased || another || !self.history.has_room_for(params.window()) {
+            memory::room(0)?;
+        }
         let ours = &mut self.params.bias;
-        ours.try_reserve(n.saturating_sub(ours.len()))?;
+        memory::reserve_exact(ours, n.saturating_sub(ours.len()))?;
         self.adjustments.try_reserve(n)?;
         self.history.try_reserve(params.window())?;
         Ok(())

@@ -10,6 +10,7 @@ use crate::history::History;
 use crate::kernels;
 use crate::kernels::floats::CHUNK;
 pub use crate::kernels::floats::Logits;
+use crate::memory;
 use crate::sieve::params::Params;
 use crate::sieve::penalties::Penalties;
 use crate::sieve::workspace::reserve;
@@ -121,7 +122,7 @@ impl Adjustments {
     /// Takes the memory for `n` biases; on failure nothing changes.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         let missing = n.saturating_sub(self.biases.len());
-        self.biases.try_reserve(missing)
+        memory::reserve_exact(&mut self.biases, missing)
     }
 
     pub fn set(&mut self, params: &Params) {

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::memory::{copied, exhausted, push};
+use crate::memory::{self, copied, exhausted, push};
 use crate::token::Token;
 use crate::trie::descriptor::{Descriptor, Leaf, Payload};
 
@@ -57,9 +57,11 @@ impl Trie {
                 continue;
             }
             let start = sorted.len();
-            sorted.try_reserve(leaves.len()).unwrap_or_else(exhausted);
+            memory::claim((sorted.len() + leaves.len()) * 2 * size_of::<&Leaf>())
+                .and_then(|()| sorted.try_reserve(leaves.len()))
+                .unwrap_or_else(exhausted);
             sorted.extend(leaves);
-            push(&mut trie.paths, descriptor.path.as_str().into());
+            push(&mut trie.paths, boxed(&descriptor.path));
             push(&mut trie.tokens, -1);
             let leaves = start..sorted.len();
             push(&mut pending, Pending { leaves, depth: 0 });
@@ -81,7 +83,7 @@ impl Trie {
             push(&mut self.first_child, pending.len() as NodeId);
             // The shortest sequence sorts first.
             let name = (sorted[leaves.start].tokens.len() == depth).then(|| {
-                push(&mut self.names, sorted[leaves.start].name.as_str().into());
+                push(&mut self.names, boxed(&sorted[leaves.start].name));
                 leaves.start += 1;
                 self.names.len() as u32 - 1
             });
@@ -186,12 +188,15 @@ impl Trie {
     }
 }
 
+fn boxed(text: &str) -> Box<str> {
+    // Has no room to give back.
+    memory::text(text).into_boxed_str()
+}
+
 /// The leaves that have tokens, sorted, each sequence once with its smallest name.
 fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> = Vec::new();
-    leaves
-        .try_reserve_exact(descriptor.leaves.len())
-        .unwrap_or_else(exhausted);
+    memory::reserve_exact(&mut leaves, descriptor.leaves.len()).unwrap_or_else(exhausted);
     leaves.extend(
         descriptor
             .leaves

@@ -21,7 +21,7 @@ use crate::token::Token;
 #[serde(remote = "Self")]
 pub struct Payload {
     /// Which model's tokens these are. Not looked at.
-    #[serde(rename = "modelId", default)]
+    #[serde(rename = "modelId", default, deserialize_with = "text")]
     pub model_id: String,
     /// The spans that can be constrained.
     #[serde(deserialize_with = "elements")]
@@ -33,6 +33,7 @@ pub struct Payload {
 #[serde(remote = "Self")]
 pub struct Descriptor {
     /// The name by which the span is activated.
+    #[serde(deserialize_with = "text")]
     pub path: String,
     /// The values.
     #[serde(deserialize_with = "elements")]
@@ -44,6 +45,7 @@ pub struct Descriptor {
 #[serde(remote = "Self")]
 pub struct Leaf {
     /// What it stands for.
+    #[serde(deserialize_with = "text")]
     pub name: String,
     /// Its tokens, in order. A value without tokens is skipped.
     #[serde(deserialize_with = "elements")]
@@ -98,6 +100,25 @@ fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<V
     }
 
     from.deserialize_seq(Elements(PhantomData))
+}
+
+/// A text of any length, in memory that is reserved fallibly.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(memory::text(text))
+        }
+    }
+
+    from.deserialize_str(Text)
 }
 
 impl Payload {

@@ -8,6 +8,8 @@ struct Counting;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
+    /// How many bytes this thread may still allocate; `None` while there is no limit.
+    static LEFT: Cell<Option<isize>> = const { Cell::new(None) };
     static FAILING: Cell<Failing> = const { Cell::new(Failing { at_least: usize::MAX, passed: 0 }) };
 }
 
@@ -20,9 +22,18 @@ struct Failing {
 
 fn note(bytes: isize) {
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+    let _ = LEFT.try_with(|left| left.set(left.get().map(|left| left - bytes)));
+}
+
+fn is_too_much(size: usize) -> bool {
+    let left = LEFT.try_with(Cell::get).ok().flatten();
+    left.is_some_and(|left| size as isize > left)
 }
 
 fn fails(size: usize) -> bool {
+    if is_too_much(size) {
+        return true;
+    }
     let asked = FAILING.try_with(|failing| {
         let now = failing.get();
         if size < now.at_least {
@@ -82,6 +93,38 @@ pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (
         passed: 0,
     };
     (result, FAILING.replace(nothing).at_least == usize::MAX)
+}
+
+/// Runs `body`, in which every allocation fails for which fewer than these bytes are left. What is freed can be had again.
+pub fn limited<T>(bytes: usize, body: impl FnOnce() -> T) -> T {
+    LEFT.set(Some(bytes as isize));
+    let result = body();
+    LEFT.set(None);
+    result
+}
+
+/// What the test itself does within `limited`.
+pub fn unlimited<T>(body: impl FnOnce() -> T) -> T {
+    let left = LEFT.take();
+    let result = body();
+    LEFT.set(left);
+    result
+}
+
+#[test]
+fn the_allocator_limits() {
+    let mut text: Vec<u8> = Vec::new();
+    limited(100, || {
+        assert!(text.try_reserve_exact(101).is_err());
+        assert!(text.try_reserve_exact(90).is_ok());
+        assert!(Vec::<u8>::new().try_reserve_exact(11).is_err());
+        // As if it moved: the old one is freed afterwards.
+        assert!(text.try_reserve_exact(95).is_err());
+        unlimited(|| assert!(Vec::<u8>::new().try_reserve_exact(11).is_ok()));
+        text = Vec::new();
+        assert!(text.try_reserve_exact(100).is_ok());
+    });
+    assert!(text.try_reserve_exact(1000).is_ok());
 }
 
 #[test]
