@@ -14,7 +14,6 @@
 //! | Which random numbers does a seed give (mt19937 and others)? | [`rng`] |
 //! | How do raw logits become a token in one call, with control at every token? | [`sieve`]; stage by stage: `docs/sampling.md` |
 //! | How uncertain is a distribution? | [`metrics`] |
-//! | Which threads help with a batch, and when do they end? | `pool.rs` |
 //! | What has to be done for a new sampler? | the list in [`samplers`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
@@ -67,7 +66,6 @@ pub mod memory;
 pub mod metrics;
 #[cfg(all(test, model))]
 mod models;
-mod pool;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;

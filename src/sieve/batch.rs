@@ -2,7 +2,6 @@
 
 use parking_lot::Mutex;
 
-use crate::pool;
 use crate::sieve::source::Logits;
 use crate::sieve::{Error, Sieve};
 use crate::token::Token;
@@ -33,21 +32,31 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs every job, on the calling thread and at most `threads` - 1 of the library's own; 0 or 1: on the calling thread alone.
+/// Runs every job, on the calling thread and at most `threads` - 1 of rayon's global pool; 0 or 1: on the calling thread alone.
 ///
-/// Each thread takes the next job when it is done with one, so that a thread which shares its processor delays the others by one job at most, and one that wakes up late by
-/// nothing.
+/// Each thread takes the next job when it is done with one, so that a thread which wakes up late, or shares its processor, delays the others by one job at most.
 ///
 /// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the number of threads.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
-    let helpers = threads.min(jobs.len()).saturating_sub(1);
-    // What lost: a fixed share for each thread.
+    // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the speed of one thread, of two).
+    if threads <= 1 || jobs.len() <= 1 {
+        return jobs.iter_mut().for_each(Job::run);
+    }
+    let helpers = (threads - 1)
+        .min(jobs.len() - 1)
+        .min(rayon::current_num_threads());
     let left = Mutex::new(jobs.iter_mut());
-    pool::share(helpers, &|| {
+    let work = || {
         // A variable of its own, so that the lock is given back before the job runs.
         let next = || left.lock().next();
         while let Some(job) = next() {
             job.run();
         }
+    };
+    rayon::in_place_scope(|scope| {
+        for _ in 0..helpers {
+            scope.spawn(|_| work());
+        }
+        work();
     });
 }
