@@ -1,6 +1,7 @@
 //! AVX2 with FMA and F16C: 8 floats.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
@@ -9,13 +10,13 @@ use super::ln::{INVERSES, LOGARITHMS, OFFSET};
 use super::vector::{LnParts, Vector};
 use crate::token::TokenData;
 
-/// AVX2, FMA and F16C.
+/// AVX2, FMA, F16C and POPCNT.
 #[derive(Clone, Copy)]
 pub struct Avx2(());
 
 impl Avx2 {
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
+    /// The processor has AVX2, FMA, F16C and POPCNT.
     #[inline(always)]
     pub unsafe fn new() -> Self {
         Self(())
@@ -49,6 +50,26 @@ static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 static ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [u64; 32] = TABLE;
+
+/// Which lanes come first, for all that can be wanted.
+static PACKING: [[u32; 8]; 256] = packing();
+
+const fn packing() -> [[u32; 8]; 256] {
+    let mut table = [[0; 8]; 256];
+    let mut lanes = 0;
+    while lanes < 256 {
+        let (mut lane, mut packed) = (0, 0);
+        while lane < 8 {
+            if lanes >> lane & 1 == 1 {
+                table[lanes][packed] = lane;
+                packed += 1;
+            }
+            lane += 1;
+        }
+        lanes += 1;
+    }
+    table
+}
 
 /// Methods that are one expression of intrinsics.
 macro_rules! instructions {
@@ -172,6 +193,27 @@ impl Vector for Avx2 {
             let same = _mm256_cmpeq_epi32(_mm256_castps_si256(merged), expected);
             _mm256_movemask_epi8(same) == -1
         }
+    }
+
+    #[inline(always)]
+    fn pack(self, lanes: u32, x: __m256, to: &mut [MaybeUninit<f32>]) -> usize {
+        assert!(to.len() >= 8);
+        let lanes = lanes as u8;
+        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those behind the packed ones with the first.
+        unsafe {
+            let order = PACKING[usize::from(lanes)].as_ptr().cast();
+            let packed = _mm256_permutevar8x32_ps(x, _mm256_loadu_si256(order));
+            _mm256_storeu_ps(to.as_mut_ptr().cast(), packed);
+        }
+        lanes.count_ones() as usize
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
+        to.reserve(8);
+        let packed = self.pack(lanes, x, to.spare_capacity_mut());
+        // SAFETY: so many were written.
+        unsafe { to.set_len(to.len() + packed) };
     }
 
     #[inline(always)]
@@ -350,5 +392,5 @@ impl Vector for Avx2 {
     }
 }
 
-super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c");
-super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c");
+super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c,popcnt");
+super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c,popcnt");

@@ -249,6 +249,17 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn pack(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
+        assert!(to.len() >= 16);
+        // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those behind the packed ones with zeros.
+        unsafe {
+            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
+            _mm512_storeu_ps(to.as_mut_ptr().cast(), packed);
+        }
+        (lanes & 0xFFFF).count_ones() as usize
+    }
+
+    #[inline(always)]
     fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         to.reserve(16);
         let len = to.len();
@@ -454,6 +465,9 @@ impl Vector for Avx512 {
 super::instantiate!(
     Avx512,
     c"avx512",
-    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt"
 );
-super::floats::instantiate_floats!(Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c");
+super::floats::instantiate_floats!(
+    Avx512,
+    "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt"
+);

@@ -51,6 +51,19 @@ pub trait Vector: Copy {
             lanes &= lanes - 1;
         }
     }
+    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
+    #[inline(always)]
+    fn pack(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
+        let mut all = [0.0; MAX_LANES];
+        self.store(&mut all, x);
+        let mut packed = 0;
+        while lanes != 0 {
+            to[packed].write(all[lanes.trailing_zeros() as usize % MAX_LANES]);
+            packed += 1;
+            lanes &= lanes - 1;
+        }
+        packed
+    }
     /// Appends `first` plus the number of each lane that `lanes` has a bit for.
     #[inline(always)]
     fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
