@@ -78,7 +78,7 @@ pub struct Curve {
 }
 
 /// What is known of an array of candidates after its logits were copied.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
     /// The largest logit, minus infinity if there is none.
     pub max: f32,
@@ -171,6 +171,13 @@ pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
 pub fn sum(start: f32, xs: &[f32]) -> f32 {
     (current().sum)(start, xs)
+}
+
+/// About the sum of the probabilities whose keys are above `above`, right within 1e-4. Reads 8 bytes per element.
+pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
+    // Rounded to units so small that nothing is.
+    const FINE: f32 = f32::from_bits(27 << 23);
+    (current().tail)(keys, ps, above, f32::INFINITY, FINE, None)
 }
 
 /// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and writes 12.
