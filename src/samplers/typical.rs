@@ -8,9 +8,10 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
 //! than another: what its sort leaves of that is reproduced exactly.
 //!
-//! A large array is not sorted: the entropy is found from a ranked head (see [`Descending`]), a sample tells how far from it candidates are kept, and only what is
-//! as near is ranked, by distance: one pass of 12 bytes per candidate, eight of 4, with one `exp` and one `ln` each, and two sorts of some. What does not go that way is sorted by
-//! logit; the most typical candidates then are neighbours, and are collected outwards from the entropy on both sides.
+//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), an outline tells how far from the entropy candidates are kept, those within are
+//! selected and added up, the distance is shortened to what they prove, and only what is as near is ranked: beside the two sums a pass of 4 bytes per candidate, and an `exp`, a `ln` and
+//! some passes of 8 bytes for each that is selected. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from
+//! the entropy on both sides.
 
 use std::ffi::CStr;
 
