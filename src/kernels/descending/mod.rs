@@ -114,6 +114,15 @@ impl Descending {
         self.terms
             .reserve(data.len().saturating_sub(self.terms.len()));
         self.ladder.reserve(data.len());
+        self.ranking.reserve(data.len());
+        self.indices.clear();
+        self.indices.reserve(data.len());
+        for buffer in [&mut self.picked, &mut self.ps] {
+            buffer.clear();
+            buffer.reserve(data.len() + 64);
+        }
+        self.top.clear();
+        self.top.reserve(data.len());
         self.total = 0.0;
         self.lowest = f32::INFINITY;
         self.take_down_to(self.column.max - reach);
