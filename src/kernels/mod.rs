@@ -237,8 +237,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
-    fn reserve(&mut self, n: usize) {
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
+    pub fn reserve(&mut self, n: usize) {
         self.len = n;
         if self.values.len() < n {
             self.values.resize(n.next_power_of_two(), 0.0);

@@ -136,6 +136,8 @@ impl Sampler for Mirostat {
         if candidates.is_empty() {
             return candidates.select(None);
         }
+        // However many are kept, an array of this size has warmed up.
+        self.feedback.work.reserve(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -213,6 +215,8 @@ impl Sampler for MirostatV2 {
         if candidates.is_empty() {
             return candidates.select(None);
         }
+        // However many are kept, an array of this size has warmed up.
+        self.feedback.work.reserve(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);

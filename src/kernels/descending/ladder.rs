@@ -134,8 +134,16 @@ impl Ladder {
             buffer.clear();
             buffer.reserve(n + 64);
         }
-        self.words.clear();
-        self.words.reserve(n);
+        for buffer in [&mut self.words, &mut self.halfway] {
+            buffer.clear();
+            buffer.reserve(n);
+        }
+        for buffer in [&mut self.sample, &mut self.sample_terms] {
+            buffer.clear();
+            buffer.reserve(SIZE);
+        }
+        self.pairs.clear();
+        self.pairs.reserve(PIVOTS);
     }
 
     /// Lets the head be at least the `n` largest of the prepared `keys`, or all.

@@ -116,7 +116,7 @@ impl Descending {
         self.ladder.reserve(data.len());
         self.ranking.reserve(data.len());
         self.indices.clear();
-        self.indices.reserve(data.len());
+        self.indices.reserve(data.len() + 64);
         for buffer in [&mut self.picked, &mut self.ps] {
             buffer.clear();
             buffer.reserve(data.len() + 64);
