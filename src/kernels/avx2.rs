@@ -1,6 +1,7 @@
 //! AVX2 with FMA and F16C: 8 floats.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
@@ -129,17 +130,6 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
-        to.reserve(8);
-        let len = to.len();
-        // SAFETY: `self` proves AVX2; there is room for 8 more, of which as many are written first as `lanes` has bits, 8 at most.
-        unsafe {
-            _mm256_storeu_ps(to.as_mut_ptr().add(len), self.packed(x, lanes));
-            to.set_len(len + (lanes & 0xFF).count_ones() as usize);
-        }
-    }
-
-    #[inline(always)]
     fn load_wide(self, from: &[f32]) -> [__m256d; 2] {
         assert!(from.len() >= 8);
         // SAFETY: `self` proves AVX2; 8 floats are there. From memory the conversion needs no shuffle.
@@ -235,6 +225,24 @@ impl Vector for Avx2 {
             let same = _mm256_cmpeq_epi32(_mm256_castps_si256(merged), expected);
             _mm256_movemask_epi8(same) == -1
         }
+    }
+
+    #[inline(always)]
+    fn pack(self, lanes: u32, x: __m256, to: &mut [MaybeUninit<f32>]) -> usize {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those behind the packed ones with the first.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr().cast(), self.packed(x, lanes));
+        }
+        (lanes & 0xFF).count_ones() as usize
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
+        to.reserve(8);
+        let packed = self.pack(lanes, x, to.spare_capacity_mut());
+        // SAFETY: so many were written.
+        unsafe { to.set_len(to.len() + packed) };
     }
 
     #[inline(always)]
@@ -376,13 +384,6 @@ impl Vector for Avx2 {
             let upper = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper))
         }
-    }
-
-    #[inline(always)]
-    fn keep_lanes(self, x: __m256, lanes: u32, to: &mut [f32]) {
-        assert!(to.len() >= 8);
-        // SAFETY: `self` proves AVX2; 8 logits are there.
-        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), self.packed(x, lanes)) }
     }
 
     instructions! {

@@ -309,6 +309,17 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn pack(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
+        assert!(to.len() >= 16);
+        // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those behind the packed ones with zeros.
+        unsafe {
+            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
+            _mm512_storeu_ps(to.as_mut_ptr().cast(), packed);
+        }
+        (lanes & 0xFFFF).count_ones() as usize
+    }
+
+    #[inline(always)]
     fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         to.reserve(16);
         let len = to.len();
@@ -453,13 +464,6 @@ impl Vector for Avx512 {
             }
         }
         mask.count_ones() as usize
-    }
-
-    #[inline(always)]
-    fn keep_lanes(self, x: __m512, lanes: u32, to: &mut [f32]) {
-        assert!(to.len() >= 16);
-        // SAFETY: `self` proves AVX-512; 16 logits are there.
-        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_maskz_compress_ps(lanes as u16, x)) }
     }
 
     const NEAR_SQUARES: f32 = 25_600.0;

@@ -85,7 +85,7 @@ pub struct Curve {
 }
 
 /// What is known of an array of candidates after its logits were copied.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
     /// The largest logit, minus infinity if there is none.
     pub max: f32,
@@ -218,6 +218,13 @@ pub fn sum(start: f32, xs: &[f32]) -> f32 {
     (current().sum)(start, xs)
 }
 
+/// About the sum of the probabilities whose keys are above `above`, right within 1e-4. Reads 8 bytes per element.
+pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
+    // Rounded to units so small that nothing is.
+    const FINE: f32 = f32::from_bits(27 << 23);
+    (current().tail)(keys, ps, above, f32::INFINITY, FINE, None)
+}
+
 /// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and writes 12.
 pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) {
     (current().write_divided)(data, ids, logits, ps, by);
@@ -292,8 +299,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
-    fn reserve(&mut self, n: usize) {
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
+    pub fn reserve(&mut self, n: usize) {
         self.len = n;
         if self.values.len() < n {
             self.values.resize(n.next_power_of_two(), 0.0);

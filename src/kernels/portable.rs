@@ -758,7 +758,31 @@ pub fn select<V: Vector>(
     }
 }
 
-/// Reads 4 bytes per element.
+/// Reads 4 bytes per element, or 8 where the keys are others.
+#[inline(always)]
+pub fn pick<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
+    assert_eq!(keys.len(), xs.len());
+    // Whole registers are written, also behind the last.
+    to.reserve(xs.len() + MAX_LANES);
+    let len = to.len();
+    let room = to.spare_capacity_mut();
+    let (lowest, highest) = (v.splat(low), v.splat(high));
+    let mut picked = 0;
+    let mut key_chunks = keys.chunks_exact(V::LANES);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
+        let key = v.load(keys);
+        let lanes = v.ge(key, lowest) & v.lt(key, highest);
+        if lanes != 0 {
+            picked += v.pack(lanes, v.load(chunk), &mut room[picked..]);
+        }
+    }
+    // SAFETY: so many were written.
+    unsafe { to.set_len(len + picked) };
+    scalar::pick(key_chunks.remainder(), chunks.remainder(), low, high, to);
+}
+
+/// Reads 8 bytes per element, or 4 where the keys are the terms; those of a block with a term half-way twice.
 #[inline(always)]
 pub fn tail<V: Vector>(
     v: V,
@@ -771,44 +795,46 @@ pub fn tail<V: Vector>(
 ) -> f32 {
     assert_eq!(keys.len(), terms.len());
     let (unit, zero) = (v.splat(c), v.splat(0.0));
-    let half_unit = c * (f32::EPSILON / 2.0);
-    let half = v.splat(half_unit);
+    let half = v.splat(c * (f32::EPSILON / 2.0));
     let (lowest, highest) = (v.splat(above), v.splat(below));
-    let mut added = zero;
+    let mut sum = 0.0;
     let mut base = 0;
-    let mut key_chunks = keys.chunks_exact(V::LANES);
-    let mut chunks = terms.chunks_exact(V::LANES);
-    for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
-        let (key, x) = (v.load(keys), v.load(chunk));
-        // Outside the range it becomes 0, which rounds to 0.
-        let x = v.if_lt(key, highest, x, zero);
-        let x = v.if_lt(lowest, key, x, zero);
-        let rounded = v.sub(v.add(x, unit), unit);
-        let off = v.abs(v.sub(x, rounded));
-        let lanes = v.eq(off, half);
-        if lanes == 0 {
-            added = v.add(added, rounded);
-        } else {
+    // Nothing is called in the inner loop: that would take all registers.
+    for (keys, terms) in keys.chunks(BLOCK).zip(terms.chunks(BLOCK)) {
+        let mut added = zero;
+        let mut any_halfway = 0;
+        let mut key_chunks = keys.chunks_exact(V::LANES);
+        let mut chunks = terms.chunks_exact(V::LANES);
+        for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
+            let (key, x) = (v.load(keys), v.load(chunk));
+            // Outside the range it becomes 0, which rounds to 0.
+            let x = v.if_lt(key, highest, x, zero);
+            let x = v.if_lt(lowest, key, x, zero);
+            let rounded = v.sub(v.add(x, unit), unit);
+            let off = v.abs(v.sub(x, rounded));
+            any_halfway |= v.eq(off, half);
             added = v.add(added, v.if_lt(off, half, rounded, zero));
-            if let Some(halfway) = &mut halfway {
-                push_lanes(lanes, base, halfway);
-            }
         }
-        base += V::LANES as u32;
-    }
-    let mut sum = v.total(added);
-    for (&key, &x) in key_chunks.remainder().iter().zip(chunks.remainder()) {
-        let inside = key > above && key < below;
-        let x = if inside { x } else { 0.0 };
-        let rounded = (x + c) - c;
-        if (x - rounded).abs() != half_unit {
-            sum += rounded;
-        } else if let Some(halfway) = &mut halfway {
-            halfway.push(base);
+        sum += v.total(added);
+        let (rest_keys, rest) = (key_chunks.remainder(), chunks.remainder());
+        sum += scalar::tail(rest_keys, rest, above, below, c, None);
+        if let Some(halfway) = &mut halfway
+            && (any_halfway != 0 || !rest.is_empty())
+        {
+            push_halfway(keys, terms, [above, below, c], base, halfway);
         }
-        base += 1;
+        base += BLOCK as u32;
     }
     sum
+}
+
+/// Appends the indices, counted from `first`, of the terms that are half-way, as [`tail`] has it.
+#[inline(never)]
+fn push_halfway(keys: &[f32], terms: &[f32], range: [f32; 3], first: u32, to: &mut Vec<u32>) {
+    let [above, below, c] = range;
+    let start = to.len();
+    scalar::tail(keys, terms, above, below, c, Some(to));
+    to[start..].iter_mut().for_each(|i| *i += first);
 }
 
 /// Reads 12 bytes per candidate and writes 4.

@@ -44,6 +44,17 @@ const MANY: usize = 4096;
 pub(super) const FEW: usize = 256;
 
 impl Ranking {
+    /// Makes room for what ranking `n` floats can take.
+    pub fn reserve(&mut self, n: usize) {
+        for buffer in [&mut self.once, &mut self.indices] {
+            buffer.reserve(n.saturating_sub(buffer.len()));
+        }
+        self.sorted.reserve(n.saturating_sub(self.sorted.len()));
+        self.keys.reserve(n.saturating_sub(self.keys.len()));
+        self.counts
+            .reserve(2usize.saturating_sub(self.counts.len()));
+    }
+
     /// Ranks the logits of `data`, if the ids are indices and no logit is NaN. Says whether it did.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
         if data.len() < FEW {

@@ -192,6 +192,16 @@ pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut V
     }
 }
 
+/// Appends those of `xs` whose keys are at or above `low` and below `high`, in order.
+pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
+    assert_eq!(keys.len(), xs.len());
+    for (&key, &x) in keys.iter().zip(xs) {
+        if key >= low && key < high {
+            to.push(x);
+        }
+    }
+}
+
 /// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
 /// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
 pub fn tail(

@@ -11,6 +11,9 @@ use crate::token::TokenData;
 /// The type of [`scalar::tail`].
 type Tail = fn(&[f32], &[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
 
+/// The type of [`scalar::pick`].
+type Pick = fn(&[f32], &[f32], f32, f32, &mut Vec<f32>);
+
 /// The type of [`scalar::write_divided`] and [`scalar::write_scaled`], which divide or multiply by a `T`.
 type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 
@@ -43,6 +46,7 @@ pub struct Table {
     pub(super) mask_below: fn(&mut [TokenData], f32),
     pub(super) at_least: fn(&[TokenData], u32, f32, &mut Vec<u32>),
     pub(super) select: fn(&[f32], f32, &mut Vec<u32>, &mut Vec<f32>),
+    pub(super) pick: Pick,
     pub(super) tail: Tail,
     pub(super) column: fn(&[TokenData], &mut [f32]) -> Column,
     pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
@@ -79,6 +83,7 @@ pub(super) static SCALAR: Table = Table {
     mask_below: scalar::mask_below,
     at_least: scalar::at_least,
     select: scalar::select,
+    pick: scalar::pick,
     tail: scalar::tail,
     column: scalar::column,
     steps: scalar::steps,
@@ -119,6 +124,7 @@ macro_rules! instantiate {
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
             fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) -> ();
             fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> ();
+            fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) -> ();
             fn tail(keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
             fn column(data: &[TokenData], to: &mut [f32]) -> Column;
             fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
@@ -138,7 +144,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, tail, column, steps, fetch, next_rise, write_divided,
+                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

@@ -487,6 +487,12 @@ fn thresholds() {
             (SCALAR.select)(logits, threshold, &mut b, &mut picked_b);
             assert_eq!(a, b, "{:?}", table.name);
             assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
+            let others: Vec<f32> = (0..logits.len()).map(|i| i as f32).collect();
+            for high in [f32::INFINITY, 0.5, f32::NAN] {
+                (table.pick)(logits, &others, threshold, high, &mut picked_a);
+                (SCALAR.pick)(logits, &others, threshold, high, &mut picked_b);
+                assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", table.name);
+            }
         }
     });
 }

@@ -56,6 +56,26 @@ pub trait Vector: Copy {
             lanes &= lanes - 1;
         }
     }
+    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
+    #[inline(always)]
+    fn pack(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
+        let mut all = [0.0; MAX_LANES];
+        self.store(&mut all, x);
+        let mut packed = 0;
+        while lanes != 0 {
+            to[packed].write(all[lanes.trailing_zeros() as usize % MAX_LANES]);
+            packed += 1;
+            lanes &= lanes - 1;
+        }
+        packed
+    }
+    /// The same into memory that holds floats.
+    #[inline(always)]
+    fn keep_lanes(self, x: Self::F, lanes: u32, to: &mut [f32]) {
+        let to: *mut [f32] = to;
+        // SAFETY: the same memory, and `pack` writes nothing but floats.
+        self.pack(lanes, x, unsafe { &mut *(to as *mut [MaybeUninit<f32>]) });
+    }
     /// Appends `first` plus the number of each lane that `lanes` has a bit for.
     #[inline(always)]
     fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
@@ -175,22 +195,6 @@ pub trait Vector: Copy {
             lanes &= lanes - 1;
         }
         kept
-    }
-    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register.
-    #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: room for a whole register; lanes are less than their number"
-    )]
-    fn keep_lanes(self, x: Self::F, mut lanes: u32, to: &mut [f32]) {
-        let mut logits = [0.0; MAX_LANES];
-        self.store(&mut logits, x);
-        let mut kept = 0;
-        while lanes != 0 {
-            to[kept] = logits[lanes.trailing_zeros() as usize % MAX_LANES];
-            kept += 1;
-            lanes &= lanes - 1;
-        }
     }
     /// The sum of the squares of [`CHUNK`](super::floats::CHUNK) numbers of which [`exp_near`](Self::exp_near) takes each, in one lane of one of two sums.
     const NEAR_SQUARES: f32 = 7225.0;

@@ -4,14 +4,14 @@
 //! bound `mu`, which starts at twice the target, by `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
 //! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
-//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]): one pass of 12 bytes per candidate with one `exp`, two of 4,
-//! and a pass and a sort for those kept; version 2 takes one `log2` per candidate that it keeps.
+//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]); then a pass of 4 bytes per candidate and a sort for those kept. Version 2
+//! takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
-use crate::kernels::descending::Descending;
+use crate::kernels::descending::{COUNTS, Descending};
 use crate::kernels::math::{as_int, ln, log2, pow};
 use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
@@ -77,34 +77,23 @@ impl Mirostat {
         }
     }
 
-    /// The exponent of Zipf's law for these candidates, by least squares on the first `m`.
-    fn zipf_exponent(&self, ps: &[f32]) -> f32 {
-        // An `m` below 1 means all, as the built-in's unsigned arithmetic has it.
-        let pairs = usize::try_from(self.m.saturating_sub(1)).unwrap_or(usize::MAX);
-        let mut products = 0.0f32;
-        let mut squares = 0.0f32;
-        for (i, pair) in ps.windows(2).take(pairs).enumerate() {
-            let t = ln((i + 2) as f32 / (i + 1) as f32);
-            let b = ln(pair[0] / pair[1]);
-            products += t * b;
-            squares += t * t;
-        }
-        products / squares
-    }
-
-    /// Keeps what is to be kept if the estimate needs only some of the largest.
-    fn keep_by_head(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        let data = candidates.as_slice();
-        if candidates.is_sorted() || self.descending.rank_head(data).is_none() {
-            return false;
-        }
-        let ps = self.descending.probabilities();
+    /// Keeps what is to be kept without sorting all. Says whether it could.
+    fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
-        if ps.len() < estimated.max(1) || self.m < 1 {
+        // A large share, or all, is sooner sorted.
+        if candidates.is_sorted() || estimated < 1 || estimated > candidates.len() / 8 {
             return false;
         }
-        let kept = self.kept(self.zipf_exponent(ps));
-        let top = self.descending.top(candidates.as_slice(), kept);
+        let data = candidates.as_slice();
+        let Some(sum) = self.descending.sum(data, COUNTS) else {
+            return false;
+        };
+        let Some(ps) = self.descending.probabilities(sum, estimated) else {
+            return false;
+        };
+        let s = zipf_exponent(ps, estimated - 1);
+        let kept = self.kept(s);
+        let top = self.descending.top(data, kept);
         candidates.replace(top);
         candidates.set_sorted(true);
         true
@@ -122,6 +111,19 @@ impl Mirostat {
     }
 }
 
+/// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of neighbours.
+fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
+    let mut products = 0.0f32;
+    let mut squares = 0.0f32;
+    for (i, pair) in ps.windows(2).take(pairs).enumerate() {
+        let t = ln((i + 2) as f32 / (i + 1) as f32);
+        let b = ln(pair[0] / pair[1]);
+        products += t * b;
+        squares += t * t;
+    }
+    products / squares
+}
+
 impl Sampler for Mirostat {
     const KIND: Kind = Kind::Selector;
     const RESETS: bool = true;
@@ -134,10 +136,14 @@ impl Sampler for Mirostat {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        if !self.keep_by_head(candidates) {
+        // However many are kept, an array of this size has warmed up.
+        self.feedback.work.reserve(candidates.len());
+        if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
-            let s = self.zipf_exponent(self.feedback.work.values());
+            // An `m` below 1 means all, as the built-in's unsigned arithmetic has it.
+            let pairs = usize::try_from(self.m.saturating_sub(1)).unwrap_or(usize::MAX);
+            let s = zipf_exponent(self.feedback.work.values(), pairs);
             candidates.truncate(self.kept(s));
         }
         self.feedback.select(candidates);
@@ -170,34 +176,31 @@ impl MirostatV2 {
         }
     }
 
-    /// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if all have.
-    fn kept(&self, ps: &[f32]) -> Option<usize> {
-        let first_above = ps.iter().position(|&p| -log2(p) > self.feedback.mu);
-        first_above.map(|kept| kept.max(1))
-    }
-
-    /// Keeps what is to be kept if that is among some of the largest.
-    fn keep_by_head(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        let data = candidates.as_slice();
+    /// Keeps what is to be kept without sorting all. Says whether it could.
+    fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.feedback.mu.is_finite() {
             return false;
         }
-        let Some(sum) = self.descending.rank_head(data) else {
+        let data = candidates.as_slice();
+        let Some(sum) = self.descending.sum(data, COUNTS) else {
             return false;
         };
-        let mut kept = self.kept(self.descending.probabilities());
-        if kept.is_none() {
-            let p = pow(2.0, -self.feedback.mu);
-            self.descending.rank_down_to(sum, p);
-            kept = self.kept(self.descending.probabilities());
-        }
-        // Where nothing that is ranked lies beyond, the border may be the first that is not.
-        let kept = kept.unwrap_or(self.descending.probabilities().len()).max(1);
-        let top = self.descending.top(candidates.as_slice(), kept);
+        let least = pow(2.0, -self.feedback.mu);
+        let ps = self.descending.ranked_at_least(sum, least);
+        // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border is there.
+        let ranked = ps.len();
+        let kept = kept_up_to(ps, self.feedback.mu).unwrap_or(ranked);
+        let top = self.descending.first(data, kept);
         candidates.replace(top);
         candidates.set_sorted(true);
         true
     }
+}
+
+/// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if all have.
+fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
+    let first_above = ps.iter().position(|&p| -log2(p) > mu);
+    first_above.map(|kept| kept.max(1))
 }
 
 impl Sampler for MirostatV2 {
@@ -212,10 +215,12 @@ impl Sampler for MirostatV2 {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        if !self.keep_by_head(candidates) {
+        // However many are kept, an array of this size has warmed up.
+        self.feedback.work.reserve(candidates.len());
+        if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
-            if let Some(kept) = self.kept(self.feedback.work.values()) {
+            if let Some(kept) = kept_up_to(self.feedback.work.values(), self.feedback.mu) {
                 candidates.truncate(kept);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The probabilities are `float`s normalised by a `float` sum in array order, and are added up again in descending order:
 //! rounding decides where the cut falls, so the order of these additions is the built-in's. What is thrown away needs no order: a sample gives a
-//! threshold that little more than the nucleus reaches, and only that is ranked; if it proves too little, everything is.
+//! threshold that little more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is tried, and at last everything ranked.
 //!
 //! Reads 12 bytes per candidate, writes 4 and reads them twice, one `exp` each, and sorts a little more than the nucleus.
 
@@ -12,6 +12,7 @@ use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
+use crate::kernels::floats::{Logits, Sums};
 use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
@@ -66,16 +67,27 @@ impl TopP {
         blocks.find_map(|block| running.add(block, self.p, self.min_keep))
     }
 
-    /// Replaces the candidates, whose logits are in `logits`, by the nucleus among those at or above `threshold`, if it is there.
-    fn keep_nucleus(
-        &mut self,
-        candidates: &mut Candidates<'_>,
-        threshold: f32,
-        of: Nucleus,
-    ) -> bool {
+    /// Selects the candidates, whose logits are in `logits`, at or above `threshold`.
+    fn select(&mut self, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
         kernels::select(&self.logits, threshold, &mut self.indices, &mut self.picked);
+    }
+
+    /// Whether the probabilities of what is selected reach `p`, about: sooner known than ranked.
+    fn is_enough(&self, of: Nucleus) -> bool {
+        // An infinite one takes all.
+        if !of.max.is_finite() {
+            return true;
+        }
+        let mut sums = Sums::default();
+        sums.add_mass(Logits::F32(&self.picked), &mut []);
+        // The largest is among them, and counts as 1.
+        1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
+    }
+
+    /// Replaces the candidates by the nucleus among those that are selected, if it is there.
+    fn keep_nucleus(&mut self, candidates: &mut Candidates<'_>, of: Nucleus) -> bool {
         self.ranking
             .rank_selected(&self.logits, &self.indices, &self.picked);
         let all = self.indices.len() == candidates.len();
@@ -123,13 +135,17 @@ impl TopP {
         None
     }
 
-    /// A logit that little more than the nucleus reaches, as far as a sample tells.
-    fn threshold(&mut self, of: Nucleus) -> f32 {
-        let left_out = (1.0 - self.p) * of.sum;
+    /// A logit that little more than the nucleus reaches, as far as a sample tells; more with a smaller `share` of what is left out.
+    fn threshold(&mut self, of: Nucleus, share: f32) -> f32 {
+        let left_out = share * (1.0 - self.p) * of.sum;
         self.sample
             .threshold_of_logits(&self.logits, of.max, left_out)
     }
 }
+
+/// What of the probability beyond `p` is left out at first, and where that proves to be too much. At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5 times as
+/// long as a second threshold.
+const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
 /// What the probabilities of all candidates are made with.
 #[derive(Clone, Copy, Debug)]
@@ -160,13 +176,17 @@ impl Sampler for TopP {
             plain: column.plain,
         };
         if candidates.len() >= 8 * Sample::SIZE {
-            let threshold = self.threshold(of);
-            if self.keep_nucleus(candidates, threshold, of) {
-                return;
+            for share in SHARES {
+                let threshold = self.threshold(of, share);
+                self.select(threshold);
+                if self.is_enough(of) && self.keep_nucleus(candidates, of) {
+                    return;
+                }
             }
             Fallback::Nucleus.note();
         }
-        self.keep_nucleus(candidates, f32::NEG_INFINITY, of);
+        self.select(f32::NEG_INFINITY);
+        self.keep_nucleus(candidates, of);
     }
 }
 

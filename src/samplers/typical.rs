@@ -8,22 +8,23 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
 //! than another: what its sort leaves of that is reproduced exactly.
 //!
-//! A large array is not sorted: the entropy is found from a ranked head (see [`Descending`]), a sample tells how far from it candidates are kept, and only what is
-//! as near is ranked, by distance: one pass of 12 bytes per candidate, eight of 4, with one `exp` and one `ln` each, and two sorts of some. What does not go that way is sorted by
-//! logit; the most typical candidates then are neighbours, and are collected outwards from the entropy on both sides.
+//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), an outline tells how far from the entropy candidates are kept, those within are
+//! selected and added up, the distance is shortened to what they prove, and only what is as near is ranked: beside the two sums a pass of 4 bytes per candidate, and an `exp`, a `ln` and
+//! some passes of 8 bytes for each that is selected. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from
+//! the entropy on both sides.
 
 use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
-use crate::kernels::descending::Descending;
+use crate::kernels::descending::{COUNTS_FOR_ENTROPY, Descending};
 use crate::kernels::fallbacks::Fallback;
 use crate::kernels::math::{self, ln};
 use crate::kernels::order::{Order, ascending, order_of_equals};
 use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
-use crate::token::TokenData;
+use crate::token::{Token, TokenData};
 
 /// Keeps the locally typical candidates, most typical first.
 #[derive(Clone, Debug)]
@@ -40,9 +41,13 @@ pub struct Typical {
     outline: Vec<f32>,
     away: Vec<f32>,
     indices: Vec<u32>,
-    /// Probabilities of what may be kept, and their distances, negative.
+    /// Logits and probabilities of what may be kept, and the distances, negative.
+    logits: Vec<f32>,
     ps: Vec<f32>,
     nearness: Vec<f32>,
+    /// Which of these are ranked, and their distances.
+    near: Vec<u32>,
+    picked: Vec<f32>,
     /// The probabilities that are added next.
     summed: Vec<f32>,
 }
@@ -65,8 +70,11 @@ impl Typical {
             outline: Vec::new(),
             away: Vec::new(),
             indices: Vec::new(),
+            logits: Vec::new(),
             ps: Vec::new(),
             nearness: Vec::new(),
+            near: Vec::new(),
+            picked: Vec::new(),
             summed: Vec::new(),
         })
     }
@@ -78,19 +86,19 @@ impl Typical {
     }
 
     /// Keeps what is to be kept without sorting all. Says whether it could.
-    fn keep_by_head(&mut self, candidates: &mut Candidates<'_>) -> bool {
+    fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() {
             return false;
         }
         let data = candidates.as_slice();
-        let Some(sum) = self.descending.rank_head(data) else {
+        let sum = self.descending.sum(data, COUNTS_FOR_ENTROPY);
+        let Some(sum) = sum else {
             return false;
         };
         let Some(entropy) = self.descending.entropy(sum) else {
             return false;
         };
-        let reach = self.reach(sum, entropy);
-        self.select_within(sum, entropy, reach);
+        let reach = self.select_enough(sum, entropy);
         if !self.collect_nearest(data, reach) {
             Fallback::Typical.note();
             return false;
@@ -99,15 +107,61 @@ impl Typical {
         true
     }
 
-    /// A distance from the entropy within which is little more than what is kept, as far as the ranked candidates and a sample tell.
-    fn reach(&mut self, sum: f32, entropy: f32) -> f32 {
-        let weight = self.descending.outline(sum, &mut self.outline);
-        let ranked = self.descending.probabilities().len();
+    /// Selects the candidates within some distance from the entropy whose probabilities together exceed `p`, and gives the distance within which they do so by little.
+    fn select_enough(&mut self, sum: f32, entropy: f32) -> f32 {
+        // Far more than rounding makes of a sum.
+        let enough = self.p + 2e-4;
+        let mut wanted = self.p + 0.4 * (1.0 - self.p);
+        for _ in 0..TRIES {
+            let reach = self.reach(sum, entropy, wanted);
+            self.select_within(sum, entropy, reach);
+            if reach == f32::INFINITY {
+                return reach;
+            }
+            let mass = self.mass_within(reach);
+            if mass > enough {
+                return self.shorten(reach, mass, enough);
+            }
+            // The outline promised more than there is.
+            wanted += 1.3 * (enough - mass) + 0.1 * (1.0 - self.p);
+        }
+        self.select_within(sum, entropy, f32::INFINITY);
+        f32::INFINITY
+    }
+
+    /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by little.
+    fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
+        let (mut short, mut mass_of_short) = (0.0, 0.0);
+        let (mut reach, mut mass) = (reach, mass);
+        for _ in 0..SHORTENINGS {
+            // Aimed a little beyond, so that it is the longer one that is moved.
+            let share = (enough - mass_of_short) / (mass - mass_of_short);
+            let middle = short + (reach - short) * (share + 0.02).min(1.0);
+            if middle >= reach {
+                break;
+            }
+            let within = self.mass_within(middle);
+            if within > enough {
+                (reach, mass) = (middle, within);
+            } else {
+                (short, mass_of_short) = (middle, within);
+            }
+        }
+        reach
+    }
+
+    /// The sum of the selected probabilities within `reach`, about.
+    fn mass_within(&self, reach: f32) -> f32 {
+        kernels::sum_above(&self.nearness, &self.ps, -reach)
+    }
+
+    /// A distance from the entropy within which are probabilities of more than `wanted`, as far as the largest candidates and a sample tell.
+    fn reach(&mut self, sum: f32, entropy: f32, wanted: f32) -> f32 {
+        let (ranked, weight) = self.descending.outline(sum, &mut self.outline);
         self.away.resize(self.outline.len(), 0.0);
         kernels::lns(&self.outline, &mut self.away);
         self.away.iter_mut().for_each(|x| *x = -*x - entropy);
         let mass = |i: usize| self.outline[i] * if i < ranked { 1.0 } else { weight };
-        let wanted = self.p + 0.1 * (1.0 - self.p);
         let at = |i: usize| self.away.get(i).map_or(f32::INFINITY, |x| x.abs());
         let mut right = self.away.partition_point(|&x| x < 0.0);
         let mut left = right;
@@ -126,7 +180,8 @@ impl Typical {
                 on_right = at(right);
             }
             if within > wanted {
-                return reached;
+                // With the last one.
+                return reached * 1.000_01 + 1e-6;
             }
         }
         f32::INFINITY
@@ -135,11 +190,16 @@ impl Typical {
     /// Leaves the candidates within `reach`, and some more, with probabilities and distances.
     fn select_within(&mut self, sum: f32, entropy: f32, reach: f32) {
         // Far below the rounding of the distances.
-        let lowest = sum * math::exp(-(entropy + reach) - 1e-3);
+        let lowest = math::exp(-(entropy + reach) - 1e-3);
+        let max = self.descending.column().max;
+        let (indices, logits) = self.descending.at_least(sum, lowest);
         self.indices.clear();
+        self.indices.extend_from_slice(indices);
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
         self.ps.clear();
-        let es = self.descending.exponentials();
-        kernels::select(es, lowest, &mut self.indices, &mut self.ps);
+        self.ps.extend_from_slice(logits);
+        kernels::exp_sum(0.0, &mut self.ps, max);
         kernels::divide(&mut self.ps, sum);
         self.nearness.resize(self.ps.len(), 0.0);
         kernels::lns(&self.ps, &mut self.nearness);
@@ -150,7 +210,13 @@ impl Typical {
 
     /// Collects the nearest candidates until their sum exceeds `p`. Says whether that happened within `reach`.
     fn collect_nearest(&mut self, data: &[TokenData], reach: f32) -> bool {
-        self.ranking.rank(&self.nearness);
+        self.near.clear();
+        self.picked.clear();
+        kernels::select(&self.nearness, -reach, &mut self.near, &mut self.picked);
+        self.ranking
+            .rank_selected(&self.nearness, &self.near, &self.picked);
+        // Then a candidate need not be fetched from the array, which lies further away.
+        let plain = self.descending.column().plain;
         let (ranked, distances) = (self.ranking.indices(), self.ranking.sorted());
         self.kept.clear();
         let mut running = Running::default();
@@ -160,11 +226,19 @@ impl Typical {
             while end < ranked.len() && distances[end] == distances[end - 1] {
                 end += 1;
             }
-            let candidates = ranked[start..end].iter().map(|&i| TokenData {
-                p: self.ps[i as usize],
-                ..data[self.indices[i as usize] as usize]
-            });
-            self.kept.extend(candidates);
+            let ranked = ranked[start..end].iter().map(|&i| i as usize);
+            if plain {
+                self.kept.extend(ranked.map(|i| TokenData {
+                    id: self.indices[i] as Token,
+                    logit: self.logits[i],
+                    p: self.ps[i],
+                }));
+            } else {
+                self.kept.extend(ranked.map(|i| TokenData {
+                    p: self.ps[i],
+                    ..data[self.indices[i] as usize]
+                }));
+            }
             let distances = &distances[start..end];
             if distances.windows(2).any(|pair| pair[0] == pair[1]) {
                 order_ties(distances, &mut self.kept[start..]);
@@ -255,6 +329,11 @@ impl Typical {
     }
 }
 
+/// How often the outline is believed: each takes a pass of 4 bytes per candidate, an `exp` and a `ln` of each that is selected.
+const TRIES: usize = 3;
+/// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and spares the ranking of some.
+const SHORTENINGS: usize = 3;
+
 /// Puts candidates at equal distance into descending order; `distances` are in order.
 fn order_ties(distances: &[f32], candidates: &mut [TokenData]) {
     let mut start = 0;
@@ -289,7 +368,7 @@ impl Sampler for Typical {
         if candidates.is_empty() {
             return;
         }
-        if self.keep_by_head(candidates) {
+        if self.keep_by_sums(candidates) {
             return;
         }
         candidates.sort_with_softmax(&mut self.order, &mut self.work);
