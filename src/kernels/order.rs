@@ -21,7 +21,6 @@ pub struct Order {
     keys: Vec<u64>,
     ranked: Vec<TokenData>,
     indices: Vec<u32>,
-    found: Vec<u32>,
     picked: Vec<f32>,
     /// Keys without indices.
     sample: Vec<u32>,
@@ -128,7 +127,8 @@ impl Order {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
         };
-        self.collect(data, threshold);
+        self.indices.clear();
+        at_least(data, 0, threshold, &mut self.indices);
         if self.indices.len() < k {
             Fallback::TopK.note();
             return false;
@@ -149,26 +149,6 @@ impl Order {
         let indices = ranked.map(|&at| u64::from(self.indices[at as usize]));
         self.keys.extend(indices);
         true
-    }
-
-    /// Leaves the indices of all at or above `threshold` in `self.indices`. Looks at the last ones first: a host fills the array from its beginning, so that its end is what
-    /// the cache still has.
-    fn collect(&mut self, data: &[TokenData], threshold: f32) {
-        const PIECES: usize = 16;
-        let length = data.len().div_ceil(PIECES).max(1);
-        let mut starts = [0; PIECES];
-        self.found.clear();
-        let pieces = data.chunks(length).enumerate();
-        for ((i, piece), start) in pieces.rev().zip(&mut starts) {
-            *start = self.found.len();
-            at_least(piece, i * length, threshold, &mut self.found);
-        }
-        self.indices.clear();
-        let mut end = self.found.len();
-        for &start in starts[..data.len().div_ceil(length)].iter().rev() {
-            self.indices.extend_from_slice(&self.found[start..end]);
-            end = start;
-        }
     }
 
     /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is too small for one, or too large a share wanted.
