@@ -176,7 +176,14 @@ fn reduce(
             return Err(Error::NoCandidate);
         }
         top_k(k, source, maxima, sample, candidates, keys);
-        divide(&mut workspace.candidates, divisor);
+        divide(candidates, divisor);
+        // Even the largest, divided, may be minus infinity.
+        if candidates
+            .first()
+            .is_none_or(|c| c.logit == f32::NEG_INFINITY)
+        {
+            return Err(Error::NoCandidate);
+        }
         return Ok(Reduced::To(Done::TopK, true));
     }
     let source = Source { divisor, ..*source };
