@@ -357,6 +357,10 @@ const RANKED_FIRST: usize = 256;
 const RANKED_MORE: usize = 16;
 
 /// Typical on many candidates: the most typical ones until their probabilities exceed `p`, at least `min_keep`; most typical first.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`ranked <= end <= n`, the number of keys, which have the indices of the candidates"
+)]
 fn keep_typical(
     p: f32,
     min_keep: usize,
