@@ -67,6 +67,10 @@ impl Summary {
     }
 
     /// Of the logits of `candidates`; their probabilities are not looked at.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a chunk has at most `CHUNK` candidates"
+    )]
     pub fn of_candidates(candidates: &[TokenData]) -> Self {
         let mut summary = Self::default();
         let mut buffer = [0.0f32; CHUNK];
@@ -151,8 +155,9 @@ pub fn entropy(logits: &[f32], base: Base) -> Option<f32> {
 /// Infinite for a masked token. `None` if `token` is not in the vocabulary, or every token is masked.
 pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
     let index = usize::try_from(token).ok()?;
-    let &logit = logits.get(index)?;
-    if logit == f32::INFINITY && logits[..index].contains(&logit) {
+    let (before, from) = logits.split_at_checked(index)?;
+    let &logit = from.first()?;
+    if logit == f32::INFINITY && before.contains(&logit) {
         return Some(f32::INFINITY);
     }
     Some(base.of_nats(Summary::of(logits).surprisal(logit)?))
@@ -171,11 +176,12 @@ pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) 
     if !summary.is_defined() {
         return None;
     }
-    let Some(index) = candidates.iter().position(|c| c.id == token) else {
+    let index = candidates.iter().position(|c| c.id == token);
+    let (before, from) = candidates.split_at(index.unwrap_or(candidates.len()));
+    let Some(&TokenData { logit, .. }) = from.first() else {
         return Some(f32::INFINITY);
     };
-    let logit = candidates[index].logit;
-    if logit == f32::INFINITY && candidates[..index].iter().any(|c| c.logit == logit) {
+    if logit == f32::INFINITY && before.iter().any(|c| c.logit == logit) {
         return Some(f32::INFINITY);
     }
     Some(base.of_nats(summary.surprisal(logit)?))

@@ -778,6 +778,51 @@ fn infinite_and_undefined_logits() {
     assert_eq!(sieve::greedy(&[f32::NAN, -INF, -1.0, -1.0][..]), Ok(2));
 }
 
+/// An early temperature can divide every logit beyond the lowest number.
+#[test]
+fn logits_that_a_temperature_divides_to_minus_infinity_are_no_candidates() {
+    let cold = Params {
+        temperature: 0.002,
+        order: Order::TempFirst,
+        ..open()
+    };
+    let saved = |sieve: &Sieve| {
+        let mut bytes = vec![0; sieve.state_size()];
+        sieve.save(&mut bytes).expect("there is room");
+        bytes
+    };
+    for method in [Method::Cdf, Method::Gumbel] {
+        for (top_k, n) in [(0, 100), (2, 100), (40, 100), (99, 100), (9000, 10_000)] {
+            let logits = vec![-1e36f32; n];
+            for (top_p, min_p, typical_p, top_n_sigma) in [
+                (1.0, 0.0, 1.0, -1.0),
+                (0.9, 0.0, 1.0, -1.0),
+                (1.0, 0.1, 1.0, 1.0),
+                (0.9, 0.1, 0.5, -1.0),
+            ] {
+                let params = Params {
+                    method,
+                    top_k,
+                    top_p,
+                    min_p,
+                    typical_p,
+                    top_n_sigma,
+                    ..cold.clone()
+                };
+                let mut sieve = new(&params);
+                let before = saved(&sieve);
+                assert_eq!(
+                    sieve.sample(&logits[..]),
+                    Err(Error::NoCandidate),
+                    "{params:?}"
+                );
+                assert!(sieve.candidates().is_empty());
+                assert_eq!(saved(&sieve), before);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_failure_leaves_the_stream_where_it_was() {
     let logits = [0.1, 0.2, 0.3, 0.4];

@@ -65,6 +65,10 @@ static ENTRIES: [u64; 32] = TABLE;
 /// For each set of lanes their numbers, a byte each, in order.
 static PACKED: [u64; 256] = packed();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 const fn packed() -> [u64; 256] {
     let mut packed = [0; 256];
     let mut lanes = 0;

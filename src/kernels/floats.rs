@@ -105,16 +105,37 @@ impl<'a> Logits<'a> {
     }
 
     /// One logit, widened.
+    ///
+    /// # Panics
+    /// If there is none at `index`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller passes a token of the vocabulary"
+    )]
     pub fn at(&self, index: usize) -> f32 {
         each!(self, xs => xs[index].to_f32())
     }
 
     /// Those from `start` to before `end`.
+    ///
+    /// # Panics
+    /// If not all of these are there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller passes a range of the vocabulary"
+    )]
     pub fn part(&self, start: usize, end: usize) -> Logits<'a> {
         each!(self, xs => (&xs[start..end]).into())
     }
 
     /// Writes those from `start` on, widened, into `to`.
+    ///
+    /// # Panics
+    /// If there are not enough to fill it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller asks for a range of the vocabulary"
+    )]
     pub fn widen(&self, start: usize, to: &mut [f32]) {
         let range = start..start + to.len();
         match self {
@@ -350,6 +371,7 @@ pub(super) use instantiate_floats;
 pub(super) const ROOM: usize = BLOCK + 16;
 
 /// [`ROOM`] at the end of `to`, which grows by powers of two.
+#[expect(clippy::indexing_slicing, reason = "just reserved")]
 pub(super) fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
         let wanted = (to.len() + ROOM).next_power_of_two();

@@ -47,6 +47,10 @@ fn bits(lanes: uint32x4_t) -> u32 {
 }
 
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "taken modulo the number of entries"
+)]
 fn exp2_32nds_half(n: float64x2_t) -> float64x2_t {
     let entry = |lane: u64| ENTRIES[(lane % 32) as usize];
     // SAFETY: the architecture has NEON; 2 numbers are there.
@@ -95,6 +99,10 @@ impl Vector for Neon {
 
     // The vector conversion is not in every compiler that this is for.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: there are as many numbers as a register holds"
+    )]
     fn load_f16(self, from: &[f16]) -> float32x4_t {
         self.load(&[0, 1, 2, 3].map(|i| from[i].to_f32()))
     }
@@ -144,6 +152,10 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: there are as many indices as a register holds, and they name elements"
+    )]
     fn gather(self, from: &[f32], indices: &[u32]) -> float32x4_t {
         self.load(&[0, 1, 2, 3].map(|i| from[indices[i] as usize]))
     }
@@ -191,6 +203,10 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`lane` is below 4, and `i` is taken modulo the number of entries"
+    )]
     fn ln_parts(self, x: float32x4_t) -> LnParts<float64x2_t> {
         let mut words = [0; 4];
         self.store_bits(&mut words, x);

@@ -123,6 +123,10 @@ impl Order {
     }
 
     /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys` if they are among them, and says so.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`collect` leaves places of `data`, and each was picked before it was ranked"
+    )]
     fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
@@ -152,6 +156,10 @@ impl Order {
     }
 
     /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is too small for one, or too large a share wanted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there are more than `SAMPLE_GROUP` candidates; `start` is at most their number less that"
+    )]
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
         let taken = if k <= 128 || data.len() < 32 * 1024 {

@@ -418,6 +418,7 @@ pub fn moments<V: Vector>(
 
 /// The sum of the logits of one block and that of their squares; leaves the largest of each group.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 fn block_moments<V: Vector>(v: V, block: &[TokenData], maxima: &mut [f32]) -> [f64; 2] {
     let (lowest, zero) = (v.splat(f32::NEG_INFINITY), v.splat(0.0));
     let (mut a, mut b) = ([zero; 2], [zero; 2]);
@@ -467,6 +468,10 @@ pub fn any_between<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> 
 
 /// Reads 12 bytes per candidate. Of a sum that wanders around 0 every block is added one by one.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `BLOCK` candidates"
+)]
 pub fn signed_sum<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
     let mut values = [0.0; BLOCK];
     let mut sum = (0.0, 0);
@@ -560,6 +565,10 @@ fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
 
 /// Reads 12 bytes per candidate, and writes where something changes.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `BLOCK` candidates"
+)]
 pub fn squares_masking<V: Vector>(v: V, data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     let mut values = [0.0; BLOCK];
     let mut squares = Squares { mean, sum: 0.0 };
@@ -616,6 +625,10 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
 
 /// Reads 4 bytes per candidate, and reads and writes its 12, the last ones first.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `at` is less by a register at least"
+)]
 pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());
     let (Some(last), Some(from)) = (data.last_chunk_of_mut::<V>(), ps.last_chunk_of::<V>()) else {
@@ -631,6 +644,10 @@ pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
 
 /// Reads 4 bytes per candidate, and reads and writes its 12, the last ones first.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `at` is at most that"
+)]
 pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor: f64) {
     assert_eq!(data.len(), ps.len());
     let factors = v.splat_d(factor);
@@ -759,6 +776,10 @@ pub fn select<V: Vector>(
 
 /// Reads 4 bytes per element, or 8 where the keys are others.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are picked than were read, and there is room for all and a register: just reserved"
+)]
 pub fn pick<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     assert_eq!(keys.len(), xs.len());
     // Whole registers are written, also behind the last.
@@ -829,6 +850,10 @@ pub fn tail<V: Vector>(
 
 /// Appends the indices, counted from `first`, of the terms that are half-way, as [`tail`] has it.
 #[inline(never)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`start` is what the length was, and `tail` only appends"
+)]
 fn push_halfway(keys: &[f32], terms: &[f32], range: [f32; 3], first: u32, to: &mut Vec<u32>) {
     let [above, below, c] = range;
     let start = to.len();

@@ -96,6 +96,7 @@ pub fn max<V: Vector>(v: V, xs: Logits<'_>) -> f32 {
 }
 
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a group has four times the lanes")]
 fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 4];
     let mut groups = xs.chunks_exact(4 * V::LANES);
@@ -120,6 +121,7 @@ pub fn block_maxima<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 
 
 /// The largest of each lane of a block.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 2];
     for pair in block.chunks_exact(2 * V::LANES) {
@@ -142,6 +144,10 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
 
 /// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened ones; or nothing, and false: if a block has none from 0 on, or has NaN.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`at` and a register more are within `BLOCKS`, and there are as many maxima: asked above"
+)]
 fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> bool {
     const BLOCKS: usize = CHUNK / BLOCK;
     if chunk.len() < CHUNK || maxima.len() < BLOCKS {
@@ -220,7 +226,7 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// The next block.
+    /// The next block. No threshold is minus infinity, so that padding reaches none.
     #[inline(always)]
     pub(super) fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
         while self.lanes == 0 {
@@ -241,13 +247,21 @@ impl<'a> Passing<'a> {
     }
 }
 
-/// One block; the last may be shorter.
+/// One of the blocks that are there; the last may be shorter.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: `index` is that of a block"
+)]
 pub(super) fn block_of<T>(xs: &[T], index: usize) -> &[T] {
     &xs[index * BLOCK..xs.len().min((index + 1) * BLOCK)]
 }
 
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
+)]
 fn collect_of<V: Vector, T: Load>(
     v: V,
     xs: &[T],

@@ -23,6 +23,10 @@ const NEAR_MAX: f32 = -60.0;
 
 /// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to `signs`.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is 0 or 1, and a pair has twice the lanes"
+)]
 fn scan_block<V: Vector, T: Load, const NEAR: bool>(
     v: V,
     block: &[T],
@@ -227,7 +231,12 @@ impl Reference {
     }
 }
 
-/// A copy of a chunk without its largest logit, if that is the reference, and with the others less the reference, if that is far. Few chunks need one.
+/// A copy of a chunk, of [`CHUNK`] numbers at most, without its largest logit, if that is the reference, and with the others less the reference, if that is far. Few chunks
+/// need one.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: a chunk has at most `CHUNK` numbers"
+)]
 fn changed<'c>(
     chunk: &[f32],
     copy: &'c mut [f32; CHUNK],
@@ -245,8 +254,12 @@ fn changed<'c>(
     copy
 }
 
-/// The numbers of a chunk in single precision, in `to`. Meanwhile the next chunk comes into the first-level cache.
+/// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next chunk comes into the first-level cache.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: a chunk has at most `CHUNK` numbers"
+)]
 pub(super) fn widen_into<'c, V: Vector, T: Load>(
     v: V,
     chunk: &[T],
@@ -271,6 +284,10 @@ pub(super) const ADDED: usize = 8;
 /// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_near`](Vector::exp_near) takes all; if not, some may be far below the reference, or undefined. Meanwhile the next
 /// [`CHUNK`] comes into the first-level cache.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below 4, and `four` has four times the lanes"
+)]
 fn terms<V: Vector, const NEAR: bool, const SPREAD: bool>(
     v: V,
     xs: &[f32],
@@ -371,6 +388,10 @@ fn add_term<V: Vector, const NEAR: bool, const SPREAD: bool>(
 
 /// One register, no number of it too low, and e^d of it.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below the number of coefficients"
+)]
 pub(super) fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     // NaN, too, becomes the lowest.
     let x = v.max(x, v.splat(reference.origin + LOWEST));

@@ -52,6 +52,10 @@ fn collect_of<V: Vector, T: Load>(
 
 /// Writes what passes of a whole block to the beginning of `to`; a bit for each.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: a whole block; `lane` and a register more are within it, and `to` is larger"
+)]
 fn keep_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F, to: &mut [f32; ROOM]) -> u64 {
     let (mut kept, mut marks) = (0, 0u64);
     for lane in (0..BLOCK).step_by(V::LANES) {
@@ -94,6 +98,10 @@ pub fn kept_masses<V: Vector>(v: V, survivors: &Survivors, to: &mut [f64]) {
 }
 
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below 4, and `four` has four times the lanes"
+)]
 fn masses_of<V: Vector, const NEAR: bool>(
     v: V,
     survivors: &Survivors,
@@ -206,6 +214,10 @@ pub fn masses_above<V: Vector>(
 
 /// Adds the terms of at most [`ADDED`] registers to the sums of all, and of those at or above each threshold.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below the number of thresholds, and there is one more of `floats`"
+)]
 fn add_above<V: Vector>(
     v: V,
     xs: &[f32],
@@ -237,6 +249,10 @@ fn add_above<V: Vector>(
 
 /// Reads each number once.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
+)]
 pub fn between<V: Vector>(v: V, xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
     let (lows, highs) = (v.splat(range.0), v.splat(range.1));
     for (i, group) in xs.chunks(BLOCK).enumerate() {

@@ -90,6 +90,10 @@ impl Ranking {
     }
 
     /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the index where the logit is the same.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as many floats as keys were ranked"
+    )]
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
         // Keys are distinct, so an unstable sort leaves no choice.
         if keys.len() < FEW {
@@ -163,6 +167,10 @@ impl Ranking {
     }
 
     /// Brings the indices into the order of the steps.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "digits are taken modulo `values`, which is at most `VALUES`; places are below the number of elements, for as many were counted"
+    )]
     fn distribute<const DIGIT: u32>(&mut self, indices_in_order: impl Iterator<Item = u32>) {
         self.counts.resize(2, [0; VALUES]);
         let [low, high] = &mut self.counts[..] else {
@@ -197,6 +205,10 @@ impl Ranking {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: the indices name elements of `xs`"
+    )]
     fn rank_by_comparisons(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>) {
         self.keys.clear();
         let key = |(&x, i): (&f32, u32)| u64::from(descending_key(x)) << 32 | u64::from(i);
@@ -240,6 +252,10 @@ fn extremes(xs: &[f32]) -> Column {
 }
 
 /// Sorts what is almost sorted by insertion. Gives up when that takes more steps than sorting anew.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`next_rise` gives a place, and there are as many indices as floats; `at` falls from there, and is above 0 where 1 is subtracted"
+)]
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {
     let mut left = 4 * xs.len();
     let next_rise = current().next_rise;

@@ -143,6 +143,10 @@ pub fn collect(
 }
 
 /// The same as survivors.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than a block has, and there is room for more"
+)]
 pub fn collect_survivors(
     xs: Logits<'_>,
     maxima: &[f32],

@@ -75,11 +75,16 @@ impl Survivors {
     }
 
     /// Their logits, undivided, also of those left out.
+    #[expect(clippy::indexing_slicing, reason = "`room` made room for `len`")]
     pub fn logits(&self) -> &[f32] {
         &self.logits[..self.len]
     }
 
-    /// Leaves out the one at `place`.
+    /// Leaves out the one at `place`, which is below [`len`](Self::len).
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: a place is below `len`, and `room` made room for that"
+    )]
     pub fn leave_out(&mut self, place: usize) {
         self.logits[place] = f32::NEG_INFINITY;
     }
@@ -100,13 +105,18 @@ impl Survivors {
         self.max / self.divisor
     }
 
-    /// The logit at `place`, divided; `None` if it is left out.
+    /// The logit at `place`, which is below [`len`](Self::len), divided; `None` if it is left out.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: a place is below `len`, and `room` made room for that"
+    )]
     pub fn at(&self, place: usize) -> Option<f32> {
         let logit = self.logits[place];
         (logit >= self.threshold).then_some(logit / self.divisor)
     }
 
     /// What is remembered is applied. Reads and writes 4 bytes each.
+    #[expect(clippy::indexing_slicing, reason = "`room` made room for `len`")]
     pub fn settle(&mut self) -> &[f32] {
         for place in 0..self.len {
             self.logits[place] = self.at(place).unwrap_or(f32::NEG_INFINITY);
@@ -167,6 +177,7 @@ impl Survivors {
 
     /// [`ROOM`] behind the last logit.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "just grown")]
     pub(super) fn room(&mut self) -> &mut [f32; ROOM] {
         let end = self.len + ROOM;
         if self.logits.len() < end {
@@ -184,6 +195,10 @@ impl Survivors {
     }
 
     /// As many logits as `marks`, those of the tokens of the block from `first` on, have been written.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: a token of the vocabulary, each block of which has marks"
+    )]
     pub(super) fn keep(&mut self, first: u32, marks: u64) {
         self.marks[first as usize / BLOCK] = marks;
         self.len += marks.count_ones() as usize;

@@ -58,6 +58,10 @@ pub trait Vector: Copy {
     }
     /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
     fn pack(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
         let mut all = [0.0; MAX_LANES];
         self.store(&mut all, x);
@@ -200,6 +204,10 @@ pub trait Vector: Copy {
     const NEAR_SQUARES: f32 = 7225.0;
     /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones whose squares are below [`NEAR_SQUARES`](Self::NEAR_SQUARES).
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` is below the number of coefficients"
+    )]
     fn exp_near(self, x: Self::F) -> Self::F {
         let round = self.splat(ROUND);
         let shifted = self.fma(x, self.splat(std::f32::consts::LOG2_E), round);

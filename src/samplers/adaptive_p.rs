@@ -103,6 +103,10 @@ impl Sampler for AdaptiveP {
         c"adaptive-p"
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there is a candidate: asked above; `work` and `original` have a value for each, and `discrete` gives the place of one"
+    )]
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if candidates.is_empty() {
             return candidates.select(None);

@@ -47,6 +47,10 @@ impl MinP {
     ///
     /// One pass: what passes the largest logit so far is a superset of what passes the largest of all, since the threshold rises with it. A second
     /// pass over the array lost, for the array is as large as the second-level cache.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`at_least` gives places of the candidates, each once and in order: `to <= from`"
+    )]
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let ln_p = ln(self.p);
         // An array of nothing but minus infinity has the lowest finite value as its maximum, so that nothing passes.
@@ -71,6 +75,10 @@ impl MinP {
     }
 
     /// Cuts the sorted array; the first candidate always stays.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the caller has a candidate; `i` runs below their number"
+    )]
     fn cut_sorted(&self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_slice();
         let threshold = data[0].logit + ln(self.p);

@@ -39,6 +39,10 @@ impl Feedback {
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a candidate is always kept, and `discrete` gives the place of one"
+    )]
     fn select(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         let chosen = self.rng.stream.discrete(&mut self.work);
@@ -112,6 +116,7 @@ impl Mirostat {
 }
 
 /// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of neighbours.
+#[expect(clippy::indexing_slicing, reason = "a pair has two elements")]
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;

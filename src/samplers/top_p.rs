@@ -87,6 +87,10 @@ impl TopP {
     }
 
     /// Replaces the candidates by the nucleus among those that are selected, if it is there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as many are ranked as are selected, of which `kept` is at most the number; what is selected are places of the candidates"
+    )]
     fn keep_nucleus(&mut self, candidates: &mut Candidates<'_>, of: Nucleus) -> bool {
         self.ranking
             .rank_selected(&self.logits, &self.indices, &self.picked);
@@ -116,6 +120,10 @@ impl TopP {
     }
 
     /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves their exponentials in `ps`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`running` counts what was added, one of `ps` each; a chunk has at most `SUMMED_AT_ONCE`"
+    )]
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();
         self.ps.resize(logits.len(), 0.0);

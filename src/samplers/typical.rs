@@ -156,6 +156,10 @@ impl Typical {
     }
 
     /// A distance from the entropy within which are probabilities of more than `wanted`, as far as the largest candidates and a sample tell.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the side that is taken has a distance that is finite, or NaN: that of an element"
+    )]
     fn reach(&mut self, sum: f32, entropy: f32, wanted: f32) -> f32 {
         let (ranked, weight) = self.descending.outline(sum, &mut self.outline);
         self.away.resize(self.outline.len(), 0.0);
@@ -209,6 +213,10 @@ impl Typical {
     }
 
     /// Collects the nearest candidates until their sum exceeds `p`. Says whether that happened within `reach`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "ranked are places of `nearness`, one for each of `indices`, which are places of `data`; `kept` and `running` count what was ranked, up to `end`"
+    )]
     fn collect_nearest(&mut self, data: &[TokenData], reach: f32) -> bool {
         self.near.clear();
         self.picked.clear();
@@ -271,6 +279,10 @@ impl Typical {
     ///
     /// Says whether that is the order of the scores. It is if these rise on both sides, as surprisals do but for the rounding of `ln`; so
     /// the scores taken are compared, and those not taken that lie within many times that rounding.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "no score is NaN, as the entropy is not; one below infinity is that of a candidate"
+    )]
     fn collect_outwards(&mut self, data: &[TokenData], entropy: f32) -> bool {
         let score = |i: usize| data.get(i).map_or(f32::INFINITY, |c| distance(c, entropy));
         // To the left of the first candidate there is none: index -1 wraps around to one beyond the last.
@@ -315,6 +327,7 @@ impl Typical {
     }
 
     /// Collects candidates of `data` in the order of `scores` until their sum exceeds `p`.
+    #[expect(clippy::indexing_slicing, reason = "scores have the indices of `data`")]
     fn collect(&mut self, data: &[TokenData]) {
         self.kept.clear();
         let mut sum = 0.0f32;
@@ -335,6 +348,10 @@ const TRIES: usize = 3;
 const SHORTENINGS: usize = 3;
 
 /// Puts candidates at equal distance into descending order; `distances` are in order.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the caller passes a distance for each candidate"
+)]
 fn order_ties(distances: &[f32], candidates: &mut [TokenData]) {
     let mut start = 0;
     for run in distances.chunk_by(|a, b| a == b) {

@@ -159,6 +159,10 @@ impl Histogram {
     const FURTHEST: f32 = 150.0;
 
     /// Leaves those of `survivors` that are in the range in the band, with their places, and their exponentials relative to `max` beside them.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`place_in` gives a number below `BINS`"
+    )]
     fn of((low, high): (f32, f32), max: f32, survivors: &Survivors, cut: &mut Cut<'_>) -> Self {
         cut.band.clear();
         between(survivors.logits(), (low, high), cut.band);
@@ -185,6 +189,10 @@ impl Histogram {
     }
 
     /// Logit and index of the last of the nucleus, of which `above` comes before the band; `None` if it is all of the band.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "keys have places of `band`, for each of which there is an exponential; `half` is below the length"
+    )]
     fn last_kept(
         &self,
         above: Part,

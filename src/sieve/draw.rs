@@ -23,10 +23,10 @@ pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize
         }
         candidate.p = (f64::from(candidate.p) / sum) as f32;
     }
-    if candidates.len() == 1 {
-        candidates[0].p = 1.0;
+    if let [only] = candidates {
+        only.p = 1.0;
     }
-    chosen.unwrap_or(candidates.len() - 1)
+    chosen.unwrap_or(candidates.len().saturating_sub(1))
 }
 
 /// From here on it pays to compute the exponentials as vectors.
@@ -76,6 +76,10 @@ pub(super) fn cdf_of_survivors(
 }
 
 /// The first place at which the running sum of exponentials reaches `target`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a partition point is at most the length, and was found not to be 0"
+)]
 fn reach(survivors: &Survivors, sums: &[f64], target: f64) -> Option<usize> {
     let block = sums.partition_point(|&sum| sum < target);
     let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };

@@ -176,7 +176,14 @@ fn reduce(
             return Err(Error::NoCandidate);
         }
         top_k(k, source, maxima, sample, candidates, keys);
-        divide(&mut workspace.candidates, divisor);
+        divide(candidates, divisor);
+        // Even the largest, divided, may be minus infinity.
+        if candidates
+            .first()
+            .is_none_or(|c| c.logit == f32::NEG_INFINITY)
+        {
+            return Err(Error::NoCandidate);
+        }
         return Ok(Reduced::To(Done::TopK, true));
     }
     let source = Source { divisor, ..*source };
@@ -350,6 +357,10 @@ const RANKED_FIRST: usize = 256;
 const RANKED_MORE: usize = 16;
 
 /// Typical on many candidates: the most typical ones until their probabilities exceed `p`, at least `min_keep`; most typical first.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`ranked <= end <= n`, the number of keys, which have the indices of the candidates"
+)]
 fn keep_typical(
     p: f32,
     min_keep: usize,

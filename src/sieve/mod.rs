@@ -219,6 +219,10 @@ impl Sieve {
     ///
     /// NaN counts as minus infinity, a banned token; a logit of plus infinity wins (of several the first). Fails if there is no logit, or none above minus
     /// infinity; the random stream then stays where it is.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`run` gives the place of a candidate where they are not apart"
+    )]
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let logits = logits.into();
         // Taken out for as long as the source borrows it.
@@ -244,6 +248,10 @@ impl Sieve {
     }
 
     /// The same on the candidates of a chain: they become the ones that were drawn from, with one selected.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the stages number the candidates by their places"
+    )]
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.workspace.gathered);
         self.gather(candidates, &mut gathered);
@@ -270,6 +278,10 @@ impl Sieve {
     }
 
     /// The logits of `candidates` after bias and penalties.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index_in_place` found each token among the candidates, as many as are gathered"
+    )]
     fn gather(&mut self, candidates: &Candidates<'_>, gathered: &mut Vec<f32>) {
         gathered.clear();
         reserve(gathered, candidates.len());
@@ -364,6 +376,10 @@ impl Sieve {
     }
 
     /// Entropies and surprisal of the token at `chosen`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`chosen` is the place of a candidate: nothing stays apart where it is measured"
+    )]
     fn note(&mut self, source: &Source<'_>, chosen: usize) {
         let raw = Summary::of(source.logits);
         let candidates = &self.workspace.candidates;

@@ -52,6 +52,7 @@ pub(super) fn filter(
 }
 
 /// All tokens in order, as a host passes them to a chain.
+#[expect(clippy::indexing_slicing, reason = "bounded by `CHUNK`")]
 fn fill(source: &Source<'_>, candidates: &mut Vec<TokenData>) {
     candidates.clear();
     reserve(candidates, source.len());

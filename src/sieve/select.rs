@@ -52,7 +52,11 @@ pub(super) fn room_for_maxima(n: usize, maxima: &mut Vec<f32>) {
     maxima.resize(blocks, 0.0);
 }
 
-/// The maxima of the blocks of a run of logits from `start` on.
+/// The maxima of the blocks of a run of logits from `start` on, of those behind `maxima`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: a run of the logits behind `maxima`"
+)]
 pub(super) fn of_run<'m>(maxima: &'m mut [f32], start: usize, run: &Logits<'_>) -> &'m mut [f32] {
     &mut maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)]
 }
@@ -75,6 +79,10 @@ pub(super) fn scan(source: &Source<'_>, maxima: &mut Vec<f32>) -> f32 {
 }
 
 /// The maxima of the blocks with changed logits.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "touched are tokens of the vocabulary, each block of which has a maximum; from `start` to `end` is at most a block"
+)]
 fn scan_changed(source: &Source<'_>, maxima: &mut [f32]) {
     let mut touched = source.touched;
     let mut copy = [0.0f32; BLOCK];
@@ -187,6 +195,10 @@ impl Sample {
     /// Bins for each unit of a logit: what lies further down than all of them is in the last.
     pub(super) const PER_UNIT: f32 = 32.0;
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`place_in` gives a number below `BINS`; places are within as many intervals as fit the vocabulary"
+    )]
     pub(super) fn take(source: &Source<'_>, max: f32) -> Self {
         let mut sample = Self {
             max,
@@ -237,6 +249,10 @@ fn sampled_threshold(k: usize, max: f32, source: &Source<'_>) -> f32 {
 }
 
 /// All candidates of `source` whose logits are at least `threshold`, which is above minus infinity, in order of their tokens. Reads the blocks that have one.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "ranges and runs are of the vocabulary, each block of which has a maximum"
+)]
 pub(super) fn collect(
     source: &Source<'_>,
     maxima: &mut [f32],
@@ -255,6 +271,10 @@ pub(super) fn collect(
 }
 
 /// The same as survivors; `max` is the largest.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "ranges and runs are of the vocabulary, each block of which has a maximum"
+)]
 pub(super) fn collect_survivors(
     source: &Source<'_>,
     maxima: &[f32],
@@ -312,6 +332,10 @@ pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<u64>) {
 }
 
 /// The same as [`cut_nucleus`] of a few candidates that may be too few: sorts them, and says whether they reach `mass` and `min_keep`. If not, nothing is cut.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` runs below the number of candidates"
+)]
 pub(super) fn cut_few(
     mass: f64,
     min_keep: usize,
@@ -336,6 +360,10 @@ pub(super) fn cut_few(
 }
 
 /// Keeps the `n` largest of `candidates`, sorted.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "keys have the indices of the candidates"
+)]
 pub(super) fn keep_largest(
     n: usize,
     candidates: &mut Vec<TokenData>,

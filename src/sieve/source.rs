@@ -35,6 +35,7 @@ impl Source<'_> {
     }
 
     /// One logit.
+    #[expect(clippy::indexing_slicing, reason = "the search found it there")]
     pub fn at(&self, index: usize) -> f32 {
         let place = self.touched.binary_search_by_key(&(index as u32), |t| t.0);
         let logit = place.map_or_else(|_| self.logits.at(index), |place| self.touched[place].1);
@@ -45,6 +46,10 @@ impl Source<'_> {
     /// change is a run of its own, in a copy.
     ///
     /// `wanted` is asked with the range of such a unit: if not, it is left as it was given, or out; then its logits must not matter.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "touched are tokens of the vocabulary, so `from < end`; a unit has at most `CHUNK` logits"
+    )]
     pub fn for_each_run(
         &self,
         unit: usize,
@@ -78,6 +83,10 @@ impl Source<'_> {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "from `start` to `end` is at most `CHUNK`"
+    )]
     fn for_each_divided(
         &self,
         wanted: impl Fn(usize, usize) -> bool,
@@ -98,7 +107,11 @@ impl Source<'_> {
         }
     }
 
-    /// The logits from `start` on that fill `to`, those in `touched` changed.
+    /// The logits from `start` on that fill `to`, those in `touched`, which are some of these, changed.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: touched are tokens of those that fill `to`"
+    )]
     pub fn copy(&self, start: usize, touched: &[Touched], to: &mut [f32]) {
         self.logits.widen(start, to);
         for &(token, logit) in touched {
@@ -141,6 +154,10 @@ impl Adjustments {
     }
 
     /// The logit of `token` after its biases and penalties, in this order.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a partition point is at most the length"
+    )]
     pub fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
         let first = self.biases.partition_point(|&(t, ..)| t < token);
         let biases = self.biases[first..]

@@ -111,6 +111,7 @@ pub struct Series<'a> {
 
 impl Ladder {
     /// Sorts the largest of `keys` and takes a sample.
+    #[expect(clippy::indexing_slicing, reason = "a sample has `SIZE` keys")]
     pub fn prepare(&mut self, keys: &[f32]) {
         self.sample.clear();
         self.bound = 0.0;
@@ -170,6 +171,10 @@ impl Ladder {
     }
 
     /// A sample of the keys that are not in the head, descending.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a partition point is at most the length"
+    )]
     pub fn sample_below(&self) -> &[f32] {
         let first = self.sample.partition_point(|&key| key >= self.bound);
         &self.sample[first..]
@@ -177,8 +182,8 @@ impl Ladder {
 
     /// A key that about `n` reach, rather more.
     pub fn key_for(&self, n: usize) -> f32 {
-        if n <= self.head.len() {
-            return self.head[n.max(1) - 1];
+        if let Some(&key) = self.head.get(n.saturating_sub(1)) {
+            return key;
         }
         let wanted = n as f32 / self.weight;
         let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
@@ -268,6 +273,10 @@ impl Ladder {
     }
 
     /// Keys between which the sum leaves its binade, as far as the sample tells.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the caller made a term of each key of the sample; what is indexed is not empty, and positions are below its length"
+    )]
     fn bracket(&self, reached: Reached, left: f64) -> Bracket {
         let first = self.sample.partition_point(|&key| key >= reached.bound);
         let (keys, terms) = (&self.sample[first..], &self.sample_terms[first..]);
@@ -340,6 +349,10 @@ impl Ladder {
     }
 
     /// One of the copied keys, near the one at which `sum` leaves its binade.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "more than `BESIDE` keys, each with a term, give `PIVOTS` pairs"
+    )]
     fn pivot(&mut self, sum: f32) -> f32 {
         let stride = self.keys.len() / PIVOTS;
         let all = self.keys.iter().copied().zip(self.terms.iter().copied());
@@ -388,6 +401,10 @@ fn gap(sum: f32) -> f64 {
 }
 
 /// Adds the terms of all keys from `low` to below what is reached, as if in descending order. `None` if too many are half-way.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`tail` gives places of `keys`, of which there are as many as values: asserted there; no chunk is empty"
+)]
 fn add_between(
     series: Series<'_>,
     reached: Reached,

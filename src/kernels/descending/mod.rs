@@ -41,6 +41,10 @@ impl Terms {
     }
 
     /// The same behind what is there; gives their sum in `double`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`start` is what the length was, which grew; a chunk has at most `IN_CACHE` terms"
+    )]
     fn append_of(self, es: &[f32], to: &mut Vec<f32>) -> f64 {
         let start = to.len();
         to.extend_from_slice(es);
@@ -137,6 +141,10 @@ impl Descending {
     }
 
     /// Takes the exponentials of all logits from `lowest` up to where they were taken.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`start` is what the length was, and `pick` only appends"
+    )]
     fn take_down_to(&mut self, lowest: f32) {
         let pick = current().pick;
         let mut sums = [0.0; IN_CACHE / BLOCK];
@@ -178,6 +186,10 @@ impl Descending {
         self.picked.iter().any(|&x| p(x) == 0.0)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`start` is what the length was, which only grew"
+    )]
     fn try_entropy(&mut self, sum: f32) -> Option<f32> {
         let kind = Terms::Entropies(sum);
         self.terms.clear();
@@ -264,6 +276,10 @@ impl Descending {
     }
 
     /// The first `n` of `data` in the order of what was ranked.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: what was ranked are places of `data`"
+    )]
     pub fn first(&mut self, data: &[TokenData], n: usize) -> &[TokenData] {
         let ranked = self.ranking.indices().iter().take(n);
         self.top.clear();

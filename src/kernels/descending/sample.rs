@@ -17,6 +17,10 @@ impl Sample {
 
     /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials of the rest sum to little less than `left_out`, as far as a sample
     /// tells. There are as many logits as the sample has, at least.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the sample has `SIZE` values, and as many logits"
+    )]
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         self.take(logits);
         self.logits.clear();
@@ -44,6 +48,10 @@ impl Sample {
 }
 
 /// Takes `size` of `values`, which are as many at least, in groups of neighbours.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there are at least `size` values; `start` is at most their number less `group`"
+)]
 pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
     to.clear();
