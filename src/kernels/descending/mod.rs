@@ -1,7 +1,7 @@
 //! Softmax of the sorted array without sorting it.
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other, and use the last bit of the sum; locally typical sampling adds up the entropy
-//! in that order, too. [`ladder`] finds such a sum without the order.
+//! in that order, too. The module `ladder` finds such a sum without the order.
 //!
 //! That the exponentials descend where the logits do is a property of `expf` that the tests check.
 //!
