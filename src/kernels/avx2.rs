@@ -37,14 +37,27 @@ impl Avx2 {
 
     #[inline(always)]
     fn exp2_32nds_half(self, n: __m256d) -> __m256d {
-        // SAFETY: `self` proves AVX2; the indices are below 32, the length of the table.
+        let mut indices = [0u64; 4];
+        // SAFETY: `self` proves AVX2; 4 words are there.
         unsafe {
             let n = _mm256_castpd_si256(n);
-            let index = _mm256_and_si256(n, _mm256_set1_epi64x(31));
-            let entry = _mm256_i64gather_epi64::<8>(ENTRIES.as_ptr().cast(), index);
+            _mm256_storeu_si256(indices.as_mut_ptr().cast(), n);
+            let entry = _mm256_castpd_si256(self.entries(&ENTRIES, indices));
             let bits = _mm256_add_epi64(entry, _mm256_slli_epi64::<47>(n));
             _mm256_castsi256_pd(bits)
         }
+    }
+
+    /// The entries of a table whose length is a power of two, at the low bits of `indices`.
+    ///
+    /// One load each: where the processor's instruction for it is slowed down, as updates against data sampling do to most with AVX2 and no more, that takes 12 ns for
+    /// four.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
+    fn entries<const N: usize>(self, table: &[f64; N], [a, b, c, d]: [u64; 4]) -> __m256d {
+        let at = |i: u64| table[i as usize % N];
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_set_pd(at(d), at(c), at(b), at(a)) }
     }
 }
 
@@ -60,7 +73,21 @@ static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 /// The first and the last lane have no neighbour.
 static ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
-static ENTRIES: [u64; 32] = TABLE;
+static ENTRIES: [f64; 32] = entries();
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn entries() -> [f64; 32] {
+    let mut entries = [0.0; 32];
+    let mut i = 0;
+    while i < 32 {
+        entries[i] = f64::from_bits(TABLE[i]);
+        i += 1;
+    }
+    entries
+}
 
 /// For each set of lanes their numbers, a byte each, in order.
 static PACKED: [u64; 256] = packed();
@@ -253,13 +280,18 @@ impl Vector for Avx2 {
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
         // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds all the same.
-        // SAFETY: `self` proves AVX2; the indices are in bounds where they are used.
+        // SAFETY: `self` proves AVX2; 8 indices are there.
         unsafe {
-            let indices = _mm256_loadu_si256(indices.as_ptr().cast());
+            let eight = _mm256_loadu_si256(indices.as_ptr().cast());
             let last = _mm256_set1_epi32(i32::try_from(from.len()).unwrap_or(i32::MAX) - 1);
-            let inside = _mm256_cmpeq_epi32(_mm256_min_epu32(indices, last), indices);
+            let inside = _mm256_cmpeq_epi32(_mm256_min_epu32(eight, last), eight);
             assert!(!from.is_empty() && _mm256_movemask_epi8(inside) == -1);
-            _mm256_i32gather_ps::<4>(from.as_ptr(), indices)
+        }
+        // One load each, as in `entries`.
+        // SAFETY: just compared; `self` proves AVX2.
+        unsafe {
+            let at = |i: usize| *from.get_unchecked(*indices.get_unchecked(i) as usize);
+            _mm256_set_ps(at(7), at(6), at(5), at(4), at(3), at(2), at(1), at(0))
         }
     }
 
@@ -312,26 +344,29 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     fn ln_parts(self, x: __m256) -> LnParts<__m256d> {
-        // SAFETY: `self` proves AVX2; the indices are below 16, the length of both tables.
+        let mut of_low = [0u64; 4];
+        let mut of_high = [0u64; 4];
+        // SAFETY: `self` proves AVX2; 4 words are in each array.
         unsafe {
             let bits = _mm256_castps_si256(x);
             let from_offset = _mm256_sub_epi32(bits, _mm256_set1_epi32(OFFSET as i32));
             let exponent = _mm256_and_si256(from_offset, _mm256_set1_epi32(-1 << 23));
             let z = _mm256_castsi256_ps(_mm256_sub_epi32(bits, exponent));
-            let i = _mm256_and_si256(_mm256_srli_epi32::<19>(from_offset), _mm256_set1_epi32(15));
+            let i = _mm256_srli_epi32::<19>(from_offset);
             let k = _mm256_srai_epi32::<23>(from_offset);
             let (i_low, i_high) = (_mm256_castsi256_si128(i), _mm256_extracti128_si256::<1>(i));
             let (k_low, k_high) = (_mm256_castsi256_si128(k), _mm256_extracti128_si256::<1>(k));
-            let (inverses, logarithms) = (INVERSES.as_ptr(), LOGARITHMS.as_ptr());
+            _mm256_storeu_si256(of_low.as_mut_ptr().cast(), _mm256_cvtepu32_epi64(i_low));
+            _mm256_storeu_si256(of_high.as_mut_ptr().cast(), _mm256_cvtepu32_epi64(i_high));
             LnParts {
                 z: self.widen(z),
                 inverse: [
-                    _mm256_i32gather_pd::<8>(inverses, i_low),
-                    _mm256_i32gather_pd::<8>(inverses, i_high),
+                    self.entries(&INVERSES, of_low),
+                    self.entries(&INVERSES, of_high),
                 ],
                 ln: [
-                    _mm256_i32gather_pd::<8>(logarithms, i_low),
-                    _mm256_i32gather_pd::<8>(logarithms, i_high),
+                    self.entries(&LOGARITHMS, of_low),
+                    self.entries(&LOGARITHMS, of_high),
                 ],
                 k: [_mm256_cvtepi32_pd(k_low), _mm256_cvtepi32_pd(k_high)],
             }
