@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use half::{bf16, f16};
 
 use super::exp::TABLE;
-use super::ln::{INVERSES, LOGARITHMS, OFFSET};
+use super::ln::{INVERSES, LOGARITHMS, OFFSET, from_bits};
 use super::vector::{LnParts, Vector};
 use crate::token::TokenData;
 
@@ -73,21 +73,7 @@ static SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 /// The first and the last lane have no neighbour.
 static ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
-static ENTRIES: [f64; 32] = entries();
-
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
-const fn entries() -> [f64; 32] {
-    let mut entries = [0.0; 32];
-    let mut i = 0;
-    while i < 32 {
-        entries[i] = f64::from_bits(TABLE[i]);
-        i += 1;
-    }
-    entries
-}
+static ENTRIES: [f64; 32] = from_bits(TABLE);
 
 /// For each set of lanes their numbers, a byte each, in order.
 static PACKED: [u64; 256] = packed();

@@ -59,10 +59,10 @@ pub static LOGARITHMS: [f64; 16] = from_bits([
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, which refuses an index that is out of bounds"
 )]
-const fn from_bits(bits: [u64; 16]) -> [f64; 16] {
-    let mut doubles = [0.0; 16];
+pub(super) const fn from_bits<const N: usize>(bits: [u64; N]) -> [f64; N] {
+    let mut doubles = [0.0; N];
     let mut i = 0;
-    while i < 16 {
+    while i < N {
         doubles[i] = f64::from_bits(bits[i]);
         i += 1;
     }
