@@ -87,3 +87,9 @@ pub fn as_int(x: f32) -> i32 {
     }
     x as i32
 }
+
+/// The power of two at or below `x`, which is positive and normal.
+#[inline(always)]
+pub fn binade(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0x7f80_0000)
+}

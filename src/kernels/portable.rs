@@ -23,6 +23,7 @@
 // No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
 
 use super::exp::{C, LOWEST, ROUND, SCALE};
+use super::math::binade;
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
 use super::{BLOCK, Column, Curve, GROUP, Squares, ln, scalar};
@@ -326,12 +327,6 @@ fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
 
 /// The smallest sum with which blocks are added at once: below, the halves of units come near to where floats lose bits.
 const SMALLEST: f32 = 1e-30;
-
-/// The power of two at or below `x`, which is positive and normal.
-#[inline(always)]
-fn binade(x: f32) -> f32 {
-    f32::from_bits(x.to_bits() & 0x7f80_0000)
-}
 
 /// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
 #[inline(always)]

@@ -14,6 +14,7 @@
 //!
 //! A crossing costs two passes of 4 bytes per key, and one of 4 more if the terms are not the keys.
 
+use super::super::math::binade;
 use super::super::{current, sum};
 use super::Terms;
 use super::sample::take_groups;
@@ -389,11 +390,6 @@ const ABOVE: usize = 32;
 const SURE: f64 = 0.99;
 /// What rounding may make of it.
 const SLACK: f64 = 1e-4;
-
-/// The power of two at or below `x`, which is positive and normal.
-pub(super) fn binade(x: f32) -> f32 {
-    f32::from_bits(x.to_bits() & 0x7f80_0000)
-}
 
 /// How far it is to the next one.
 fn gap(sum: f32) -> f64 {

@@ -19,10 +19,11 @@ mod tests;
 pub use sample::Sample;
 
 use super::fallbacks::Fallback;
+use super::math::binade;
 use super::ranking::Ranking;
 use super::{BLOCK, Column, IN_CACHE, current, divide, entropies, exp_sum, math, select};
 use crate::token::TokenData;
-use ladder::{Ladder, Series, binade};
+use ladder::{Ladder, Series};
 
 /// What is added up in the order of the exponentials.
 #[derive(Clone, Copy, Debug)]
