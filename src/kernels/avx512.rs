@@ -182,6 +182,7 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
 impl Vector for Avx512 {
     const LANES: usize = 16;
     const WIDENS_LOADS: bool = true;
+    const AVOIDS_SPLITS: bool = true;
     type F = __m512;
     type D = __m512d;
 
@@ -548,6 +549,12 @@ impl Vector for Avx512 {
     fn prefetch<T>(self, at: *const T) {
         // SAFETY: a hint, which reads nothing and cannot fail.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
+    fn max_in(self, lanes: u32, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512.
+        unsafe { _mm512_mask_max_ps(b, lanes as u16, a, b) }
     }
 
     instructions! {

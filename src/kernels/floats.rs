@@ -310,6 +310,7 @@ pub struct Passes {
     pub(super) count_from: fn(&[f32], f32) -> usize,
     pub(super) kept_masses: fn(&Survivors, &mut [f64]),
     pub(super) between: fn(&[f32], (f32, f32), &mut Vec<TokenData>),
+    pub(super) ranks: fn(&[f32], &mut [u32]),
 }
 
 /// The passes in plain Rust.
@@ -325,6 +326,7 @@ pub const SCALAR_PASSES: Passes = Passes {
     count_from: super::scalar_floats::count_from,
     kept_masses: super::scalar_floats::kept_masses,
     between: super::scalar_floats::between,
+    ranks: super::few::scalar_ranks,
 };
 
 /// The constant `FLOATS` of an instruction set: every algorithm of [`portable_floats`](super::portable_floats), compiled with these features.
@@ -335,7 +337,7 @@ macro_rules! instantiate_floats {
             use super::$token;
             use crate::kernels::floats::{Logits, Passes, Sums};
             use crate::kernels::survivors::{Survivors, THRESHOLDS};
-            use crate::kernels::{portable_floats, portable_sums, portable_survivors};
+            use crate::kernels::{few, portable_floats, portable_sums, portable_survivors};
             use crate::token::TokenData;
 
             $crate::kernels::instantiate!(@functions $token, portable_floats, $features,
@@ -356,9 +358,13 @@ macro_rules! instantiate_floats {
                 fn kept_masses(survivors: &Survivors, to: &mut [f64]) -> ();
             );
 
+            $crate::kernels::instantiate!(@functions $token, few, $features,
+                fn ranks_of(xs: &[f32], to: &mut [u32]) -> ();
+            );
+
             /// The passes over raw logits. They are called only where the processor has the instructions.
             pub const FLOATS: Passes = Passes {
-                max, block_maxima, block_maxima_and_count, add, add_mass, collect, collect_survivors, masses_above, between, count_from, kept_masses,
+                max, block_maxima, block_maxima_and_count, add, add_mass, collect, collect_survivors, masses_above, between, count_from, kept_masses, ranks: ranks_of,
             };
         }
         use floats::FLOATS;

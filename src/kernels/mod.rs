@@ -19,6 +19,7 @@ pub mod deviation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod exp;
 pub mod fallbacks;
+pub mod few;
 pub mod floats;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ln;

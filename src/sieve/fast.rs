@@ -24,6 +24,7 @@ use crate::kernels::math::ln;
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::cut::{Bracket, Cut, Divided, SORTED, cut_nucleus};
+use crate::sieve::few;
 use crate::sieve::params::{Order, Params};
 use crate::sieve::select::{
     collect, collect_survivors, cut_few, everything, first_of, keep_largest, of_run,
@@ -117,6 +118,11 @@ pub(super) fn filter(
     };
     if done == Done::All {
         stats.set_all(candidates.len());
+        return Ok(Kept::Together(true));
+    }
+    if done == Done::TopK && sorted && few::fits(stages, candidates) {
+        stats.after_top_k = candidates.len();
+        few::filter(params, candidates, stats);
         return Ok(Kept::Together(true));
     }
     if done < Done::TopP {

@@ -41,6 +41,7 @@ mod cut;
 mod draw;
 mod error;
 mod fast;
+mod few;
 mod generator;
 mod in_chain;
 mod params;
@@ -71,7 +72,7 @@ use crate::token::{Token, TokenData};
 use fast::Kept;
 use generator::Generator;
 use select::{everything, of_run, room_for_maxima, top_k};
-use source::{Adjustments, Source};
+use source::{Adjustments, Source, Touched};
 use stages::Stages;
 use state::State;
 use workspace::{Workspace, reserve};
@@ -229,15 +230,17 @@ impl Sieve {
         let mut touched = std::mem::take(&mut self.workspace.touched);
         touched.clear();
         if !self.adjustments.is_empty(&self.history) {
-            let raw = |i| logits.at(i);
+            let (n, raw) = (logits.len(), |i| logits.at(i));
+            let keys = &mut self.workspace.keys;
             self.adjustments
-                .collect(logits.len(), &self.history, raw, &mut touched);
+                .collect(n, &self.history, raw, keys, &mut touched);
         }
         let source = Source {
             logits,
             touched: &touched,
             divisor: 1.0,
         };
+
         let chosen = self.run(&source, !self.measured);
         self.workspace.touched = touched;
         let (chosen, workspace) = (chosen?, &self.workspace);
@@ -290,16 +293,17 @@ impl Sieve {
         if self.adjustments.is_empty(&self.history) {
             return;
         }
-        let touched = &mut self.workspace.touched;
+        let Workspace { touched, keys, .. } = &mut self.workspace;
         let n = Token::MAX as usize;
-        self.adjustments.collect(n, &self.history, |_| 0.0, touched);
-        let place = |token: u32| candidates.index_in_place(token as Token);
-        if touched.iter().all(|&(token, _)| place(token).is_some()) {
-            for &(token, _) in touched.iter() {
-                let logit = &mut gathered[token as usize];
+        self.adjustments
+            .collect(n, &self.history, |_| 0.0, keys, touched);
+        let place = |t: &Touched| candidates.index_in_place(t.token as Token);
+        if touched.iter().all(|t| place(t).is_some()) {
+            for touched in touched.iter() {
+                let logit = &mut gathered[touched.index()];
                 *logit = self
                     .adjustments
-                    .adjust(token as Token, *logit, &self.history);
+                    .adjust(touched.token as Token, *logit, &self.history);
             }
             return;
         }

@@ -6,10 +6,11 @@
 //! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every block that reaches what is known by then: 28 us for the 40 largest of
 //! 128256 and all that follows, instead of 11 (14 with 64 penalised tokens).
 
+use crate::kernels::few::{self, nearly_kth_largest};
 use crate::kernels::floats::{BLOCK, CHUNK, Logits};
 use crate::kernels::math::exp;
 use crate::kernels::survivors::Survivors;
-use crate::sieve::source::Source;
+use crate::sieve::source::{Source, Touched, split_before};
 use crate::sieve::workspace::reserve;
 use crate::token::{Token, TokenData, comparable};
 
@@ -78,7 +79,7 @@ pub(super) fn scan(source: &Source<'_>, maxima: &mut Vec<f32>) -> f32 {
     Logits::F32(maxima).max()
 }
 
-/// The maxima of the blocks with changed logits.
+/// The maxima of the blocks with changed logits. Only a block that loses its largest is read again.
 #[expect(
     clippy::indexing_slicing,
     reason = "touched are tokens of the vocabulary, each block of which has a maximum; from `start` to `end` is at most a block"
@@ -86,14 +87,26 @@ pub(super) fn scan(source: &Source<'_>, maxima: &mut Vec<f32>) -> f32 {
 fn scan_changed(source: &Source<'_>, maxima: &mut [f32]) {
     let mut touched = source.touched;
     let mut copy = [0.0f32; BLOCK];
-    while let Some(&(token, _)) = touched.first() {
-        let start = token as usize / BLOCK * BLOCK;
+    while let Some(first) = touched.first() {
+        let block = first.index() / BLOCK;
+        let start = block * BLOCK;
         let end = source.len().min(start + BLOCK);
-        let (here, later) = touched.split_at(touched.partition_point(|t| (t.0 as usize) < end));
+        let (here, later) = split_before(touched, end);
         touched = later;
-        let copy = &mut copy[..end - start];
-        source.copy(start, here, copy);
-        maxima[start / BLOCK] = Logits::F32(copy).max();
+        let max = maxima[block];
+        let largest = here.iter().fold(f32::NEG_INFINITY, |largest, t| {
+            let logit = comparable(t.logit);
+            if logit > largest { logit } else { largest }
+        });
+        maxima[block] = if largest >= max {
+            largest
+        } else if here.iter().any(|t| t.raw == max) {
+            let copy = &mut copy[..end - start];
+            source.copy(start, here, copy);
+            Logits::F32(copy).max()
+        } else {
+            max
+        };
     }
 }
 
@@ -111,9 +124,9 @@ pub(super) fn scan_and_count(source: &Source<'_>, maxima: &mut Vec<f32>) -> (f32
     if source.touched.is_empty() {
         return (max, unmasked);
     }
-    for &(token, logit) in source.touched {
+    for touched in source.touched {
         let masked = |x: f32| usize::from(comparable(x) == f32::NEG_INFINITY);
-        unmasked = unmasked + masked(source.logits.at(token as usize)) - masked(logit);
+        unmasked = unmasked + masked(touched.raw) - masked(touched.logit);
     }
     scan_changed(source, maxima);
     (Logits::F32(maxima).max(), unmasked)
@@ -169,8 +182,7 @@ pub(super) fn threshold_of(k: usize, maxima: &[f32], sample: &mut Vec<f32>) -> O
             *max = if other > *max { other } else { *max };
         }
     }
-    let (_, &mut kth, _) = sample.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
-    Some(kth.max(f32::MIN))
+    Some(nearly_kth_largest(sample, k).unwrap_or(f32::MIN))
 }
 
 /// A whole number below `bins`. By way of 32 bits, which takes two instructions where 64 take ten.
@@ -260,6 +272,12 @@ pub(super) fn collect(
     candidates: &mut Vec<TokenData>,
 ) {
     candidates.clear();
+    if source.divisor == 1.0 {
+        // As they are, in one run; then what has changed.
+        source.logits.collect(maxima, 0, threshold, candidates);
+        correct(source.touched, threshold, candidates);
+        return;
+    }
     let passes = |start: usize, end: usize| {
         let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
         blocks.iter().any(|&max| max >= threshold)
@@ -268,6 +286,71 @@ pub(super) fn collect(
         let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
         run.collect(blocks, start as u32, threshold, candidates);
     });
+}
+
+/// Makes candidates of raw logits, in order of their tokens, those of the changed ones: takes out whose logit has fallen below `threshold`, puts in whose has risen to it.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a partition point is at most the length, and `get_mut` found one there"
+)]
+fn correct(touched: &[Touched], threshold: f32, candidates: &mut Vec<TokenData>) {
+    let (mut place, mut fallen, mut risen) = (0, false, 0);
+    for touched in touched {
+        let keeps = touched.logit >= threshold;
+        if !(touched.raw >= threshold) {
+            risen += usize::from(keeps);
+            continue;
+        }
+        place += place_of(touched.token, &candidates[place..]);
+        if let Some(candidate) = candidates.get_mut(place)
+            && candidate.id == touched.token as Token
+        {
+            candidate.logit = touched.logit;
+            fallen |= !keeps;
+        }
+    }
+    if fallen {
+        candidates.retain(|c| c.logit >= threshold);
+    }
+    if risen > 0 {
+        let risen = |t: &&Touched| t.logit >= threshold && !(t.raw >= threshold);
+        insert(touched.iter().filter(risen), candidates);
+    }
+}
+
+/// How many of `candidates`, in order of their tokens, are before `token`.
+fn place_of(token: u32, candidates: &[TokenData]) -> usize {
+    candidates.partition_point(|c| c.id < token as Token)
+}
+
+/// Puts tokens where they belong among `candidates`, from the last to the first, so that each candidate moves once.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "candidates up to `end` have not moved, and as many are free behind them as tokens are left"
+)]
+fn insert<'t>(
+    tokens: impl DoubleEndedIterator<Item = &'t Touched> + Clone,
+    candidates: &mut Vec<TokenData>,
+) {
+    let mut end = candidates.len();
+    let mut left = tokens.clone().count();
+    reserve(candidates, end + left);
+    candidates.extend(tokens.clone().map(|t| TokenData {
+        id: t.token as Token,
+        logit: t.logit,
+        p: 0.0,
+    }));
+    for touched in tokens.rev() {
+        let place = place_of(touched.token, &candidates[..end]);
+        candidates.copy_within(place..end, place + left);
+        left -= 1;
+        candidates[place + left] = TokenData {
+            id: touched.token as Token,
+            logit: touched.logit,
+            p: 0.0,
+        };
+        end = place;
+    }
 }
 
 /// The same as survivors; `max` is the largest.
@@ -309,6 +392,11 @@ pub(super) fn top_k(
     if candidates.len() < k && threshold > f32::MIN {
         collect(source, maxima, f32::MIN, candidates);
     }
+    if candidates.len() <= few::MOST {
+        sort_few(candidates);
+        candidates.truncate(k);
+        return;
+    }
     keys.clear();
     reserve(keys, candidates.len());
     keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
@@ -319,6 +407,25 @@ pub(super) fn top_k(
     keys.sort_unstable();
     candidates.clear();
     candidates.extend(keys.iter().map(|&key| candidate_of(key)));
+}
+
+/// Sorts candidates, as few as can be ranked and in order of their tokens, descending, equals by token.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: at most `MOST` candidates, and a rank is below their number"
+)]
+fn sort_few(candidates: &mut [TokenData]) {
+    let (mut logits, mut ranks) = ([0.0; few::MOST], [0; few::MOST]);
+    let mut unsorted = [TokenData::default(); few::MOST];
+    let n = candidates.len();
+    unsorted[..n].copy_from_slice(candidates);
+    for (to, candidate) in logits.iter_mut().zip(&*candidates) {
+        *to = candidate.logit;
+    }
+    few::ranks(&logits[..n], &mut ranks[..n]);
+    for (candidate, rank) in unsorted[..n].iter().zip(ranks) {
+        candidates[rank as usize] = *candidate;
+    }
 }
 
 /// Sorts candidates descending, equals by token.

@@ -16,8 +16,21 @@ use crate::sieve::penalties::Penalties;
 use crate::sieve::workspace::reserve;
 use crate::token::Token;
 
-/// A token whose logit bias or penalties change, and the logit after them.
-pub(super) type Touched = (u32, f32);
+/// A token whose logit bias or penalties change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touched {
+    pub token: u32,
+    /// The caller's logit.
+    pub raw: f32,
+    /// The logit after bias and penalties.
+    pub logit: f32,
+}
+
+impl Touched {
+    pub fn index(&self) -> usize {
+        self.token as usize
+    }
+}
 
 /// What the stages read.
 #[derive(Clone, Copy)]
@@ -37,8 +50,8 @@ impl Source<'_> {
     /// One logit.
     #[expect(clippy::indexing_slicing, reason = "the search found it there")]
     pub fn at(&self, index: usize) -> f32 {
-        let place = self.touched.binary_search_by_key(&(index as u32), |t| t.0);
-        let logit = place.map_or_else(|_| self.logits.at(index), |place| self.touched[place].1);
+        let place = self.touched.binary_search_by_key(&index, Touched::index);
+        let logit = place.map_or_else(|_| self.logits.at(index), |place| self.touched[place].logit);
         logit / self.divisor
     }
 
@@ -62,10 +75,10 @@ impl Source<'_> {
         let mut copy = [0.0f32; CHUNK];
         let mut touched = self.touched;
         let mut start = 0;
-        while let Some(&(token, _)) = touched.first() {
-            let from = token as usize / unit * unit;
+        while let Some(first) = touched.first() {
+            let from = first.index() / unit * unit;
             let end = self.len().min(from + unit);
-            let (here, later) = touched.split_at(touched.partition_point(|t| (t.0 as usize) < end));
+            let (here, later) = split_before(touched, end);
             touched = later;
             if !wanted(from, end) {
                 continue;
@@ -96,7 +109,7 @@ impl Source<'_> {
         let mut touched = self.touched;
         for start in (0..self.len()).step_by(CHUNK) {
             let end = self.len().min(start + CHUNK);
-            let (here, later) = touched.split_at(touched.partition_point(|t| (t.0 as usize) < end));
+            let (here, later) = split_before(touched, end);
             touched = later;
             if wanted(start, end) {
                 let copy = &mut copy[..end - start];
@@ -114,10 +127,18 @@ impl Source<'_> {
     )]
     pub fn copy(&self, start: usize, touched: &[Touched], to: &mut [f32]) {
         self.logits.widen(start, to);
-        for &(token, logit) in touched {
-            to[token as usize - start] = logit;
+        for touched in touched {
+            to[touched.index() - start] = touched.logit;
         }
     }
+}
+
+/// Those of tokens before `end`, and the others.
+#[expect(clippy::indexing_slicing, reason = "a position is at most the length")]
+pub(super) fn split_before(touched: &[Touched], end: usize) -> (&[Touched], &[Touched]) {
+    // One by one: nearly always few are in a unit.
+    let here = touched.iter().position(|t| t.index() >= end);
+    touched.split_at(here.unwrap_or(touched.len()))
 }
 
 /// A window up to which there is room for all its tokens at once.
@@ -127,7 +148,7 @@ const WINDOW: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjustments {
     /// Token, place in the caller's order, bias: by rising token; of one token, in the caller's order.
-    biases: Vec<(Token, u32, f32)>,
+    biases: Vec<Bias>,
     penalties: Option<Penalties>,
 }
 
@@ -170,30 +191,63 @@ impl Adjustments {
         }
     }
 
-    /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` after the change.
+    /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` and after the change. `keys` is a buffer.
     pub fn collect(
         &self,
         n: usize,
         history: &History,
         raw: impl Fn(usize) -> f32,
+        keys: &mut Vec<u64>,
         touched: &mut Vec<Touched>,
     ) {
-        touched.clear();
         let penalised = match self.penalties {
             Some(_) => history.distinct(),
             None => &[],
         };
         // As many as a full window could name, so that a window that fills up does not allocate.
         let window = penalised.len().max(history.capacity().min(WINDOW));
-        reserve(touched, self.biases.len() + window);
-        let tokens = self.biases.iter().map(|&(token, ..)| token);
-        let tokens = tokens.chain(penalised.iter().map(|&(token, _)| token));
-        let known = tokens.filter(|&token| usize::try_from(token).is_ok_and(|token| token < n));
-        touched.extend(known.map(|token| (token as u32, 0.0)));
-        touched.sort_unstable_by_key(|t| t.0);
-        touched.dedup_by_key(|t| t.0);
-        for (token, logit) in touched {
-            *logit = self.adjust(*token as Token, raw(*token as usize), history);
-        }
+        let room = self.biases.len() + window;
+        keys.clear();
+        touched.clear();
+        reserve(keys, room);
+        reserve(touched, room);
+        // Token and count; a biased one that is not in the window has none.
+        let counted =
+            |&(token, count): &(Token, u32)| known(token, n).map(|t| t | u64::from(count));
+        keys.extend(penalised.iter().filter_map(counted));
+        keys.extend(self.biases.iter().filter_map(|b| known(b.0, n)));
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        // Of one token the count comes first.
+        keys.dedup_by_key(|key| *key >> 32);
+        let mut biases = &self.biases[..];
+        touched.extend(keys.iter().rev().map(|&key| {
+            let token = (key >> 32) as u32;
+            let raw = raw(token as usize);
+            let (of_token, later) = biases_of(token, biases);
+            biases = later;
+            let biased = of_token.iter().fold(raw, |logit, &(.., bias)| logit + bias);
+            let logit = match &self.penalties {
+                Some(penalties) => penalties.adjust(biased, key as u32),
+                None => biased,
+            };
+            Touched { token, raw, logit }
+        }));
     }
+}
+
+/// A token below `n` in the upper half of a key.
+fn known(token: Token, n: usize) -> Option<u64> {
+    let token = u32::try_from(token).ok()?;
+    ((token as usize) < n).then_some(u64::from(token) << 32)
+}
+
+/// A token, its place in the caller's order, and its bias.
+type Bias = (Token, u32, f32);
+
+/// The biases of `token` and those of later ones.
+fn biases_of(token: u32, biases: &[Bias]) -> (&[Bias], &[Bias]) {
+    let first = biases.iter().position(|b| b.0 >= token as Token);
+    let (_, from) = biases.split_at(first.unwrap_or(biases.len()));
+    let end = from.iter().position(|b| b.0 > token as Token);
+    from.split_at(end.unwrap_or(from.len()))
 }

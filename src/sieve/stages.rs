@@ -77,6 +77,11 @@ impl Stages {
         !self.min_p.on && self.top_n_sigma.is_none()
     }
 
+    /// Whether neither of the stages is on that look at more than order and probability.
+    pub fn only_cuts_by_probability(&self) -> bool {
+        !self.typical.on && self.top_n_sigma.is_none()
+    }
+
     // Each stage, if it is on.
 
     pub fn top_k(&mut self) -> Option<&mut TopK> {
