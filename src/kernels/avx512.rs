@@ -471,6 +471,9 @@ impl Vector for Avx512 {
         mask.count_ones() as usize
     }
 
+    /// Scaling takes any power: down to 0, up to infinity. Of infinite numbers and NaN the remainder is NaN, and so is all that it is multiplied with. Numbers of which no 32nds
+    /// are left are as far from 0: a power of 0 gives 0 with any finite remainder, one of infinity nothing finite.
+    const EXP_NEAR_TELLS: bool = true;
     const NEAR_SQUARES: f32 = 25_600.0;
 
     /// A table of 2^(i/32) leaves a polynomial of degree 2, and one instruction scales by a power of two: 8 operations where the polynomial alone takes 10. What is too
@@ -487,9 +490,10 @@ impl Vector for Avx512 {
             let low = _mm512_loadu_ps(table);
             let high = _mm512_loadu_ps(table.add(16));
             let power = _mm512_permutex2var_ps(low, _mm512_castps_si512(shifted), high);
+            // Before the polynomial is multiplied, not after: scaling by minus infinity makes 0 even of NaN.
+            let power = _mm512_scalef_ps(power, k);
             let slope = _mm512_fmadd_ps(r, _mm512_set1_ps(EXPM1[1]), _mm512_set1_ps(EXPM1[0]));
-            let e = _mm512_fmadd_ps(_mm512_mul_ps(slope, r), power, power);
-            _mm512_scalef_ps(e, k)
+            _mm512_fmadd_ps(_mm512_mul_ps(slope, r), power, power)
         }
     }
 

@@ -1,5 +1,7 @@
 //! The passes of [`floats`](super::floats) that add up, written once for every instruction set.
 
+use std::hint::black_box;
+
 use super::floats::{BLOCK, CHUNK, EXP, FAR, Logits, ROUND, SCALE, Sums, each};
 use super::math::exp_f64;
 use super::portable_floats::Load;
@@ -152,11 +154,154 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
     let mut wide = [0.0; CHUNK];
     for chunk in xs.chunks(CHUNK) {
         let maxima = maxima.next().unwrap_or_default();
+        if V::EXP_NEAR_TELLS && add_at_once::<V, T, SPREAD>(v, sums, &mut reference, chunk, maxima)
+        {
+            continue;
+        }
         // Once, not at each of two readings.
         let chunk = T::widened(v, chunk, &mut wide);
         add_chunk::<V, SPREAD>(v, sums, &mut reference, chunk, maxima);
     }
 }
+
+/// A sum of a chunk below it may have lost too much to what is too small for a `float`.
+const LEAST_MASS: f64 = 1e-25;
+
+/// Adds a whole chunk that is read once, maxima and sums together, if it is like most: nothing is masked, infinite or far away. The sum tells afterwards; if not, nothing is
+/// added. Only where the largest of all is in it, the others are added up again.
+#[inline(always)]
+fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
+    v: V,
+    sums: &mut Sums,
+    reference: &mut Reference,
+    chunk: &[T],
+    maxima: &mut [f32],
+) -> bool {
+    if chunk.len() < CHUNK || reference.max.abs() >= NEAR_REFERENCE {
+        return false;
+    }
+    let (max, mass, spread) = match maxima {
+        [] => near_terms::<V, T, SPREAD, false>(v, chunk, reference, maxima),
+        maxima => near_terms::<V, T, SPREAD, true>(v, chunk, reference, maxima),
+    };
+    if max > sums.max {
+        return mass < f64::INFINITY && add_others::<V, T, SPREAD>(v, sums, reference, chunk, max);
+    }
+    add_near(sums, reference, mass, spread)
+}
+
+/// Adds all of a chunk but its largest, `max`, which becomes that of all; nothing, if they are too small or too far for that.
+#[inline(always)]
+fn add_others<V: Vector, T: Load, const SPREAD: bool>(
+    v: V,
+    sums: &mut Sums,
+    reference: &mut Reference,
+    chunk: &[T],
+    max: f32,
+) -> bool {
+    if max.abs() >= NEAR_REFERENCE {
+        return false;
+    }
+    let mut copy = [0.0; CHUNK];
+    for (from, to) in chunk
+        .chunks_exact(V::LANES)
+        .zip(copy.chunks_exact_mut(V::LANES))
+    {
+        v.store(to, T::load(v, from));
+    }
+    leave_out(v, &mut copy, max);
+    let raised = Reference::of(max);
+    let (_, mass, spread) = near_terms::<V, f32, SPREAD, false>(v, &copy, &raised, &mut []);
+    let mut sums_raised = *sums;
+    sums_raised.raise(max);
+    if !add_near(&mut sums_raised, &raised, mass, spread) {
+        return false;
+    }
+    (*sums, *reference) = (sums_raised, raised);
+    true
+}
+
+/// Far enough below for [`exp_near`](Vector::exp_near) to give 0.
+const NOTHING: f32 = -1e4;
+
+/// Replaces the first that is `max`.
+#[inline(always)]
+fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
+    let wanted = v.splat(max);
+    for register in xs.chunks_exact_mut(V::LANES) {
+        let lanes = v.eq(v.load(register), wanted);
+        if lanes == 0 {
+            continue;
+        }
+        if let Some(largest) = register.get_mut(lanes.trailing_zeros() as usize) {
+            *largest = NOTHING;
+        }
+        return;
+    }
+}
+
+/// Adds the sums of a chunk, if nothing was lost or undefined.
+fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> bool {
+    if !(mass > LEAST_MASS && mass < f64::INFINITY) {
+        return false;
+    }
+    sums.rest += mass * reference.near_unit;
+    sums.spread -= spread * reference.near_unit;
+    sums.unmasked += CHUNK;
+    true
+}
+
+/// The largest of a chunk, and the sums of e^x and, if `SPREAD`, (x - the reference) e^x; with `WANTED` the largest of each block, too. Meanwhile the next numbers come into the
+/// first-level cache.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below 4, and `four` has four times the lanes"
+)]
+fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
+    v: V,
+    chunk: &[T],
+    reference: &Reference,
+    maxima: &mut [f32],
+) -> (f32, f64, f64) {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let zero = v.splat_d(0.0);
+    let (mut all, mut doubles) = (lowest, [[zero; 2]; 2]);
+    let mut to = maxima.chunks_exact_mut(4);
+    for group in chunk.chunks_exact(4 * ADDED * V::LANES) {
+        let zero = v.splat(0.0);
+        let mut floats = [[zero; 2]; 4];
+        for blocks in group.chunks_exact(4 * BLOCK) {
+            let mut of_each = [lowest; 4];
+            // A loop whose length the compiler knows it unrolls, loads everything first, and then keeps most of it in memory: half as quick.
+            for (block, of_block) in black_box(blocks).chunks_exact(BLOCK).zip(&mut of_each) {
+                let mut largest = lowest;
+                for four in block.chunks_exact(4 * V::LANES) {
+                    for (i, floats) in floats.iter_mut().enumerate() {
+                        let numbers = &four[i * V::LANES..];
+                        v.prefetch(numbers.as_ptr().wrapping_add(AHEAD));
+                        let x = T::load(v, numbers);
+                        largest = v.max(x, largest);
+                        add_term::<V, true, SPREAD>(v, x, reference, floats);
+                    }
+                }
+                all = v.max(largest, all);
+                *of_block = largest;
+            }
+            if WANTED && let Some(to) = to.next() {
+                to.copy_from_slice(&v.largest_of_each(of_each));
+            }
+        }
+        let [a, b, c, d] = floats;
+        let [a, b] = [add_both(v, a, b), add_both(v, c, d)];
+        add_widened::<V, SPREAD>(v, add_both(v, a, b), &mut doubles);
+    }
+    let [mass, spread] = doubles.map(|[a, b]| v.total_d(v.add_d(a, b)));
+    (v.largest(all), mass, spread)
+}
+
+/// How many numbers ahead memory is asked for: half a chunk.
+const AHEAD: usize = 512;
 
 #[inline(always)]
 fn add_chunk<V: Vector, const SPREAD: bool>(

@@ -37,6 +37,10 @@ fn unusual(n: usize) -> Vec<Vec<f32>> {
         masked[n / 3] = 2.0;
         alone[n / 3] = -7.0;
     }
+    let mut some_masked = base.clone();
+    for x in some_masked.iter_mut().skip(5).step_by(7) {
+        *x = f32::NEG_INFINITY;
+    }
     let moved = |by: f32| base.iter().map(|x| x + by).collect();
     let steep = (0..n).map(|i| i as f32 * 0.01).collect();
     vec![
@@ -47,6 +51,7 @@ fn unusual(n: usize) -> Vec<Vec<f32>> {
         certain,
         masked,
         alone,
+        some_masked,
         steep,
     ]
 }
@@ -222,6 +227,57 @@ fn sums() {
         }
     });
     eprintln!("largest relative error: {worst:.1e}");
+}
+
+/// Whatever number is among plain ones, it is in the sums, or known to be masked or infinite.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn sums_with_any_number() {
+    const N: usize = 3 * CHUNK;
+    let mut logits = inputs(N).swap_remove(0);
+    let steps = (0..=u32::MAX).step_by(9_437_189);
+    for x in steps.chain(0xFF80_0000..=0xFF80_0001).map(f32::from_bits) {
+        for place in [7, N - 100] {
+            let plain = std::mem::replace(&mut logits[place], x);
+            let mut expected = Sums::default();
+            (SCALAR.floats.add)(&mut expected, Logits::from(&logits), &mut []);
+            for table in supported() {
+                let mut ours = Sums::default();
+                (table.floats.add)(&mut ours, Logits::from(&logits), &mut []);
+                assert_eq!((ours.max, ours.unmasked), (expected.max, expected.unmasked));
+                let [of_rest, of_spread] =
+                    [(ours.rest, expected.rest), (ours.spread, expected.spread)]
+                        .map(|(a, b)| (a - b).abs() / b.max(1e-40));
+                assert!(
+                    of_rest < 5e-7 && of_spread < 5e-7,
+                    "{x:e}: {ours:?} {expected:?}"
+                );
+            }
+            logits[place] = plain;
+        }
+    }
+}
+
+/// Registers that cross no line begin at any place in one.
+#[test]
+fn maxima_wherever_numbers_lie() {
+    let mut logits = inputs(3 * CHUNK + BLOCK + 33).swap_remove(0);
+    let step = if cfg!(miri) { 499 } else { 37 };
+    for x in logits.iter_mut().step_by(step) {
+        *x = f32::NAN;
+    }
+    for table in supported() {
+        for start in 0..=16 {
+            for end in [start + 79, start + BLOCK * 5 + 16, logits.len()] {
+                let xs = Logits::from(&logits[start..end]);
+                let [mut a, mut b] = [(); 2].map(|()| vec![7.0; xs.len().div_ceil(BLOCK)]);
+                let max = (SCALAR.floats.block_maxima)(xs, &mut a);
+                assert_eq!((table.floats.block_maxima)(xs, &mut b), max);
+                assert_eq!((table.floats.max)(xs), max);
+                assert_eq!(a, b, "from {start} to {end}");
+            }
+        }
+    }
 }
 
 /// A stream may be cut at every chunk; and sums of parts merge to those of the whole.

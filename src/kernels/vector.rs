@@ -215,6 +215,8 @@ pub trait Vector: Copy {
         }
         kept
     }
+    /// Whether [`exp_near`](Self::exp_near) gives what is not finite for all numbers that it cannot take, and 0 or more for those below -80: then nothing has to be asked before.
+    const EXP_NEAR_TELLS: bool = false;
     /// The sum of the squares of [`CHUNK`](super::floats::CHUNK) numbers of which [`exp_near`](Self::exp_near) takes each, in one lane of one of two sums.
     const NEAR_SQUARES: f32 = 7225.0;
     /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones whose squares are below [`NEAR_SQUARES`](Self::NEAR_SQUARES).
