@@ -179,6 +179,13 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     }
 }
 
+/// What `f` makes of each pair.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "arrays of one length")]
+fn zip<T: Copy, const N: usize>(a: [T; N], b: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
 impl Vector for Avx512 {
     const LANES: usize = 16;
     const WIDENS_LOADS: bool = true;
@@ -480,20 +487,32 @@ impl Vector for Avx512 {
     /// small for a `float` becomes 0.
     #[inline(always)]
     fn exp_near(self, x: __m512) -> __m512 {
+        let [e] = self.exp_near_each([x]);
+        e
+    }
+
+    /// Each step of all registers before the next: an operation waits less where others are between it and what it needs.
+    #[inline(always)]
+    fn exp_near_each<const N: usize>(self, x: [__m512; N]) -> [__m512; N] {
         // SAFETY: `self` proves AVX-512; the table is two registers long.
         unsafe {
             let round = _mm512_set1_ps(ROUND_32NDS);
-            let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(LOG2_E), round);
-            let k = _mm512_sub_ps(shifted, round);
-            let r = _mm512_fmadd_ps(k, _mm512_set1_ps(-LN_2), x);
+            let shifted = x.map(|x| _mm512_fmadd_ps(x, _mm512_set1_ps(LOG2_E), round));
+            let k = shifted.map(|shifted| _mm512_sub_ps(shifted, round));
             let table = POWERS.as_ptr();
             let low = _mm512_loadu_ps(table);
             let high = _mm512_loadu_ps(table.add(16));
-            let power = _mm512_permutex2var_ps(low, _mm512_castps_si512(shifted), high);
+            let powers = shifted
+                .map(|shifted| _mm512_permutex2var_ps(low, _mm512_castps_si512(shifted), high));
+            let r = zip(k, x, |k, x| _mm512_fmadd_ps(k, _mm512_set1_ps(-LN_2), x));
             // Before the polynomial is multiplied, not after: scaling by minus infinity makes 0 even of NaN.
-            let power = _mm512_scalef_ps(power, k);
-            let slope = _mm512_fmadd_ps(r, _mm512_set1_ps(EXPM1[1]), _mm512_set1_ps(EXPM1[0]));
-            _mm512_fmadd_ps(_mm512_mul_ps(slope, r), power, power)
+            let powers = zip(powers, k, |power, k| _mm512_scalef_ps(power, k));
+            let [constant, factor] = EXPM1.map(|c| _mm512_set1_ps(c));
+            let slopes = r.map(|r| _mm512_fmadd_ps(r, factor, constant));
+            let rises = zip(slopes, r, |slope, r| _mm512_mul_ps(slope, r));
+            zip(rises, powers, |rise, power| {
+                _mm512_fmadd_ps(rise, power, power)
+            })
         }
     }
 

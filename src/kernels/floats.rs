@@ -1,24 +1,30 @@
 //! Passes over raw logits: contiguous numbers of one of three precisions, widened in registers, never copied.
 //!
-//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, AVX-512, as a multiple of the plain
-//! maximum over the same `f32` logits, 16 bytes behind a multiple of 64 (6 us where nothing else runs; at a multiple of 64 little more than half, and the passes save as much):
+//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, AVX-512 at 2.3 GHz, as a multiple of the
+//! maximum over the same `f32` logits, by loads of which none crosses a line of the cache (5.2 us; 9.6 where all do):
 //!
 //! | pass | operations per 16 logits | cost |
 //! | --- | --- | --- |
-//! | [`Logits::block_maxima`] | 1 load, 1 maximum, for each 64 logits 3.5 to find the largest lane | 1.1; of f16 and bf16 0.7 |
-//! | [`Logits::block_maxima_and_count`] | 1 more, a product with 0, whose sum tells whether any is masked | 1.4 |
-//! | [`Sums::add`] | 1 maximum and 1 square; again from the first-level cache 8 for `exp`, 3 for the sums | 3.7; of f16 and bf16 4.2 |
-//! | [`Sums::add_mass`] with maxima | the same with 1 for the sum | 3.6 |
-//! | [`Logits::collect`] | 1 comparison for 16 blocks; of blocks that pass: 1 load, 1 comparison, 8 to store what passes | 0.1 to 7 |
-//! | [`Logits::collect_survivors`] | the same with 4 to store, for 4 bytes each and a bit for every token | 0.1 to 3 |
-//! | [`masses_above`](super::survivors::masses_above) | of 16 that were collected: 10 for `exp`, 17 for the sums | 2 of 29,000 |
-//! | [`Survivors::masses`] | of 16 that were collected: 3 for a quotient, 8 for `exp`, 3 for the sum | 0.7 of 29,000 |
+//! | [`Logits::block_maxima`] | 1 load, 1.25 maxima, for each 64 logits 3.5 to find the largest lane | 1.4; of f16 and bf16 1.2 |
+//! | [`Logits::block_maxima_and_count`] | 1 load, 1 maximum, and a product with 0, whose sum tells whether any is masked | 2.3 |
+//! | [`Sums::add`] | 1 maximum, 9 for `exp`, 3 for the sums | 5.6 |
+//! | [`Sums::add_mass`] with maxima | the same with 1 for the sum, and 1 for the maxima of blocks | 5; of f16 and bf16 6 |
+//! | [`Logits::collect`] | 1 comparison for 16 blocks; of blocks that pass: 1 load, 1 comparison, 8 to store what passes | 0.2 to 14 |
+//! | [`Logits::collect_survivors`] | the same with 4 to store, for 4 bytes each and a bit for every token | 0.2 to 5 |
+//! | [`masses_above`](super::survivors::masses_above) | of 16 that were collected: 10 for `exp`, 17 for the sums | 4 of 29,000 |
+//! | [`Survivors::masses`] | of 16 that were collected: 3 for a quotient, 8 for `exp`, 3 for the sum | 1.5 of 29,000 |
+//!
+//! Multiplications in registers this wide are asleep where a processor has not made one for half a millisecond, and waking them takes some 30 us of the first pass that has an `exp`.
+//! Registers of half the width sleep, too, and take twice as long awake.
 //!
 //! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the numbers do from 0 on, in registers that hold 32: only where a block has no such number, or
-//! NaN, are they widened. Sums widen a chunk once, into the first-level cache. What lost: widening for the maxima (2.4 times the time) and at each of two readings (a sixth more for the sums);
-//! counting unmasked logits by a comparison of each (7 us more); a bound below every exponent (a maximum for each register), where the sum of squares says that none is needed; the
-//! largest lane of one register at a time, where four are folded into one (a fifth of the time of the maxima); a comparison for each block that may pass (a quarter of what the sieve takes
-//! with its default parameters); no request for the next chunk while one is added up (a tenth, of what two readings cost).
+//! NaN, are they widened. Where an instruction set reads a chunk twice, it is widened once, into the first-level cache.
+//!
+//! What lost: two readings of each chunk, for its maximum first and then for its sums, with AVX-512 (a fifth more); loops over few registers that the compiler unrolls, so that it keeps
+//! most of them in memory (a third more for the sums); one register at a time through the exponential instead of four abreast (a twentieth); widening for the maxima (2.4 times the time);
+//! counting unmasked logits by a comparison of each (7 us more); a bound below every exponent (a maximum for each register), where a sum says that none is needed; the
+//! largest lane of one register at a time, where four are folded into one (a fifth of the time of the maxima); a comparison for each block that may pass, and for each register of one
+//! (a quarter of what the sieve takes with its default parameters).
 //!
 //! # The exponential
 //!
@@ -26,8 +32,8 @@
 //! largest logit, which `float` could round by 1e-6 of a term; the difference is taken of the exponents, which are integers, and what is left in
 //! `double`, once per sum. Terms are 2^64 times too large, so that those down to e^-131 are normal `float`s: a distribution so certain that nothing else is left keeps its digits.
 //!
-//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, which the sum of their squares tells, nothing needs a unit or a bound: with AVX-512 a table of
-//! 2^(i/32) leaves a polynomial of degree 2, within 6e-8, and 8 operations instead of 10 (`Vector::exp_near`).
+//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, nothing needs a unit or a bound (`Vector::exp_near`). With AVX-512 the sum of the terms tells
+//! afterwards whether that was so, and a table of 2^(i/32) leaves a polynomial of degree 2, within 6e-8, and 9 operations; without, the sum of the squares tells before.
 //!
 //! Up to 8 terms are added as `float`s in each lane, then as `double`s: all in all the sums are right within 5e-7, mostly 1e-7. They depend on the instruction set in the last bits.
 

@@ -277,12 +277,15 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
             for (block, of_block) in black_box(blocks).chunks_exact(BLOCK).zip(&mut of_each) {
                 let mut largest = lowest;
                 for four in block.chunks_exact(4 * V::LANES) {
-                    for (i, floats) in floats.iter_mut().enumerate() {
+                    let x: [V::F; 4] = std::array::from_fn(|i| {
                         let numbers = &four[i * V::LANES..];
                         v.prefetch(numbers.as_ptr().wrapping_add(AHEAD));
-                        let x = T::load(v, numbers);
-                        largest = v.max(x, largest);
-                        add_term::<V, true, SPREAD>(v, x, reference, floats);
+                        T::load(v, numbers)
+                    });
+                    largest = x.into_iter().fold(largest, |max, x| v.max(x, max));
+                    let e = v.exp_near_each(x);
+                    for ((x, e), sums) in x.into_iter().zip(e).zip(&mut floats) {
+                        add_weighted::<V, SPREAD>(v, x, e, reference, sums);
                     }
                 }
                 all = v.max(largest, all);
@@ -299,6 +302,9 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
     let [mass, spread] = doubles.map(|[a, b]| v.total_d(v.add_d(a, b)));
     (v.largest(all), mass, spread)
 }
+
+/// How many registers go through the steps of the exponential together.
+const ABREAST: usize = 4;
 
 /// How many numbers ahead memory is asked for: half a chunk.
 const AHEAD: usize = 512;
@@ -524,6 +530,18 @@ fn add_term<V: Vector, const NEAR: bool, const SPREAD: bool>(
         true => (x, v.exp_near(x)),
         false => term(v, x, reference),
     };
+    add_weighted::<V, SPREAD>(v, x, e, reference, sums);
+}
+
+/// Adds e, and, if `SPREAD`, e times the distance of x from the reference.
+#[inline(always)]
+fn add_weighted<V: Vector, const SPREAD: bool>(
+    v: V,
+    x: V::F,
+    e: V::F,
+    reference: &Reference,
+    sums: &mut [V::F; 2],
+) {
     sums[0] = v.add(sums[0], e);
     if SPREAD {
         let origin = v.splat(reference.origin);

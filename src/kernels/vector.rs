@@ -236,6 +236,11 @@ pub trait Vector: Copy {
         }
         self.times_power(e, shifted)
     }
+    /// The same of several registers, step by step.
+    #[inline(always)]
+    fn exp_near_each<const N: usize>(self, x: [Self::F; N]) -> [Self::F; N] {
+        x.map(|x| self.exp_near(x))
+    }
     /// The largest lane of each; no lane is NaN.
     #[inline(always)]
     fn largest_of_each(self, a: [Self::F; 4]) -> [f32; 4] {
