@@ -262,13 +262,15 @@ fn sums_with_any_number() {
 #[test]
 fn maxima_wherever_numbers_lie() {
     let mut logits = inputs(3 * CHUNK + BLOCK + 33).swap_remove(0);
-    let step = if cfg!(miri) { 499 } else { 37 };
-    for x in logits.iter_mut().step_by(step) {
+    // Miri takes minutes for all of them.
+    let (starts, ends) = if cfg!(miri) { (7, 2) } else { (1, 3) };
+    for x in logits.iter_mut().step_by(37) {
         *x = f32::NAN;
     }
     for table in supported() {
-        for start in 0..=16 {
-            for end in [start + 79, start + BLOCK * 5 + 16, logits.len()] {
+        for start in (0..=16).step_by(starts) {
+            let all = [start + 79, start + BLOCK * 5 + 16, logits.len()];
+            for end in all.into_iter().take(ends) {
                 let xs = Logits::from(&logits[start..end]);
                 let [mut a, mut b] = [(); 2].map(|()| vec![7.0; xs.len().div_ceil(BLOCK)]);
                 let max = (SCALAR.floats.block_maxima)(xs, &mut a);

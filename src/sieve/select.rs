@@ -519,7 +519,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             state >> 8
         };
-        for round in 0..if cfg!(miri) { 4 } else { 400 } {
+        for round in 0..if cfg!(miri) { 2 } else { 400 } {
             let n = 1 + next() as usize % 700;
             let mut logit = || match next() % 20 {
                 0 => f32::NEG_INFINITY,
