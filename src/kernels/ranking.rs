@@ -15,7 +15,7 @@
 //! pass, and the highest digit has so few values in use that every count waits for the one before.
 
 use super::order::{descending_key, logit_of};
-use super::{Column, current};
+use super::{Column, current, prefetch};
 use crate::token::TokenData;
 
 /// Buffers for ordering, and the order that was found last.
@@ -150,6 +150,10 @@ impl Ranking {
     }
 
     /// Leaves the indices of `picked` in the order of 2^(2 DIGIT) equal steps.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there is an index for each that was picked"
+    )]
     fn rank_by_steps<const DIGIT: u32>(
         &mut self,
         picked: &[f32],
@@ -161,17 +165,17 @@ impl Ranking {
         let factor = last / (column.max - column.min);
         (current().steps)(picked, column.max, factor, last, &mut self.indices);
         match selected {
-            Some((indices, _)) => self.distribute::<DIGIT>(indices.iter().copied()),
-            None => self.distribute::<DIGIT>(0..),
+            Some((indices, _)) => self.distribute::<DIGIT>(|i| indices[i]),
+            None => self.distribute::<DIGIT>(|i| i as u32),
         }
     }
 
     /// Brings the indices into the order of the steps.
     #[expect(
         clippy::indexing_slicing,
-        reason = "digits are taken modulo `values`, which is at most `VALUES`; places are below the number of elements, for as many were counted"
+        reason = "digits are taken modulo `values`, which is at most `VALUES`; there are as many elements once as there are indices"
     )]
-    fn distribute<const DIGIT: u32>(&mut self, indices_in_order: impl Iterator<Item = u32>) {
+    fn distribute<const DIGIT: u32>(&mut self, name: impl Fn(usize) -> u32) {
         self.counts.resize(2, [0; VALUES]);
         let [low, high] = &mut self.counts[..] else {
             return;
@@ -192,17 +196,13 @@ impl Ranking {
             }
         }
         let (once, indices) = (&mut self.once[..], &mut self.indices[..]);
-        for (&step, index) in indices.iter().zip(indices_in_order) {
-            let place = &mut low[step as usize % values];
-            // The bits above the higher digit are shifted out.
-            once[*place as usize] = step >> DIGIT << index_bits | index;
-            *place += 1;
-        }
-        for &word in &*once {
-            let place = &mut high[(word >> index_bits) as usize];
-            indices[*place as usize] = word & ((1 << index_bits) - 1);
-            *place += 1;
-        }
+        let digit = |i: usize| indices[i] as usize % values;
+        // The bits above the higher digit are shifted out.
+        let word = |i: usize| indices[i] >> DIGIT << index_bits | name(i);
+        deal::<_, DIGIT>(low, once, digit, word);
+        let digit = |i: usize| (once[i] >> index_bits) as usize;
+        let index = |i: usize| once[i] & ((1 << index_bits) - 1);
+        deal::<_, DIGIT>(high, indices, digit, index);
     }
 
     #[expect(
@@ -227,6 +227,42 @@ impl Ranking {
         let sorted = self.indices.iter().map(|&i| xs[i as usize]);
         self.sorted.extend(sorted);
     }
+}
+
+/// Puts `element(i)` of each i to the place of its digit, which moves on by one.
+///
+/// With many digits the places' cache lines are asked for some elements before they are written. Processors take long over stores that miss the first-level cache
+/// between others that hit it, and those to the counts hit it: without asking, 128,256 elements took half as long again.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`digit` gives indices of `places`; places are below the number of elements, for as many were counted"
+)]
+fn deal<T: Copy, const DIGIT: u32>(
+    places: &mut [u32; VALUES],
+    to: &mut [T],
+    digit: impl Fn(usize) -> usize,
+    element: impl Fn(usize) -> T,
+) {
+    const AHEAD: usize = 16;
+    let n = to.len();
+    let mut put = |i: usize, next: Option<usize>| {
+        if let Some(next) = next {
+            prefetch(to, places[digit(next)] as usize);
+        }
+        let place = &mut places[digit(i)];
+        let at = *place as usize;
+        // Before the element is written, which might be the place, for all the compiler knows.
+        *place += 1;
+        to[at] = element(i);
+    };
+    let asking = if DIGIT == BITS {
+        n.saturating_sub(AHEAD)
+    } else {
+        0
+    };
+    (0..asking).for_each(|i| put(i, Some(i + AHEAD)));
+    (asking..n).for_each(|i| put(i, None));
 }
 
 /// Written over several lanes, which the compiler makes vectors of.
