@@ -14,6 +14,9 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_buckets;
+mod buckets;
 pub mod descending;
 pub mod deviation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

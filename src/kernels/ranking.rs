@@ -14,6 +14,7 @@
 //! longer for fewer elements); the highest digit first, then each of its buckets in the first-level cache (2 times); digits of the bits of the floats, which take a third
 //! pass, and the highest digit has so few values in use that every count waits for the one before.
 
+use super::buckets::{self, Buckets};
 use super::order::{descending_key, logit_of};
 use super::{Column, current, prefetch};
 use crate::token::TokenData;
@@ -29,6 +30,7 @@ pub struct Ranking {
     sorted: Vec<f32>,
     keys: Vec<u64>,
     counts: Vec<[u32; VALUES]>,
+    buckets: Buckets,
 }
 
 /// Of a digit, where there are enough elements to pay for counting so many values.
@@ -46,11 +48,14 @@ pub(super) const FEW: usize = 256;
 impl Ranking {
     /// Makes room for what ranking `n` floats can take.
     pub fn reserve(&mut self, n: usize) {
+        let padded = n + buckets::WINDOW;
         for buffer in [&mut self.once, &mut self.indices] {
-            buffer.reserve(n.saturating_sub(buffer.len()));
+            buffer.reserve(padded.saturating_sub(buffer.len()));
         }
-        self.sorted.reserve(n.saturating_sub(self.sorted.len()));
+        self.sorted
+            .reserve(padded.saturating_sub(self.sorted.len()));
         self.keys.reserve(n.saturating_sub(self.keys.len()));
+        self.buckets.reserve(n);
         self.counts
             .reserve(2usize.saturating_sub(self.counts.len()));
     }
@@ -131,17 +136,21 @@ impl Ranking {
         if n < FEW || xs.len() >= 1 << INDEX_BITS {
             return self.rank_by_comparisons(xs, selected);
         }
+        // Whatever way this and the next floats go, as many have warmed up.
+        self.keys.clear();
+        self.reserve(n);
+        let to = (&mut self.indices, &mut self.sorted);
+        if self.buckets.rank(picked, selected, xs.len(), to) {
+            return;
+        }
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.resize(n, 0);
         }
-        // For the comparison sort, should it take over.
-        self.keys.clear();
-        self.keys.reserve(n);
         self.sorted.resize(n, 0.0);
         if n < MANY {
-            self.rank_by_steps::<BITS_OF_FEW>(picked, selected, column);
+            self.rank_by_steps::<BITS_OF_FEW, false>(picked, selected, column);
         } else {
-            self.rank_by_steps::<BITS>(picked, selected, column);
+            self.rank_by_steps::<BITS, true>(picked, selected, column);
         }
         (current().fetch)(xs, &mut self.indices, &mut self.sorted);
         if !mend(&mut self.sorted, &mut self.indices) {
@@ -154,7 +163,7 @@ impl Ranking {
         clippy::indexing_slicing,
         reason = "there is an index for each that was picked"
     )]
-    fn rank_by_steps<const DIGIT: u32>(
+    fn rank_by_steps<const DIGIT: u32, const ASKS: bool>(
         &mut self,
         picked: &[f32],
         selected: Option<(&[u32], &[f32])>,
@@ -165,8 +174,8 @@ impl Ranking {
         let factor = last / (column.max - column.min);
         (current().steps)(picked, column.max, factor, last, &mut self.indices);
         match selected {
-            Some((indices, _)) => self.distribute::<DIGIT>(|i| indices[i]),
-            None => self.distribute::<DIGIT>(|i| i as u32),
+            Some((indices, _)) => self.distribute::<DIGIT, ASKS>(|i| indices[i]),
+            None => self.distribute::<DIGIT, ASKS>(|i| i as u32),
         }
     }
 
@@ -175,7 +184,7 @@ impl Ranking {
         clippy::indexing_slicing,
         reason = "digits are taken modulo `values`, which is at most `VALUES`; there are as many elements once as there are indices"
     )]
-    fn distribute<const DIGIT: u32>(&mut self, name: impl Fn(usize) -> u32) {
+    fn distribute<const DIGIT: u32, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
         self.counts.resize(2, [0; VALUES]);
         let [low, high] = &mut self.counts[..] else {
             return;
@@ -199,10 +208,12 @@ impl Ranking {
         let digit = |i: usize| indices[i] as usize % values;
         // The bits above the higher digit are shifted out.
         let word = |i: usize| indices[i] >> DIGIT << index_bits | name(i);
-        deal::<_, DIGIT>(low, once, digit, word);
+        // SAFETY: these digits were counted above, and the places made from the counts.
+        unsafe { deal::<_, VALUES, ASKS>(low, once, digit, word) };
         let digit = |i: usize| (once[i] >> index_bits) as usize;
         let index = |i: usize| once[i] & ((1 << index_bits) - 1);
-        deal::<_, DIGIT>(high, indices, digit, index);
+        // SAFETY: as before; the order of the elements does not matter to the counts.
+        unsafe { deal::<_, VALUES, ASKS>(high, indices, digit, index) };
     }
 
     #[expect(
@@ -231,36 +242,36 @@ impl Ranking {
 
 /// Puts `element(i)` of each i to the place of its digit, which moves on by one.
 ///
-/// With many digits the places' cache lines are asked for some elements before they are written. Processors take long over stores that miss the first-level cache
+/// With `ASKS`, the places' cache lines are asked for some elements before they are written. Processors take long over stores that miss the first-level cache
 /// between others that hit it, and those to the counts hit it: without asking, 128,256 elements took half as long again.
+///
+/// `digit` is taken modulo the number of digits.
+///
+/// # Safety
+/// The digits of the elements were counted, and `places` tell where those of each begin.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`digit` gives indices of `places`; places are below the number of elements, for as many were counted"
-)]
-fn deal<T: Copy, const DIGIT: u32>(
-    places: &mut [u32; VALUES],
+#[expect(clippy::indexing_slicing, reason = "taken modulo the number of digits")]
+pub(super) unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
+    places: &mut [u32; DIGITS],
     to: &mut [T],
     digit: impl Fn(usize) -> usize,
-    element: impl Fn(usize) -> T,
+    mut element: impl FnMut(usize) -> T,
 ) {
-    const AHEAD: usize = 16;
+    const AHEAD: usize = 32;
     let n = to.len();
     let mut put = |i: usize, next: Option<usize>| {
         if let Some(next) = next {
-            prefetch(to, places[digit(next)] as usize);
+            prefetch(to, places[digit(next) % DIGITS] as usize);
         }
-        let place = &mut places[digit(i)];
+        let place = &mut places[digit(i) % DIGITS];
         let at = *place as usize;
         // Before the element is written, which might be the place, for all the compiler knows.
         *place += 1;
-        to[at] = element(i);
+        debug_assert!(at < to.len());
+        // SAFETY: the caller promises that no digit has more elements than were counted, and these end where those of the next begin.
+        unsafe { *to.get_unchecked_mut(at) = element(i) };
     };
-    let asking = if DIGIT == BITS {
-        n.saturating_sub(AHEAD)
-    } else {
-        0
-    };
+    let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
     (0..asking).for_each(|i| put(i, Some(i + AHEAD)));
     (asking..n).for_each(|i| put(i, None));
 }
@@ -354,6 +365,50 @@ mod tests {
             assert!(ranking.indices() == expected, "round {round}");
             let sorted = expected.iter().map(|&i| xs[i as usize].to_bits());
             assert!(ranking.sorted().iter().map(|x| x.to_bits()).eq(sorted));
+        }
+    }
+
+    /// However the floats are spread, and whatever of it a sample sees: the sizes are those of windows and buckets, and one more or less.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn floats_spread_in_any_way_are_ranked() {
+        let mut state = 11u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f32 / 16_777_216.0
+        };
+        let spreads: [fn(usize, f32) -> f32; 10] = [
+            |_, u| u * 20.0 - 12.0,
+            |_, u| 4.0 * (u / (1.000_001 - u)).ln(),
+            |_, u| (u - 0.5) / (u * 1e-6 + 1e-30),
+            |_, u| (u * 8.0).floor(),
+            |i, _| -(i as f32),
+            |i, _| i as f32,
+            |_, u| f32::from_bits((u * 2_139_095_039.0) as u32),
+            |_, u| -f32::from_bits((u * 2_139_095_039.0) as u32 | 1),
+            |i, u| if i % 3 == 0 { u } else { f32::NEG_INFINITY },
+            |i, u| if i % 4001 == 5 { u * 1e30 } else { u * 1e-30 },
+        ];
+        let mut ranking = Ranking::default();
+        for n in [2047, 2048, 2049, 2175, 2176, 2177, 4096, 30_000, 131_073] {
+            for (number, spread) in spreads.iter().enumerate() {
+                let xs: Vec<f32> = (0..n).map(|i| spread(i, next())).collect();
+                ranking.rank(&xs);
+                let mut expected: Vec<u32> = (0..n as u32).collect();
+                let key = |&i: &u32| descending_key(xs[i as usize]);
+                expected.sort_by_key(key);
+                assert!(ranking.indices() == expected, "{n} of spread {number}");
+                let sorted = expected.iter().map(|&i| xs[i as usize].to_bits());
+                assert!(ranking.sorted().iter().map(|x| x.to_bits()).eq(sorted));
+                // Every third, which is not the first.
+                let named: Vec<u32> = (1..n as u32).step_by(3).collect();
+                let picked: Vec<f32> = named.iter().map(|&i| xs[i as usize]).collect();
+                ranking.rank_selected(&xs, &named, &picked);
+                expected.retain(|i| i % 3 == 1);
+                assert!(ranking.indices() == expected, "{n} of spread {number}");
+            }
         }
     }
 
