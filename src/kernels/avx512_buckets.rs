@@ -85,6 +85,8 @@ fn sort(words: &mut [u64], ends: &[u32], indices: &mut [u32], sorted: &mut [f32]
     assert!(words.len() >= padded && indices.len() >= padded && sorted.len() >= padded);
     words[n..].fill(u64::MAX >> 12 | super::buckets::ONE);
     let mut ends = ends.iter().map(|&end| end as usize).peekable();
+    // The compiler must not know them: it would make of each maximum under a mask a maximum and a shuffle, on the one port that has shuffles.
+    let uppers = std::hint::black_box([0b1010_1010, 0b1100_1100, 0b1111_0000]);
     let mut at = 0;
     while at < n {
         let mut end = at;
@@ -92,7 +94,7 @@ fn sort(words: &mut [u64], ends: &[u32], indices: &mut [u32], sorted: &mut [f32]
             end = next;
         }
         if end > at {
-            sort_window(&words[at..], &mut indices[at..], &mut sorted[at..]);
+            sort_window(&words[at..], uppers, &mut indices[at..], &mut sorted[at..]);
         } else {
             end = ends.next().unwrap_or(n);
             let (indices, sorted) = (&mut indices[at..end], &mut sorted[at..end]);
@@ -123,7 +125,7 @@ macro_rules! merge_registers {
 
 /// Compares each lane with the one that `$other` brings to its place, register by register, from the other end if `$from_end`; lanes of `$upper` keep the larger.
 macro_rules! exchange_lanes {
-    ($r:ident, $upper:literal, $other:expr; from the end) => {
+    ($r:ident, $upper:expr, $other:expr; from the end) => {
         for i in 0..8 {
             let (a, b) = ($r[i], $r[15 - i]);
             let (other_a, other_b) = ($other(a), $other(b));
@@ -133,13 +135,16 @@ macro_rules! exchange_lanes {
             $r[15 - i] = _mm512_mask_max_pd(low, $upper, b, other_a);
         }
     };
-    ($r:ident, $upper:literal, $other:expr) => {
+    ($r:ident, $upper:expr, $other:expr) => {
         for i in 0..16 {
             let (a, other) = ($r[i], $other($r[i]));
             $r[i] = _mm512_mask_max_pd(_mm512_min_pd(a, other), $upper, a, other);
         }
     };
 }
+
+/// The upper halves of two, four and eight lanes.
+type Uppers = [__mmask8; 3];
 
 /// Sorts a window of words, from which it takes indices and floats. Asks for the next window's cache lines.
 #[inline]
@@ -148,8 +153,9 @@ macro_rules! exchange_lanes {
     clippy::indexing_slicing,
     reason = "numbers of 16 registers, most of them literal"
 )]
-fn sort_window(words: &[u64], indices: &mut [u32], sorted: &mut [f32]) {
+fn sort_window(words: &[u64], uppers: Uppers, indices: &mut [u32], sorted: &mut [f32]) {
     assert!(words.len() >= WINDOW && indices.len() >= WINDOW && sorted.len() >= WINDOW);
+    let [of_two, of_four, of_eight] = uppers;
     let mut r = [_mm512_setzero_pd(); 16];
     let reversed = _mm512_set1_epi64(REVERSED as i64);
     for (i, r) in r.iter_mut().enumerate() {
@@ -178,14 +184,14 @@ fn sort_window(words: &[u64], indices: &mut [u32], sorted: &mut [f32]) {
     let of_four_reversed = |x| _mm512_permutex_pd::<0b00_01_10_11>(x);
     let lanes = _mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     let of_eight_reversed = |x| _mm512_permutexvar_pd(lanes, x);
-    exchange_lanes!(r, 0b1010_1010, neighbour; from the end);
+    exchange_lanes!(r, of_two, neighbour; from the end);
     merge_registers!(r);
-    exchange_lanes!(r, 0b1100_1100, of_four_reversed; from the end);
-    exchange_lanes!(r, 0b1010_1010, neighbour);
+    exchange_lanes!(r, of_four, of_four_reversed; from the end);
+    exchange_lanes!(r, of_two, neighbour);
     merge_registers!(r);
-    exchange_lanes!(r, 0b1111_0000, of_eight_reversed; from the end);
-    exchange_lanes!(r, 0b1100_1100, second);
-    exchange_lanes!(r, 0b1010_1010, neighbour);
+    exchange_lanes!(r, of_eight, of_eight_reversed; from the end);
+    exchange_lanes!(r, of_four, second);
+    exchange_lanes!(r, of_two, neighbour);
     merge_registers!(r);
     let [low, high] = r.as_chunks::<8>().0 else {
         return;

@@ -370,6 +370,11 @@ impl Workspace {
         let mut sum = 0.0;
         let to = self.values_mut().chunks_mut(IN_CACHE);
         for (from, to) in logits.chunks(IN_CACHE).zip(to) {
+            // The next ones are looked for while these are worked on.
+            for line in (0..IN_CACHE).step_by(16) {
+                prefetch(to, IN_CACHE + line);
+                prefetch(from, IN_CACHE + line);
+            }
             to.copy_from_slice(from);
             sum = (current().exp_sum)(sum, to, max);
         }

@@ -258,6 +258,7 @@ pub(super) unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     mut element: impl FnMut(usize) -> T,
 ) {
     const AHEAD: usize = 32;
+    const UNROLLED: usize = 4;
     let n = to.len();
     let mut put = |i: usize, next: Option<usize>| {
         if let Some(next) = next {
@@ -272,7 +273,13 @@ pub(super) unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
         unsafe { *to.get_unchecked_mut(at) = element(i) };
     };
     let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
-    (0..asking).for_each(|i| put(i, Some(i + AHEAD)));
+    let asking = asking - asking % UNROLLED;
+    // By hand: the loop is so short that where its one branch lies can cost it half as long again.
+    for first in (0..asking).step_by(UNROLLED) {
+        for i in 0..UNROLLED {
+            put(first + i, Some(first + i + AHEAD));
+        }
+    }
     (asking..n).for_each(|i| put(i, None));
 }
 
