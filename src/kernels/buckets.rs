@@ -20,6 +20,8 @@ pub struct Buckets {
     numbers: Vec<u16>,
     words: Vec<u64>,
     places: Vec<[u32; MOST]>,
+    /// How many buckets there are.
+    used: usize,
 }
 
 /// How the floats are spread, as a sample tells: how many buckets lie above each of [`SEGMENTS`] equal parts of the range, and how many in it.
@@ -82,15 +84,9 @@ impl Buckets {
             .reserve(1usize.saturating_sub(self.places.len()));
     }
 
-    /// Ranks `picked`, of which none is NaN, or what `selected` says of a larger array, whose indices are below `names`. Says whether it could: with some instruction
-    /// sets, of many floats, and not if one is -0.
-    pub fn rank(
-        &mut self,
-        picked: &[f32],
-        selected: Option<(&[u32], &[f32])>,
-        names: usize,
-        to: (&mut Vec<u32>, &mut Vec<f32>),
-    ) -> bool {
+    /// Brings each of `picked`, of which none is NaN, to its bucket, with its index or the one that `indices` tells; all are below `names`. Says whether it could: with
+    /// some instruction sets, of many floats, and not if one is -0. Then the floats are needed no more.
+    pub fn deal(&mut self, picked: &[f32], indices: Option<&[u32]>, names: usize) -> bool {
         let Some(passes) = current().buckets else {
             return false;
         };
@@ -103,23 +99,27 @@ impl Buckets {
             self.words.resize(n + WINDOW, 0);
         }
         self.places.resize(1, [0; MOST]);
-        let used = (n / PER_BUCKET).clamp(2, MOST);
-        let dealt = spread(picked, used)
-            .is_some_and(|spread| (passes.number)(picked, &spread, &mut self.numbers))
-            && match selected {
-                Some((indices, _)) => self.deal(picked, used, indices.iter().copied()),
-                None => self.deal(picked, used, 0..),
-            };
-        let ends = self.places.first().and_then(|places| places.get(..used));
-        if let (true, Some(ends)) = (dealt, ends) {
-            let (indices, sorted) = to;
-            indices.resize(n + WINDOW, 0);
-            sorted.resize(n + WINDOW, 0.0);
-            (passes.sort)(&mut self.words, ends, indices, sorted);
-            indices.truncate(n);
-            sorted.truncate(n);
-        }
-        dealt
+        self.used = (n / PER_BUCKET).clamp(2, MOST);
+        let spread = spread(picked, self.used);
+        spread.is_some_and(|spread| (passes.number)(picked, &spread, &mut self.numbers))
+            && match indices {
+                Some(indices) => self.deal_words(picked, indices.iter().copied()),
+                None => self.deal_words(picked, 0..),
+            }
+    }
+
+    /// Sorts what was dealt: the indices, and what they name.
+    pub fn sort(&mut self, indices: &mut Vec<u32>, sorted: &mut Vec<f32>) {
+        let n = self.numbers.len();
+        let ends = self.places.first().and_then(|ends| ends.get(..self.used));
+        let (Some(passes), Some(ends)) = (current().buckets, ends) else {
+            return;
+        };
+        indices.resize(n + WINDOW, 0);
+        sorted.resize(n + WINDOW, 0.0);
+        (passes.sort)(&mut self.words, ends, indices, sorted);
+        indices.truncate(n);
+        sorted.truncate(n);
     }
 
     /// Brings each float with its index to its bucket; then the places are the ends of the buckets. Says whether it could: not if some float is in none of those `used`.
@@ -127,7 +127,8 @@ impl Buckets {
         clippy::indexing_slicing,
         reason = "buckets are taken modulo the number of places, of which `used` are no more; there are as many words as floats"
     )]
-    fn deal(&mut self, xs: &[f32], used: usize, indices: impl Iterator<Item = u32>) -> bool {
+    fn deal_words(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) -> bool {
+        let used = self.used;
         let (numbers, words) = (&self.numbers[..xs.len()], &mut self.words[..xs.len()]);
         let [places] = &mut self.places[..] else {
             return false;

@@ -46,14 +46,15 @@ const MANY: usize = 4096;
 pub(super) const FEW: usize = 256;
 
 impl Ranking {
-    /// Makes room for what ranking `n` floats can take.
+    /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many have warmed up.
     pub fn reserve(&mut self, n: usize) {
         let padded = n + buckets::WINDOW;
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.reserve(padded.saturating_sub(buffer.len()));
         }
-        self.sorted
-            .reserve(padded.saturating_sub(self.sorted.len()));
+        for buffer in [&mut self.values, &mut self.sorted] {
+            buffer.reserve(padded.saturating_sub(buffer.len()));
+        }
         self.keys.reserve(n.saturating_sub(self.keys.len()));
         self.buckets.reserve(n);
         self.counts
@@ -65,22 +66,35 @@ impl Ranking {
         if data.len() < FEW {
             return false;
         }
-        let mut values = std::mem::take(&mut self.values);
-        values.resize(data.len(), 0.0);
-        let column = (current().column)(data, &mut values);
+        let column = self.take_logits(data);
         if column.plain {
-            self.rank_between(&values, None, column);
+            self.rank_taken(column);
         }
-        self.values = values;
         column.plain
     }
 
     /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
     pub fn rank_logits(&mut self, data: &[TokenData]) {
-        let mut values = std::mem::take(&mut self.values);
-        values.resize(data.len(), 0.0);
-        let column = (current().column)(data, &mut values);
-        self.rank_between(&values, None, column);
+        let column = self.take_logits(data);
+        self.rank_taken(column);
+    }
+
+    /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker than other.
+    fn take_logits(&mut self, data: &[TokenData]) -> Column {
+        self.sorted.resize(data.len(), 0.0);
+        (current().column)(data, &mut self.sorted)
+    }
+
+    /// Ranks what was taken.
+    fn rank_taken(&mut self, column: Column) {
+        let n = self.sorted.len();
+        self.reserve(n);
+        if self.buckets.deal(&self.sorted, None, n) {
+            return self.buckets.sort(&mut self.indices, &mut self.sorted);
+        }
+        std::mem::swap(&mut self.values, &mut self.sorted);
+        let values = std::mem::take(&mut self.values);
+        self.rank_otherwise(&values, None, column);
         self.values = values;
     }
 
@@ -133,15 +147,20 @@ impl Ranking {
     fn rank_between(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {
         let picked = selected.map_or(xs, |(_, picked)| picked);
         let n = picked.len();
+        self.reserve(n);
+        let indices = selected.map(|(indices, _)| indices);
+        if self.buckets.deal(picked, indices, xs.len()) {
+            return self.buckets.sort(&mut self.indices, &mut self.sorted);
+        }
+        self.rank_otherwise(xs, selected, column);
+    }
+
+    /// Without buckets.
+    fn rank_otherwise(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {
+        let picked = selected.map_or(xs, |(_, picked)| picked);
+        let n = picked.len();
         if n < FEW || xs.len() >= 1 << INDEX_BITS {
             return self.rank_by_comparisons(xs, selected);
-        }
-        // Whatever way this and the next floats go, as many have warmed up.
-        self.keys.clear();
-        self.reserve(n);
-        let to = (&mut self.indices, &mut self.sorted);
-        if self.buckets.rank(picked, selected, xs.len(), to) {
-            return;
         }
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.resize(n, 0);
