@@ -16,6 +16,10 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_buckets;
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only AVX-512 has registers enough")
+)]
 mod buckets;
 pub mod descending;
 pub mod deviation;
