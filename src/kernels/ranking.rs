@@ -5,7 +5,7 @@
 //! themselves are fetched at the end. The logits of a vocabulary lie so close that one in some dozens shares its step with another, which an insertion mends
 //! in passing; where many do (a few far outliers, say), a comparison sort takes over.
 //!
-//! That is where registers are few. With AVX-512 thousands of floats are ranked by [`buckets`](super::buckets), in 0.6 times the time.
+//! That is where registers are few. With AVX-512 thousands of floats are ranked by the module `buckets`, in 0.6 times the time.
 //!
 //! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than the elements take to move: the logits of 1000 candidates take half
 //! the time of a comparison sort.
