@@ -444,5 +444,6 @@ impl Vector for Avx2 {
     }
 }
 
+const BUCKETS: Option<super::buckets::Passes> = None;
 super::instantiate!(Avx2, c"avx2", "avx2,fma,f16c,popcnt");
 super::floats::instantiate_floats!(Avx2, "avx2,fma,f16c,popcnt");

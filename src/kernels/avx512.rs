@@ -620,6 +620,7 @@ impl Vector for Avx512 {
     }
 }
 
+use super::avx512_buckets::BUCKETS;
 super::instantiate!(
     Avx512,
     c"avx512",

@@ -14,6 +14,13 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_buckets;
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only AVX-512 has registers enough")
+)]
+mod buckets;
 pub mod descending;
 pub mod deviation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -104,6 +111,19 @@ impl Squares {
             self.sum = (f64::from(self.sum) + deviation * deviation) as f32;
         }
     }
+}
+
+/// Asks for the cache line of an element, if there is one, before it is needed. A hint: any number will do.
+#[inline(always)]
+fn prefetch<T>(of: &[T], at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: reads nothing and cannot fail; every processor of this architecture has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(of.as_ptr().wrapping_add(at).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (of, at);
 }
 
 /// The table, or the reference where a few terms are added sooner than all the conditions for adding them at once are looked at.
@@ -355,6 +375,11 @@ impl Workspace {
         let mut sum = 0.0;
         let to = self.values_mut().chunks_mut(IN_CACHE);
         for (from, to) in logits.chunks(IN_CACHE).zip(to) {
+            // The next ones are looked for while these are worked on.
+            for line in (0..IN_CACHE).step_by(16) {
+                prefetch(to, IN_CACHE + line);
+                prefetch(from, IN_CACHE + line);
+            }
             to.copy_from_slice(from);
             sum = (current().exp_sum)(sum, to, max);
         }

@@ -271,4 +271,5 @@ impl Vector for Neon {
 }
 
 super::floats::instantiate_floats!(Neon, "neon");
+const BUCKETS: Option<super::buckets::Passes> = None;
 super::instantiate!(Neon, c"neon", "neon");

@@ -950,6 +950,15 @@ pub fn next_rise<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
     scalar::next_rise(xs, at)
 }
 
+/// Asks for the cache lines of a register's candidates, which are to be written.
+#[inline(always)]
+fn ask_for_candidates<V: Vector>(v: V, data: &[TokenData], at: usize) {
+    let at = data.as_ptr().wrapping_add(at).cast::<u8>();
+    for line in 0..(V::LANES * size_of::<TokenData>()).div_ceil(64) {
+        v.prefetch(at.wrapping_add(64 * line));
+    }
+}
+
 /// Reads 12 bytes per candidate and writes 12.
 #[inline(always)]
 #[expect(
@@ -969,6 +978,7 @@ pub fn write_divided<V: Vector>(
     let divisor = v.splat(by);
     let whole = n - n % V::LANES;
     for at in (0..whole).step_by(V::LANES) {
+        ask_for_candidates(v, data, at + 8 * V::LANES);
         let p = v.div(v.load(&ps[at..]), divisor);
         v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
     }
@@ -995,6 +1005,7 @@ pub fn write_scaled<V: Vector>(
     let factors = v.splat_d(factor);
     let whole = n - n % V::LANES;
     for at in (0..whole).step_by(V::LANES) {
+        ask_for_candidates(v, data, at + 8 * V::LANES);
         let [low, high] = v.load_wide(&ps[at..]);
         let p = v.narrow([v.mul_d(low, factors), v.mul_d(high, factors)]);
         v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Column, Curve, floats, math, scalar};
+use super::{Column, Curve, buckets, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
@@ -59,6 +59,8 @@ pub struct Table {
     pub(super) entropies: fn(&[f32], &mut [f32]) -> f32,
     /// Those over raw logits.
     pub(super) floats: floats::Passes,
+    /// Those of sorting in registers, where there are registers enough.
+    pub(super) buckets: Option<buckets::Passes>,
 }
 
 pub(super) static SCALAR: Table = Table {
@@ -95,6 +97,7 @@ pub(super) static SCALAR: Table = Table {
     bend: scalar::bend,
     entropies: scalar::entropies,
     floats: floats::SCALAR_PASSES,
+    buckets: None,
 };
 
 /// The function `table` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
@@ -148,6 +151,7 @@ macro_rules! instantiate {
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,
+                buckets: BUCKETS,
             };
             &TABLE
         }
