@@ -411,6 +411,12 @@ impl Vector for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        // SAFETY: a hint, which reads nothing and cannot fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
     instructions! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);

@@ -132,6 +132,12 @@ pub fn argmax(data: &[TokenData]) -> Option<usize> {
     (!data.is_empty()).then(|| (current().argmax)(data))
 }
 
+/// The largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
+/// not positive, and some that are not. Reads 12 bytes per candidate.
+pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    (current().near_max)(data, below, to)
+}
+
 /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
 pub fn divide_logits(data: &mut [TokenData], by: f32) {
     (current().divide_logits)(data, by);

@@ -23,6 +23,27 @@ pub fn argmax(data: &[TokenData]) -> usize {
     best
 }
 
+/// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is not
+/// positive, and some others: those that were so near to the largest before them.
+pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    near_max_from(f32::MIN, data, below, to)
+}
+
+/// The same after candidates whose largest was `max`.
+pub fn near_max_from(max: f32, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    let mut max = max;
+    for candidate in data {
+        let x = candidate.logit;
+        if x > max {
+            max = x;
+        }
+        if x >= max + below {
+            to.push(*candidate);
+        }
+    }
+    max
+}
+
 /// Copies the logits, NaN as minus infinity, and gives the largest.
 pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());

@@ -28,6 +28,7 @@ pub struct Table {
     pub(super) name: &'static CStr,
     pub(super) max: fn(&[TokenData]) -> f32,
     pub(super) argmax: fn(&[TokenData]) -> usize,
+    pub(super) near_max: fn(&[TokenData], f32, &mut Vec<TokenData>) -> f32,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
     pub(super) keep_differences: fn(&[f32], f32, f32, &mut [f32]) -> usize,
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
@@ -65,6 +66,7 @@ pub(super) static SCALAR: Table = Table {
     name: c"scalar",
     max: scalar::max,
     argmax: scalar::argmax,
+    near_max: scalar::near_max,
     logits: scalar::logits,
     keep_differences: scalar::keep_differences,
     exp_sum: scalar::exp_sum,
@@ -106,6 +108,7 @@ macro_rules! instantiate {
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
+            fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
             fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize;
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
@@ -143,7 +146,7 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
+                name: $name, max, argmax, near_max, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
                 set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,

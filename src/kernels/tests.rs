@@ -132,6 +132,18 @@ fn maxima() {
         // -0 and +0 are equal.
         assert_eq!((table.max)(&data), (SCALAR.max)(&data), "{:?}", table.name);
         assert_eq!((table.argmax)(&data), (SCALAR.argmax)(&data));
+        for below in [0.0, -3.0, -1e4] {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            let max = (table.near_max)(&data, below, &mut a);
+            assert_eq!(max, (SCALAR.near_max)(&data, below, &mut b));
+            // What is kept besides depends on the instruction set.
+            for kept in [&mut a, &mut b] {
+                kept.retain(|c| c.logit >= max + below);
+            }
+            assert_eq!(bits_of(&a), bits_of(&b), "{:?}", table.name);
+            let expected = data.iter().filter(|c| c.logit >= max + below);
+            assert!(expected.map(|c| c.id).eq(a.iter().map(|c| c.id)));
+        }
         let (mut a, mut b) = (vec![0.0; data.len()], vec![0.0; data.len()]);
         assert_eq!(
             (table.logits)(&data, &mut a),
