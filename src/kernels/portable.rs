@@ -209,7 +209,12 @@ fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
 
 #[inline(always)]
 fn difference<V: Vector>(v: V, chunk: &[f32], max: f32) -> V::F {
-    let x = v.sub(v.load(chunk), v.splat(max));
+    difference_of(v, v.load(chunk), max)
+}
+
+#[inline(always)]
+fn difference_of<V: Vector>(v: V, x: V::F, max: f32) -> V::F {
+    let x = v.sub(x, v.splat(max));
     // What is below rounds to 0 all the same; NaN stays.
     v.max(v.splat(LOWEST), x)
 }
@@ -672,6 +677,97 @@ pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor:
     }
 }
 
+/// Reads and writes 12 bytes per candidate, the last ones first.
+#[inline(always)]
+pub fn exp_p<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    max: f32,
+    values: &mut [f32; BLOCK],
+    sums: &mut [f64],
+) -> f64 {
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums.iter_mut()).rev() {
+        *to = exp_p_of_block(v, block, max, values);
+    }
+    let mut sum = 0.0;
+    for to in sums {
+        sum += *to;
+        *to = sum;
+    }
+    sum
+}
+
+/// The same of one block, without the sum up to its end. Meanwhile the block before it comes into the first-level cache, since what is computed takes longer than reading.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `BLOCK` candidates, and a remainder less than a register's"
+)]
+fn exp_p_of_block<V: Vector>(
+    v: V,
+    block: &mut [TokenData],
+    max: f32,
+    values: &mut [f32; BLOCK],
+) -> f64 {
+    let whole = block.len() - block.len() % V::LANES;
+    let (whole, rest) = block.split_at_mut(whole);
+    let values = &mut values[..whole.len()];
+    let lowest = v.splat(f32::NEG_INFINITY);
+    for (chunk, to) in whole
+        .chunks_exact(V::LANES)
+        .zip(values.chunks_exact_mut(V::LANES))
+    {
+        let x = v.max(v.logits(chunk), lowest);
+        v.store(to, difference_of(v, x, max));
+    }
+    let mut before = whole.as_ptr().wrapping_sub(BLOCK);
+    for chunk in values.chunks_exact_mut(V::LANES) {
+        ask_for(v, before);
+        before = before.wrapping_add(V::LANES);
+        let exponentials = exp(v, v.load_wide(chunk));
+        v.store_narrow(chunk, exponentials);
+    }
+    let mut sums = [v.splat_d(0.0); 2];
+    for (chunk, from) in whole
+        .chunks_exact_mut(V::LANES)
+        .zip(values.chunks_exact(V::LANES))
+    {
+        let [low, high] = v.load_wide(from);
+        sums[0] = v.add_d(sums[0], low);
+        sums[1] = v.add_d(sums[1], high);
+        v.set_p(chunk, v.load(from));
+    }
+    let mut sum = v.total_d(v.add_d(sums[0], sums[1]));
+    if rest.is_empty() {
+        return sum;
+    }
+    let mut last = [f32::NEG_INFINITY; MAX_LANES];
+    for (candidate, x) in rest.iter().zip(&mut last) {
+        *x = comparable(candidate.logit);
+    }
+    let exponentials = exp(v, v.widen(difference(v, &last, max)));
+    v.store_narrow(&mut last, exponentials);
+    for (candidate, &p) in rest.iter_mut().zip(&last) {
+        candidate.p = p;
+        sum += f64::from(p);
+    }
+    sum
+}
+
+/// Reads and writes 12 bytes per candidate, the first ones first: they were written last.
+#[inline(always)]
+pub fn scale_p<V: Vector>(v: V, data: &mut [TokenData], factor: f64) {
+    let factors = v.splat_d(factor);
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        ask_for(v, chunk.as_ptr().wrapping_add(AHEAD));
+        let [low, high] = v.widen(v.probabilities(chunk));
+        let p = [v.mul_d(low, factors), v.mul_d(high, factors)];
+        v.set_p(chunk, v.narrow(p));
+    }
+    scalar::scale_p(chunks.into_remainder(), factor);
+}
+
 /// Reads and writes 4 bytes per element.
 #[inline(always)]
 pub fn divide<V: Vector>(v: V, xs: &mut [f32], by: f32) {
@@ -754,35 +850,51 @@ pub fn at_least<V: Vector>(
     push_lanes(bits & in_rest, base, to);
 }
 
-/// Reads 12 bytes per candidate. What is kept on the way is little unless the logits rise.
+/// Reads 12 bytes per candidate, and the first ones twice: what would be kept before a large logit came is mostly there. What is kept on the way is little unless the logits rise.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 pub fn near_max<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    let mut max = f32::MIN;
-    let mut thresholds = v.splat(max);
+    let first = data.get(..2 * BLOCK).unwrap_or(data);
+    let mut max = max(v, first).max(f32::MIN);
     let mut pairs = data.chunks_exact(2 * V::LANES);
+    let mut thresholds = v.splat(max + below);
     for pair in &mut pairs {
-        let (x, y) = (v.logits(pair), v.logits(&pair[V::LANES..]));
+        let (chunk, next) = pair.split_at(V::LANES);
+        let (x, y) = (v.logits(chunk), v.logits(next));
         if v.ge(x, thresholds) | v.ge(y, thresholds) == 0 {
             continue;
         }
-        // NaN leaves what is on the right.
-        max = v.largest(v.max(y, v.max(x, v.splat(max))));
-        thresholds = v.splat(max + below);
-        push_candidates(v.ge(x, thresholds), pair, to);
-        push_candidates(v.ge(y, thresholds), &pair[V::LANES..], to);
+        let maxima = v.splat(max);
+        if v.lt(maxima, x) | v.lt(maxima, y) != 0 {
+            // NaN leaves what is on the right.
+            max = v.largest(v.max(y, v.max(x, maxima)));
+            thresholds = v.splat(max + below);
+        }
+        v.push_candidates(v.ge(x, thresholds), chunk, to);
+        v.push_candidates(v.ge(y, thresholds), next, to);
     }
-    scalar::near_max_from(max, pairs.remainder(), below, to)
+    let mut rest = pairs.remainder().chunks_exact(V::LANES);
+    for chunk in &mut rest {
+        max = near_max_of_chunk(v, max, chunk, below, to);
+    }
+    for chunk in padded(rest.remainder()).chunks_exact(V::LANES) {
+        max = near_max_of_chunk(v, max, chunk, below, to);
+    }
+    max
 }
 
-/// Appends the candidates that `lanes` has bits for.
+/// The same of one register, after candidates whose largest was `max`.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "as many as there are lanes")]
-fn push_candidates(mut lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
-    while lanes != 0 {
-        to.push(data[lanes.trailing_zeros() as usize]);
-        lanes &= lanes - 1;
-    }
+fn near_max_of_chunk<V: Vector>(
+    v: V,
+    max: f32,
+    chunk: &[TokenData],
+    below: f32,
+    to: &mut Vec<TokenData>,
+) -> f32 {
+    let x = v.logits(chunk);
+    let max = v.largest(v.max(x, v.splat(max)));
+    v.push_candidates(v.ge(x, v.splat(max + below)), chunk, to);
+    max
 }
 
 /// Reads 4 bytes per element.

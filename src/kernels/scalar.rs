@@ -26,12 +26,7 @@ pub fn argmax(data: &[TokenData]) -> usize {
 /// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is not
 /// positive, and some others: those that were so near to the largest before them.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    near_max_from(f32::MIN, data, below, to)
-}
-
-/// The same after candidates whose largest was `max`.
-pub fn near_max_from(max: f32, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    let mut max = max;
+    let mut max = f32::MIN;
     for candidate in data {
         let x = candidate.logit;
         if x > max {
@@ -164,6 +159,31 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());
     for (candidate, &p) in data.iter_mut().zip(ps) {
         candidate.p = p;
+    }
+}
+
+/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and gives their sum in `double`, as [`exp_sum_double`] does. `sums` has one for each block, no more; `values` is scratch.
+pub fn exp_p(
+    data: &mut [TokenData],
+    max: f32,
+    _values: &mut [f32; BLOCK],
+    sums: &mut [f64],
+) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
+        for candidate in block {
+            candidate.p = exp(comparable(candidate.logit) - max);
+            sum += f64::from(candidate.p);
+        }
+        *to = sum;
+    }
+    sum
+}
+
+/// Multiplies the probabilities by `factor` in `double`.
+pub fn scale_p(data: &mut [TokenData], factor: f64) {
+    for candidate in data {
+        candidate.p = (f64::from(candidate.p) * factor) as f32;
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Column, Curve, floats, math, scalar};
+use super::{BLOCK, Column, Curve, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
@@ -22,6 +22,9 @@ type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
 
 /// The type of [`scalar::bend`].
 type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
+
+/// The type of [`scalar::exp_p`].
+type ExpP = fn(&mut [TokenData], f32, &mut [f32; BLOCK], &mut [f64]) -> f64;
 
 /// The passes of one instruction set. What each does says its namesake in [`scalar`].
 pub struct Table {
@@ -42,6 +45,8 @@ pub struct Table {
     pub(super) squares_masking: fn(&mut [TokenData], f32, f32) -> f32,
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
     pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
+    pub(super) exp_p: ExpP,
+    pub(super) scale_p: fn(&mut [TokenData], f64),
     pub(super) divide: fn(&mut [f32], f32),
     pub(super) divide_logits: fn(&mut [TokenData], f32),
     pub(super) mask_below: fn(&mut [TokenData], f32),
@@ -80,6 +85,8 @@ pub(super) static SCALAR: Table = Table {
     squares_masking: scalar::squares_masking,
     set_p: scalar::set_p,
     set_p_scaled: scalar::set_p_scaled,
+    exp_p: scalar::exp_p,
+    scale_p: scalar::scale_p,
     divide: scalar::divide,
     divide_logits: scalar::divide_logits,
     mask_below: scalar::mask_below,
@@ -103,7 +110,7 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{Column, Curve, portable, table::Table};
+        use super::{BLOCK, Column, Curve, portable, table::Table};
 
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
@@ -122,6 +129,8 @@ macro_rules! instantiate {
             fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32;
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
             fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
+            fn exp_p(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK], sums: &mut [f64]) -> f64;
+            fn scale_p(data: &mut [TokenData], factor: f64) -> ();
             fn divide(xs: &mut [f32], by: f32) -> ();
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
@@ -147,7 +156,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, near_max, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
+                set_p, set_p_scaled, exp_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

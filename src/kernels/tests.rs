@@ -216,6 +216,29 @@ fn check_double(table: &Table, xs: &[f32], max: f32) {
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
 }
 
+/// Those of candidates, in place, are the same.
+#[test]
+fn exponentials_in_place() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let max = (SCALAR.logits)(&array(logits), &mut xs);
+        let blocks = xs.len().div_ceil(BLOCK);
+        let (mut sums, mut expected_sums) = (vec![0.0; blocks], vec![0.0; blocks]);
+        let mut data = array(logits);
+        let mut expected = data.clone();
+        let sum = (table.exp_p)(&mut data, max, &mut [0.0; BLOCK], &mut sums);
+        let total = (SCALAR.exp_sum_double)(&mut xs, max, &mut expected_sums);
+        (SCALAR.set_p)(&mut expected, &xs);
+        assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
+        let near = |a: f64, b: f64| (a - b).abs() <= b * 1e-10 || a.is_nan() && b.is_nan();
+        assert!(near(sum, total), "{:?} {sum} {total}", table.name);
+        assert!(sums.iter().zip(&expected_sums).all(|(&a, &b)| near(a, b)));
+        (table.scale_p)(&mut data, 1.0 / 3.0);
+        (SCALAR.scale_p)(&mut expected, 1.0 / 3.0);
+        assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
+    });
+}
+
 #[test]
 fn differences_that_are_kept() {
     for_all(|table, logits| {
