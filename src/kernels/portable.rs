@@ -349,6 +349,9 @@ fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
     sum
 }
 
+/// What is tried at once before the parts are.
+const QUARTER: usize = BLOCK / 4;
+
 /// What is added one by one where a whole block cannot be.
 const PART: usize = 32;
 
@@ -395,55 +398,157 @@ fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     sum
 }
 
-/// Reads 12 bytes per candidate, the last ones first: a host fills the array from its beginning, so that its end is what the cache still has.
+/// Reads 12 bytes per candidate. The sum in order is given up when it needs the order of too many blocks, as one does that wanders around 0.
 #[inline(always)]
 pub fn moments<V: Vector>(
     v: V,
     data: &[TokenData],
     sums: &mut [[f64; 2]],
     maxima: &mut [f32],
-) -> f32 {
-    let largest = maxima.chunks_mut(BLOCK / GROUP);
-    let blocks = data.chunks(BLOCK).zip(sums.iter_mut()).zip(largest);
-    for ((block, sums), maxima) in blocks.rev() {
-        *sums = block_moments(v, block, maxima);
-    }
+    in_order: bool,
+) -> (f32, Option<f32>) {
+    let sum = match in_order {
+        true => moments_and_sum::<V, true>(v, data, sums, maxima),
+        false => moments_and_sum::<V, false>(v, data, sums, maxima),
+    };
     let mut total = [0.0; 2];
     for sums in sums {
         total = [total[0] + sums[0], total[1] + sums[1]];
         *sums = total;
     }
-    maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+    (
+        maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+        sum,
+    )
 }
 
-/// The sum of the logits of one block and that of their squares; leaves the largest of each group.
+/// The same; `sums` takes those of each block.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
-fn block_moments<V: Vector>(v: V, block: &[TokenData], maxima: &mut [f32]) -> [f64; 2] {
-    let (lowest, zero) = (v.splat(f32::NEG_INFINITY), v.splat(0.0));
-    let (mut a, mut b) = ([zero; 2], [zero; 2]);
-    let mut rest = [0.0; 2];
-    for (group, to) in block.chunks(GROUP).zip(maxima) {
-        let mut largest = [lowest; 2];
-        let mut pairs = group.chunks_exact(2 * V::LANES);
-        for pair in &mut pairs {
-            let x = v.logits(pair);
-            let y = v.logits(&pair[V::LANES..]);
-            largest = [v.max(x, largest[0]), v.max(y, largest[1])];
-            a = [v.add(a[0], x), v.fma(x, x, a[1])];
-            b = [v.add(b[0], y), v.fma(y, y, b[1])];
+fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
+    v: V,
+    data: &[TokenData],
+    sums: &mut [[f64; 2]],
+    maxima: &mut [f32],
+) -> Option<f32> {
+    let mut sum = 0.0;
+    let mut refused = 0;
+    let most = 16 + data.len().div_ceil(BLOCK) / 8;
+    let largest = maxima.chunks_mut(BLOCK / GROUP);
+    for ((block, sums), maxima) in data.chunks(BLOCK).zip(sums).zip(largest) {
+        let (moments, after) = block_moments::<V, IN_ORDER>(v, block, maxima, sum);
+        *sums = moments;
+        if !IN_ORDER {
+            continue;
         }
-        *to = v.largest(v.max(largest[0], largest[1]));
-        for candidate in pairs.remainder() {
+        sum = match after {
+            Some(after) => after,
+            None if refused <= most => {
+                refused += 1;
+                in_order(v, sum, block)
+            }
+            None => sum,
+        };
+    }
+    (IN_ORDER && refused <= most).then_some(sum)
+}
+
+/// `sum` plus the logits of a block, which does not go at once.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `BLOCK` candidates"
+)]
+fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
+    let mut values = [0.0; BLOCK];
+    let values = &mut values[..block.len()];
+    logits(v, block, values);
+    add_signed_block(v, (sum, 0), values).0
+}
+
+/// The sum of the logits of one block and that of their squares; leaves the largest of each group. `IN_ORDER`: also `sum` plus the logits as if added one by one, where they
+/// go at once; see [`try_signed_block`].
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "four groups are chunks of a quarter of their length; a pair has twice the lanes"
+)]
+fn block_moments<V: Vector, const IN_ORDER: bool>(
+    v: V,
+    block: &[TokenData],
+    maxima: &mut [f32],
+    sum: f32,
+) -> ([f64; 2], Option<f32>) {
+    let (lowest, zero) = (v.splat(f32::NEG_INFINITY), v.splat(0.0));
+    let fit = (SMALLEST..f32::INFINITY).contains(&sum.abs());
+    let c = binade(if fit { sum.abs() } else { 1.0 });
+    let middle = v.splat(1.5 * c);
+    let (mut a, mut b) = ([zero; 4], [zero; 4]);
+    let mut fours = block.chunks_exact(4 * GROUP);
+    let (of_fours, of_rest) = maxima.split_at_mut(4 * fours.len());
+    for (four, to) in (&mut fours).zip(of_fours.chunks_exact_mut(4)) {
+        let mut largest = [lowest; 4];
+        for (group, largest) in four.chunks_exact(GROUP).zip(&mut largest) {
+            for pair in group.chunks_exact(2 * V::LANES) {
+                ask_for(v, pair.as_ptr().wrapping_add(FAR));
+                ask_for(v, pair.as_ptr().wrapping_add(FAR + V::LANES));
+                let x = v.logits(pair);
+                let y = v.logits(&pair[V::LANES..]);
+                *largest = v.max(y, v.max(x, *largest));
+                a = add_moments::<V, IN_ORDER>(v, a, x, middle);
+                b = add_moments::<V, IN_ORDER>(v, b, y, middle);
+            }
+        }
+        to.copy_from_slice(&v.largest_of_each(largest));
+    }
+    let mut rest = [0.0; 2];
+    for (group, to) in fours.remainder().chunks(GROUP).zip(of_rest) {
+        let mut largest = lowest;
+        let mut chunks = group.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let x = v.logits(chunk);
+            largest = v.max(x, largest);
+            a = add_moments::<V, false>(v, a, x, middle);
+        }
+        *to = v.largest(largest);
+        for candidate in chunks.remainder() {
             let x = f64::from(candidate.logit);
             rest = [rest[0] + x, rest[1] + x * x];
             *to = to.max(comparable(candidate.logit));
         }
     }
-    [
+    let squares = v.total(v.add(a[1], b[1]));
+    let moments = [
         rest[0] + f64::from(v.total(v.add(a[0], b[0]))),
-        rest[1] + f64::from(v.total(v.add(a[1], b[1]))),
-    ]
+        rest[1] + f64::from(squares),
+    ];
+    if !IN_ORDER || !fit || !fours.remainder().is_empty() {
+        return (moments, None);
+    }
+    let added = v.total(v.add(a[2], b[2]));
+    // Cauchy and Schwarz: no less than the sum of the absolute logits.
+    let absolute = (squares * BLOCK as f32).sqrt();
+    let decided = v.largest(v.max_abs(a[3], b[3])) < c * (f32::EPSILON / 2.0);
+    if !decided || !stays(sum, c, absolute, added) {
+        return (moments, None);
+    }
+    (moments, Some(sum + added))
+}
+
+/// The sums of x and of its squares. `IN_ORDER`: also the sum of x rounded to the units of `middle`, and the furthest that an x is off.
+#[inline(always)]
+fn add_moments<V: Vector, const IN_ORDER: bool>(
+    v: V,
+    sums: [V::F; 4],
+    x: V::F,
+    middle: V::F,
+) -> [V::F; 4] {
+    let moments = [v.add(sums[0], x), v.fma(x, x, sums[1])];
+    if !IN_ORDER {
+        return [moments[0], moments[1], sums[2], sums[3]];
+    }
+    let rounded = v.sub(v.add(x, middle), middle);
+    let off = v.max_abs(v.sub(x, rounded), sums[3]);
+    [moments[0], moments[1], v.add(sums[2], rounded), off]
 }
 
 /// Reads 12 bytes per candidate.
@@ -490,15 +595,22 @@ pub fn signed_sum<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
 #[inline(always)]
 fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f32, usize) {
     let (mut sum, mut count) = sum;
-    for part in block.chunks(PART) {
-        if let Some((added, counted)) = try_signed_block(v, sum, part) {
+    for quarter in block.chunks(QUARTER) {
+        if let Some((added, counted)) = try_signed_block(v, sum, quarter) {
             sum = added;
             count += counted;
             continue;
         }
-        for &x in part.iter().filter(|&&x| x != f32::NEG_INFINITY) {
-            sum += x;
-            count += 1;
+        for part in quarter.chunks(PART) {
+            if let Some((added, counted)) = try_signed_block(v, sum, part) {
+                sum = added;
+                count += counted;
+                continue;
+            }
+            for &x in part.iter().filter(|&&x| x != f32::NEG_INFINITY) {
+                sum += x;
+                count += 1;
+            }
         }
     }
     (sum, count)
@@ -530,13 +642,12 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
         added = v.add(added, rounded);
         absolute = v.add(absolute, v.abs(t));
     }
-    // Inexact, but the margins below are far wider than its error.
-    let reach = 1.01 * v.total(absolute);
-    let stays = magnitude - reach > 1.01 * c && magnitude + reach < 1.99 * c && reach < 0.4 * c;
-    if v.largest(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
+    let added = v.total(added);
+    let decided = v.largest(furthest) < c * (f32::EPSILON / 2.0);
+    if !decided || !stays(sum, c, v.total(absolute), added) {
         return None;
     }
-    let mut sum = sum + v.total(added);
+    let mut sum = sum + added;
     let mut count = xs.len() - chunks.remainder().len() - n_masked as usize;
     for &x in chunks.remainder() {
         if x != f32::NEG_INFINITY {
@@ -547,6 +658,19 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     Some((sum, count))
 }
 
+/// Whether a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up to `added` and whose absolute values sum up to `absolute` at most: neither sum need be
+/// exact. No term is then so large that it leaves the binade from its middle.
+#[inline(always)]
+fn stays(sum: f32, c: f32, absolute: f32, added: f32) -> bool {
+    // For the roundings of the terms, and of what is computed here.
+    let (absolute, slack) = (1.001 * absolute, 1e-3 * c);
+    // What goes up and what goes down.
+    let (up, down) = (0.5 * (absolute + added), 0.5 * (absolute - added));
+    let (outwards, inwards) = if sum < 0.0 { (down, up) } else { (up, down) };
+    let magnitude = sum.abs();
+    magnitude - inwards > c + slack && magnitude + outwards < 2.0 * c - slack && absolute < 0.45 * c
+}
+
 /// Adds a block, in parts if it does not go at once.
 #[inline(always)]
 fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
@@ -555,10 +679,16 @@ fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
         squares.sum = sum;
         return;
     }
-    for part in block.chunks(PART) {
-        match try_squares(v, squares.sum, part, mean) {
-            Some(sum) => squares.sum = sum,
-            None => part.iter().for_each(|&x| squares.add(x)),
+    for quarter in block.chunks(QUARTER) {
+        if let Some(sum) = try_squares(v, squares.sum, quarter, mean) {
+            squares.sum = sum;
+            continue;
+        }
+        for part in quarter.chunks(PART) {
+            match try_squares(v, squares.sum, part, mean) {
+                Some(sum) => squares.sum = sum,
+                None => part.iter().for_each(|&x| squares.add(x)),
+            }
         }
     }
 }
@@ -574,11 +704,72 @@ pub fn squares_masking<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thres
     let mut squares = Squares { mean, sum: 0.0 };
     for block in data.chunks_mut(BLOCK) {
         let values = &mut values[..block.len()];
-        logits(v, block, values);
-        add_squares(v, &mut squares, values);
-        mask_below(v, block, threshold);
+        match try_near_squares(v, &squares, block, threshold, values) {
+            Some(sum) => squares.sum = sum,
+            None => add_squares(v, &mut squares, values),
+        }
     }
     squares.sum
+}
+
+/// Copies the logits of a block to `values` and makes those below `threshold` minus infinity. The sum with their squares, if these go at once in single precision: a
+/// rounded square decides as the square itself does unless it is as near to half-way as its own rounding error. That is likely only of the first few thousand, since the units grow with the sum.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`values` is as long as the block; what is left of it is less than a register"
+)]
+fn try_near_squares<V: Vector>(
+    v: V,
+    squares: &Squares,
+    block: &mut [TokenData],
+    threshold: f32,
+    values: &mut [f32],
+) -> Option<f32> {
+    let sum = squares.sum;
+    let fit = (SMALLEST..f32::INFINITY).contains(&sum);
+    let c = binade(if fit { sum } else { 1.0 });
+    let (unit, means) = (v.splat(c), v.splat(squares.mean));
+    let (thresholds, masked) = (v.splat(threshold), v.splat(f32::NEG_INFINITY));
+    let error = v.splat(f32::EPSILON);
+    let mut added = v.splat(0.0);
+    let mut furthest = added;
+    let whole = block.len() - block.len() % V::LANES;
+    let (whole, rest) = block.split_at_mut(whole);
+    for (chunk, value) in whole
+        .chunks_exact_mut(V::LANES)
+        .zip(values.chunks_exact_mut(V::LANES))
+    {
+        ask_for(v, chunk.as_ptr().wrapping_add(FAR));
+        let x = v.logits(chunk);
+        if v.lt(x, thresholds) != 0 {
+            // A NaN is not below anything, and stays.
+            v.set_logits(chunk, v.if_lt(x, thresholds, masked, x));
+        }
+        // Now NaN counts as minus infinity, and that deviates by nothing.
+        let x = v.max(x, masked);
+        v.store(value, x);
+        let deviation = v.sub(v.if_lt(x, v.splat(f32::MIN), means, x), means);
+        let square = v.mul(deviation, deviation);
+        let rounded = v.sub(v.add(square, unit), unit);
+        let off = v.fma(square, error, v.abs(v.sub(square, rounded)));
+        furthest = v.max(off, furthest);
+        added = v.add(added, rounded);
+    }
+    scalar::logits(rest, &mut values[whole.len()..]);
+    scalar::mask_below(rest, threshold);
+    let total = sum + v.total(added);
+    // An infinite square is nowhere near; NaN is not below anything.
+    let decided = v.largest(furthest) < c * (f32::EPSILON / 2.0) * 0.999_99;
+    if !fit || !decided || total.is_nan() || total >= 2.0 * c {
+        return None;
+    }
+    let mut after = Squares {
+        mean: squares.mean,
+        sum: total,
+    };
+    values[whole.len()..].iter().for_each(|&x| after.add(x));
+    Some(after.sum)
 }
 
 /// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double` before it is rounded to a `float`. That
@@ -626,6 +817,9 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
 /// How far ahead, in candidates, a pass that writes without having read asks for the cache lines. The processor asks early for what a loop reads, but not for what it writes, and the stores
 /// wait for one line after the other: 92 us for the probabilities of 128,256 candidates, 62 so.
 const AHEAD: usize = 128;
+
+/// The same for a pass that computes so much with what it reads that the processor has little of what comes next in view.
+const FAR: usize = 2 * AHEAD;
 
 /// Asks for the cache lines of the candidates of a register; they may be outside of the array.
 #[inline(always)]
@@ -801,7 +995,7 @@ pub fn divide_logits<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
     }
 }
 
-/// Reads 12 bytes per candidate, and writes where something changes.
+/// Reads 12 bytes per candidate, and writes where something changes; the last ones first, where the pass before has ended.
 #[inline(always)]
 pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
     let thresholds = v.splat(threshold);
@@ -812,7 +1006,7 @@ pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
     // A NaN is not below anything, and stays.
     let x = v.logits(last);
     v.set_logits(last, v.if_lt(x, thresholds, masked, x));
-    for chunk in data.chunks_exact_mut(V::LANES) {
+    for chunk in data.chunks_exact_mut(V::LANES).rev() {
         let x = v.logits(chunk);
         if v.lt(x, thresholds) == 0 {
             continue;

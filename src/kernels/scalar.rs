@@ -111,8 +111,14 @@ pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// The largest logit; `sums` takes the sums of the logits and of their squares up to the end of each block of [`BLOCK`], with last bits that depend on the instruction set.
-pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32 {
+/// The largest logit, and the sum of all as if added one by one if `in_order` asks for it and it comes cheap: here it does not. `sums` takes the sums of the logits and of their squares up to the end of each block of
+/// [`BLOCK`], with last bits that depend on the instruction set. Where a logit is no finite number, the sum is not that of the others.
+pub fn moments(
+    data: &[TokenData],
+    sums: &mut [[f64; 2]],
+    maxima: &mut [f32],
+    _in_order: bool,
+) -> (f32, Option<f32>) {
     let [mut sum, mut squares] = [0.0; 2];
     for (block, to) in data.chunks(BLOCK).zip(sums) {
         for candidate in block {
@@ -125,7 +131,7 @@ pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) ->
     for (group, to) in data.chunks(GROUP).zip(maxima) {
         *to = max(group);
     }
-    max(data)
+    (max(data), None)
 }
 
 /// Whether a logit is at or above `low` and below `high`.

@@ -18,7 +18,7 @@ type Pick = fn(&[f32], &[f32], f32, f32, &mut Vec<f32>);
 type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 
 /// The type of [`scalar::moments`].
-type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
+type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32], bool) -> (f32, Option<f32>);
 
 /// The type of [`scalar::bend`].
 type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
@@ -123,7 +123,7 @@ macro_rules! instantiate {
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
-            fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32;
+            fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool) -> (f32, Option<f32>);
             fn any_between(data: &[TokenData], low: f32, high: f32) -> bool;
             fn signed_sum(data: &[TokenData]) -> (f32, usize);
             fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32;

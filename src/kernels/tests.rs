@@ -4,7 +4,7 @@ use super::exp::HIGHEST;
 use super::fallbacks::Fallback;
 use super::table::{SCALAR, Table, exp_agrees, ln_agrees, supported};
 use super::vector::MAX_LANES;
-use super::{BLOCK, Curve, Workspace, math, softmax_sum};
+use super::{BLOCK, Curve, GROUP, Workspace, math, softmax_sum};
 use crate::token::TokenData;
 
 /// A small generator of test inputs.
@@ -237,6 +237,26 @@ fn exponentials_in_place() {
         (SCALAR.scale_p)(&mut expected, 1.0 / 3.0);
         assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
     });
+}
+
+/// The sum in order that comes with the moments, where it comes.
+#[test]
+fn sums_beside_moments() {
+    let mut came = 0;
+    for_all(|table, logits| {
+        let data = array(logits);
+        let mut sums = vec![[0.0; 2]; data.len().div_ceil(BLOCK)];
+        let mut maxima = vec![0.0; data.len().div_ceil(GROUP)];
+        let (max, sum) = (table.moments)(&data, &mut sums, &mut maxima, true);
+        assert_eq!(max, (SCALAR.max)(&data), "{:?}", table.name);
+        if logits.iter().all(|x| x.is_finite())
+            && let Some(sum) = sum
+        {
+            came += usize::from(logits.len() > 10 * BLOCK);
+            assert_eq!(sum, (SCALAR.signed_sum)(&data).0, "{:?}", table.name);
+        }
+    });
+    assert!(came > 0 || supported().len() == 1);
 }
 
 #[test]
