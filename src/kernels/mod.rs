@@ -241,10 +241,16 @@ pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f
     (current().write_scaled)(data, ids, logits, ps, factor);
 }
 
-/// Puts `curve` of each of `values` in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives the
-/// largest, and whether all are numbers. Reads and writes 16 bytes per candidate.
-pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
-    (current().bend)(data, values, curve)
+/// Puts `curve` of each of `terms`, divided by `by`, in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives
+/// the largest, and whether all are numbers. Reads 16 bytes per candidate and writes 16.
+pub fn bend(
+    data: &mut [TokenData],
+    terms: &[f32],
+    by: f32,
+    values: &mut [f32],
+    curve: Curve,
+) -> (f32, bool) {
+    (current().bend)(data, terms, by, values, curve)
 }
 
 /// The natural logarithms. Reads and writes 4 bytes per element.

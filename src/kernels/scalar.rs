@@ -369,17 +369,23 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
-/// Puts the curve in place of the logits that are not masked, and in `values`.
-pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
-    assert_eq!(data.len(), values.len());
+/// Puts the curve of each term, divided by `by`, in place of the logits that are not masked, and in `values`.
+pub fn bend(
+    data: &mut [TokenData],
+    terms: &[f32],
+    by: f32,
+    values: &mut [f32],
+    curve: Curve,
+) -> (f32, bool) {
+    assert!(data.len() == values.len() && data.len() == terms.len());
     let mut max = f32::NEG_INFINITY;
     let mut all_numbers = true;
-    for (candidate, value) in data.iter_mut().zip(values) {
+    for ((candidate, value), term) in data.iter_mut().zip(values).zip(terms) {
         if comparable(candidate.logit) == f32::NEG_INFINITY {
             *value = f32::NEG_INFINITY;
             continue;
         }
-        let d = ((*value - curve.target) * curve.per_width).abs();
+        let d = ((term / by - curve.target) * curve.per_width).abs();
         *value = curve.peak - curve.sharpness * d * d / (1.0 + d);
         candidate.logit = *value;
         all_numbers &= !value.is_nan();

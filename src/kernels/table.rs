@@ -21,7 +21,7 @@ type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32], bool) -> (f32, Option<f32>);
 
 /// The type of [`scalar::bend`].
-type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
+type Bend = fn(&mut [TokenData], &[f32], f32, &mut [f32], Curve) -> (f32, bool);
 
 /// The type of [`scalar::exp_p`].
 type ExpP = fn(&mut [TokenData], f32, &mut [f32; BLOCK], &mut [f64]) -> f64;
@@ -145,7 +145,7 @@ macro_rules! instantiate {
             fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
             fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
             fn lns(xs: &[f32], to: &mut [f32]) -> ();
-            fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool);
+            fn bend(data: &mut [TokenData], terms: &[f32], by: f32, values: &mut [f32], curve: Curve) -> (f32, bool);
             fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
         );
 

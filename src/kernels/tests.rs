@@ -516,9 +516,9 @@ fn bending() {
             };
             let (mut a, mut b) = (array(logits), array(logits));
             let ps: Vec<f32> = (0..a.len()).map(|i| 1.0 / (1.0 + i as f32)).collect();
-            let (mut ps_a, mut ps_b) = (ps.clone(), ps);
-            let ours = (table.bend)(&mut a, &mut ps_a, curve);
-            let theirs = (SCALAR.bend)(&mut b, &mut ps_b, curve);
+            let (mut ps_a, mut ps_b) = (ps.clone(), ps.clone());
+            let ours = (table.bend)(&mut a, &ps, 0.7, &mut ps_a, curve);
+            let theirs = (SCALAR.bend)(&mut b, &ps, 0.7, &mut ps_b, curve);
             assert_eq!(ours.1, theirs.1, "{:?}", table.name);
             // With a NaN about nobody asks for the largest.
             assert!(ours.0 == theirs.0 || !ours.1);

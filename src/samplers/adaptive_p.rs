@@ -29,8 +29,8 @@ pub struct AdaptiveP {
     total_weight: f32,
     /// The choice that waits to be accepted, with its original probability.
     pending: Option<(Token, f32)>,
-    /// Scratch: the probabilities before the transformation.
-    original: Vec<f32>,
+    /// Scratch: the exponentials before the transformation.
+    original: Workspace,
     work: Workspace,
 }
 
@@ -50,7 +50,7 @@ impl AdaptiveP {
             weighted_sum: target / (1.0 - decay),
             total_weight: 1.0 / (1.0 - decay),
             pending: None,
-            original: Vec::new(),
+            original: Workspace::default(),
             work: Workspace::default(),
         }
     }
@@ -63,16 +63,18 @@ impl AdaptiveP {
         (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
     }
 
-    /// Rewrites the logits from the probabilities in `work`, which then has them. Gives the largest if all of them are numbers.
-    fn transform(&mut self, candidates: &mut Candidates<'_>) -> Option<f32> {
+    /// Rewrites the logits from the exponentials in `original`, of which `sum` is the sum; `work` then has them. Gives the largest if all of them are numbers.
+    fn transform(&mut self, candidates: &mut Candidates<'_>, sum: f32) -> Option<f32> {
         let curve = Curve {
             target: self.adapted_target(),
             per_width: 1.0 / WIDTH,
             peak: PEAK,
             sharpness: SHARPNESS,
         };
-        let values = self.work.values_mut();
-        let (max, all_numbers) = kernels::bend(candidates.as_mut_slice(), values, curve);
+        self.work.reserve(candidates.len());
+        let (terms, values) = (self.original.values(), self.work.values_mut());
+        let data = candidates.as_mut_slice();
+        let (max, all_numbers) = kernels::bend(data, terms, sum, values, curve);
         all_numbers.then_some(max)
     }
 
@@ -87,7 +89,7 @@ impl Clone for AdaptiveP {
     fn clone(&self) -> Self {
         Self {
             rng: self.rng.begun_anew(),
-            original: Vec::new(),
+            original: Workspace::default(),
             work: Workspace::default(),
             ..*self
         }
@@ -118,10 +120,8 @@ impl Sampler for AdaptiveP {
         }
         // Nobody sees these probabilities in the array.
         let sorted = candidates.is_sorted();
-        self.work.softmax(candidates.as_slice(), sorted);
-        self.original.clear();
-        self.original.extend_from_slice(self.work.values());
-        if let Some(max) = self.transform(candidates) {
+        let original_sum = self.original.exponentiate(candidates.as_slice(), sorted);
+        if let Some(max) = self.transform(candidates, original_sum) {
             let first = self.work.values()[0];
             let claimed = if sorted { first } else { max };
             let sum = self.work.exponentiate_values(max, claimed);
@@ -134,7 +134,8 @@ impl Sampler for AdaptiveP {
             self.work.values_mut().fill(f32::NAN);
         }
         let chosen = self.draw(candidates);
-        self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
+        let probability = self.original.values()[chosen] / original_sum;
+        self.pending = Some((candidates.as_slice()[chosen].id, probability));
     }
 
     fn accept(&mut self, token: Token) {
