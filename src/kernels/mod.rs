@@ -241,16 +241,10 @@ pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f
     (current().write_scaled)(data, ids, logits, ps, factor);
 }
 
-/// Puts `curve` of each of `terms`, divided by `by`, in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives
-/// the largest, and whether all are numbers. Reads 16 bytes per candidate and writes 16.
-pub fn bend(
-    data: &mut [TokenData],
-    terms: &[f32],
-    by: f32,
-    values: &mut [f32],
-    curve: Curve,
-) -> (f32, bool) {
-    (current().bend)(data, terms, by, values, curve)
+/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but for candidates that are masked. Gives the largest, and whether all are numbers, NaN that
+/// came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
+    (current().bend)(data, by, original, curve)
 }
 
 /// The natural logarithms. Reads and writes 4 bytes per element.
@@ -374,15 +368,37 @@ impl Softmax {
     ///
     /// Reads 12 bytes per candidate twice, and writes them once.
     pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
-        let blocks = data.len().div_ceil(BLOCK);
+        self.reserve(data.len());
+        let largest = (current().max)(data);
+        let max = claimed_max(data, sorted, largest);
+        (exp_table(largest, max).exp_p)(data, max, &mut self.values, &mut self.sums)
+    }
+
+    /// The same, but gives their sum as a `float`, as if added in order.
+    pub fn exponentiate_in_order(&mut self, data: &mut [TokenData], sorted: bool) -> f32 {
+        let largest = (current().max)(data);
+        let max = claimed_max(data, sorted, largest);
+        self.exponentiate_from(data, largest, max)
+    }
+
+    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per candidate.
+    pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
+        (exp_table(largest, max).exp_p_in_order)(data, max, &mut self.values)
+    }
+
+    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of additions. Reads and writes 12 bytes per candidate.
+    pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
+        self.reserve(data.len());
+        (current().divide_p)(data, by, &mut self.sums)
+    }
+
+    fn reserve(&mut self, n: usize) {
+        let blocks = n.div_ceil(BLOCK);
         if self.sums.capacity() < blocks {
             self.sums
                 .reserve(blocks.next_power_of_two() - self.sums.len());
         }
         self.sums.resize(blocks, 0.0);
-        let largest = (current().max)(data);
-        let max = claimed_max(data, sorted, largest);
-        (exp_table(largest, max).exp_p)(data, max, &mut self.values, &mut self.sums)
     }
 
     /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave; `exactly` says it in the operations of the built-in where rounding could decide.

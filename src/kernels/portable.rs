@@ -881,7 +881,10 @@ pub fn exp_p<V: Vector>(
     sums: &mut [f64],
 ) -> f64 {
     for (block, to) in data.chunks_mut(BLOCK).zip(sums.iter_mut()).rev() {
-        *to = exp_p_of_block(v, block, max, values);
+        let next = block.as_ptr().wrapping_sub(BLOCK);
+        let values = exponentials_of(v, block, max, next, values);
+        *to = block_sum_double(v, values);
+        write_p(v, block, values);
     }
     let mut sum = 0.0;
     for to in sums {
@@ -891,49 +894,55 @@ pub fn exp_p<V: Vector>(
     sum
 }
 
-/// The same of one block, without the sum up to its end. Meanwhile the block before it comes into the first-level cache, since what is computed takes longer than reading.
+/// Reads and writes 12 bytes per candidate.
+#[inline(always)]
+pub fn exp_p_in_order<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    max: f32,
+    values: &mut [f32; BLOCK],
+) -> f32 {
+    let mut sum = 0.0;
+    for block in data.chunks_mut(BLOCK) {
+        let next = block.as_ptr().wrapping_add(BLOCK);
+        let values = exponentials_of(v, block, max, next, values);
+        sum = add_block(v, sum, values);
+        write_p(v, block, values);
+    }
+    sum
+}
+
+/// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the first-level cache, since what is computed takes longer than reading.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
     reason = "a block has at most `BLOCK` candidates, and a remainder less than a register's"
 )]
-fn exp_p_of_block<V: Vector>(
+fn exponentials_of<'v, V: Vector>(
     v: V,
-    block: &mut [TokenData],
+    block: &[TokenData],
     max: f32,
-    values: &mut [f32; BLOCK],
-) -> f64 {
-    let whole = block.len() - block.len() % V::LANES;
-    let (whole, rest) = block.split_at_mut(whole);
-    let values = &mut values[..whole.len()];
+    next: *const TokenData,
+    values: &'v mut [f32; BLOCK],
+) -> &'v [f32] {
     let lowest = v.splat(f32::NEG_INFINITY);
-    for (chunk, to) in whole
-        .chunks_exact(V::LANES)
-        .zip(values.chunks_exact_mut(V::LANES))
-    {
+    let values = &mut values[..block.len()];
+    let chunks = block.chunks_exact(V::LANES);
+    let rest = chunks.remainder();
+    for (chunk, to) in chunks.zip(values.chunks_exact_mut(V::LANES)) {
         let x = v.max(v.logits(chunk), lowest);
         v.store(to, difference_of(v, x, max));
     }
-    let mut before = whole.as_ptr().wrapping_sub(BLOCK);
-    for chunk in values.chunks_exact_mut(V::LANES) {
-        ask_for(v, before);
-        before = before.wrapping_add(V::LANES);
+    let mut next = next;
+    let mut to = values.chunks_exact_mut(V::LANES);
+    for chunk in &mut to {
+        ask_for(v, next);
+        next = next.wrapping_add(V::LANES);
         let exponentials = exp(v, v.load_wide(chunk));
         v.store_narrow(chunk, exponentials);
     }
-    let mut sums = [v.splat_d(0.0); 2];
-    for (chunk, from) in whole
-        .chunks_exact_mut(V::LANES)
-        .zip(values.chunks_exact(V::LANES))
-    {
-        let [low, high] = v.load_wide(from);
-        sums[0] = v.add_d(sums[0], low);
-        sums[1] = v.add_d(sums[1], high);
-        v.set_p(chunk, v.load(from));
-    }
-    let mut sum = v.total_d(v.add_d(sums[0], sums[1]));
     if rest.is_empty() {
-        return sum;
+        return values;
     }
     let mut last = [f32::NEG_INFINITY; MAX_LANES];
     for (candidate, x) in rest.iter().zip(&mut last) {
@@ -941,9 +950,42 @@ fn exp_p_of_block<V: Vector>(
     }
     let exponentials = exp(v, v.widen(difference(v, &last, max)));
     v.store_narrow(&mut last, exponentials);
-    for (candidate, &p) in rest.iter_mut().zip(&last) {
-        candidate.p = p;
-        sum += f64::from(p);
+    to.into_remainder().copy_from_slice(&last[..rest.len()]);
+    values
+}
+
+/// As [`set_p`], of a block that is in the first-level cache.
+#[inline(always)]
+fn write_p<V: Vector>(v: V, block: &mut [TokenData], ps: &[f32]) {
+    let mut chunks = block.chunks_exact_mut(V::LANES);
+    let mut from = ps.chunks_exact(V::LANES);
+    for (chunk, from) in (&mut chunks).zip(&mut from) {
+        v.set_p(chunk, v.load(from));
+    }
+    scalar::set_p(chunks.into_remainder(), from.remainder());
+}
+
+/// Reads and writes 12 bytes per candidate, the last ones first.
+#[inline(always)]
+pub fn divide_p<V: Vector>(v: V, data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
+    let divisor = v.splat(by);
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums.iter_mut()).rev() {
+        let mut added = [v.splat_d(0.0); 2];
+        let mut chunks = block.chunks_exact_mut(V::LANES);
+        for chunk in &mut chunks {
+            ask_for(v, chunk.as_ptr().wrapping_sub(BLOCK));
+            let p = v.div(v.probabilities(chunk), divisor);
+            v.set_p(chunk, p);
+            let [low, high] = v.widen(p);
+            added = [v.add_d(added[0], low), v.add_d(added[1], high)];
+        }
+        let rest = scalar::divide_p(chunks.into_remainder(), by, &mut [0.0]);
+        *to = v.total_d(v.add_d(added[0], added[1])) + rest;
+    }
+    let mut sum = 0.0;
+    for to in sums {
+        sum += *to;
+        *to = sum;
     }
     sum
 }
@@ -1441,29 +1483,30 @@ fn entropies_by_host(ps: &[f32], to: &mut [f32]) {
     scalar::entropies(ps, to);
 }
 
-/// Reads and writes 16 bytes per candidate. Two divisions take as long.
+/// Reads and writes 12 bytes per candidate, the last ones first, and writes 4. Two divisions take as long.
 #[inline(always)]
 pub fn bend<V: Vector>(
     v: V,
     data: &mut [TokenData],
-    terms: &[f32],
     by: f32,
-    values: &mut [f32],
+    original: &mut [f32],
     curve: Curve,
 ) -> (f32, bool) {
-    assert!(data.len() == values.len() && data.len() == terms.len());
-    let divisor = v.splat(by);
+    assert_eq!(data.len(), original.len());
     let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
     let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
     let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let divisor = v.splat(by);
     let mut max = lowest;
     let mut all_numbers = true;
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    let mut rest = values.chunks_exact_mut(V::LANES);
-    let mut terms = terms.chunks_exact(V::LANES);
-    for ((chunk, values), terms) in (&mut chunks).zip(&mut rest).zip(&mut terms) {
-        ask_for(v, chunk.as_ptr().wrapping_add(AHEAD));
-        let p = v.div(v.load(terms), divisor);
+    let whole = data.len() - data.len() % V::LANES;
+    let (data, last) = data.split_at_mut(whole);
+    let (original, last_original) = original.split_at_mut(whole);
+    let chunks = data.chunks_exact_mut(V::LANES);
+    for (chunk, original) in chunks.zip(original.chunks_exact_mut(V::LANES)).rev() {
+        ask_for(v, chunk.as_ptr().wrapping_sub(FAR));
+        let p = v.div(v.probabilities(chunk), divisor);
+        v.store(original, p);
         let d = v.abs(v.mul(v.sub(p, target), per_width));
         let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
         let bent = v.sub(peak, fall);
@@ -1473,16 +1516,9 @@ pub fn bend<V: Vector>(
         let value = v.if_lt(known, v.splat(f32::MIN), lowest, bent);
         all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
         max = v.max(value, max);
-        v.store(values, value);
         v.set_logits(chunk, v.if_lt(known, v.splat(f32::MIN), old, bent));
     }
-    let (max_of_rest, rest_numbers) = scalar::bend(
-        chunks.into_remainder(),
-        terms.remainder(),
-        by,
-        rest.into_remainder(),
-        curve,
-    );
+    let (max_of_rest, rest_numbers) = scalar::bend(last, by, last_original, curve);
     let max = v.largest(max);
     let max = if max < max_of_rest { max_of_rest } else { max };
     (max, all_numbers && rest_numbers)

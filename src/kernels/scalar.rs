@@ -186,6 +186,29 @@ pub fn exp_p(
     sum
 }
 
+/// The same, but gives their sum in `float`, in order.
+pub fn exp_p_in_order(data: &mut [TokenData], max: f32, _values: &mut [f32; BLOCK]) -> f32 {
+    let mut sum = 0.0;
+    for candidate in data {
+        candidate.p = exp(comparable(candidate.logit) - max);
+        sum += candidate.p;
+    }
+    sum
+}
+
+/// Divides the probabilities by `by` and gives their sum in `double`, as [`sum_double`] does. `sums` has one for each block, no more.
+pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
+        for candidate in block {
+            candidate.p /= by;
+            sum += f64::from(candidate.p);
+        }
+        *to = sum;
+    }
+    sum
+}
+
 /// Multiplies the probabilities by `factor` in `double`.
 pub fn scale_p(data: &mut [TokenData], factor: f64) {
     for candidate in data {
@@ -369,27 +392,21 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
-/// Puts the curve of each term, divided by `by`, in place of the logits that are not masked, and in `values`.
-pub fn bend(
-    data: &mut [TokenData],
-    terms: &[f32],
-    by: f32,
-    values: &mut [f32],
-    curve: Curve,
-) -> (f32, bool) {
-    assert!(data.len() == values.len() && data.len() == terms.len());
+/// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the logits that are not masked.
+pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
+    assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;
     let mut all_numbers = true;
-    for ((candidate, value), term) in data.iter_mut().zip(values).zip(terms) {
+    for (candidate, original) in data.iter_mut().zip(original) {
+        *original = candidate.p / by;
         if comparable(candidate.logit) == f32::NEG_INFINITY {
-            *value = f32::NEG_INFINITY;
             continue;
         }
-        let d = ((term / by - curve.target) * curve.per_width).abs();
-        *value = curve.peak - curve.sharpness * d * d / (1.0 + d);
-        candidate.logit = *value;
+        let d = ((*original - curve.target) * curve.per_width).abs();
+        let value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        candidate.logit = value;
         all_numbers &= !value.is_nan();
-        max = if max < *value { *value } else { max };
+        max = if max < value { value } else { max };
     }
     (max, all_numbers)
 }

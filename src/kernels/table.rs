@@ -21,7 +21,7 @@ type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32], bool) -> (f32, Option<f32>);
 
 /// The type of [`scalar::bend`].
-type Bend = fn(&mut [TokenData], &[f32], f32, &mut [f32], Curve) -> (f32, bool);
+type Bend = fn(&mut [TokenData], f32, &mut [f32], Curve) -> (f32, bool);
 
 /// The type of [`scalar::exp_p`].
 type ExpP = fn(&mut [TokenData], f32, &mut [f32; BLOCK], &mut [f64]) -> f64;
@@ -46,6 +46,8 @@ pub struct Table {
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
     pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
     pub(super) exp_p: ExpP,
+    pub(super) exp_p_in_order: fn(&mut [TokenData], f32, &mut [f32; BLOCK]) -> f32,
+    pub(super) divide_p: fn(&mut [TokenData], f32, &mut [f64]) -> f64,
     pub(super) scale_p: fn(&mut [TokenData], f64),
     pub(super) divide: fn(&mut [f32], f32),
     pub(super) divide_logits: fn(&mut [TokenData], f32),
@@ -86,6 +88,8 @@ pub(super) static SCALAR: Table = Table {
     set_p: scalar::set_p,
     set_p_scaled: scalar::set_p_scaled,
     exp_p: scalar::exp_p,
+    exp_p_in_order: scalar::exp_p_in_order,
+    divide_p: scalar::divide_p,
     scale_p: scalar::scale_p,
     divide: scalar::divide,
     divide_logits: scalar::divide_logits,
@@ -130,6 +134,8 @@ macro_rules! instantiate {
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
             fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
             fn exp_p(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK], sums: &mut [f64]) -> f64;
+            fn exp_p_in_order(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK]) -> f32;
+            fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64;
             fn scale_p(data: &mut [TokenData], factor: f64) -> ();
             fn divide(xs: &mut [f32], by: f32) -> ();
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
@@ -145,7 +151,7 @@ macro_rules! instantiate {
             fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
             fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
             fn lns(xs: &[f32], to: &mut [f32]) -> ();
-            fn bend(data: &mut [TokenData], terms: &[f32], by: f32, values: &mut [f32], curve: Curve) -> (f32, bool);
+            fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool);
             fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
         );
 
@@ -156,7 +162,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, near_max, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, exp_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
+                set_p, set_p_scaled, exp_p, exp_p_in_order, divide_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

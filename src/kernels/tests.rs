@@ -233,6 +233,18 @@ fn exponentials_in_place() {
         let near = |a: f64, b: f64| (a - b).abs() <= b * 1e-10 || a.is_nan() && b.is_nan();
         assert!(near(sum, total), "{:?} {sum} {total}", table.name);
         assert!(sums.iter().zip(&expected_sums).all(|(&a, &b)| near(a, b)));
+        let mut in_order = array(logits);
+        let sum = (table.exp_p_in_order)(&mut in_order, max, &mut [0.0; BLOCK]);
+        assert_eq!(bits_of(&in_order), bits_of(&expected), "{:?}", table.name);
+        let total = xs.iter().fold(0.0, |sum, x| sum + x);
+        assert!(same(sum, total), "{:?} {sum} {total}", table.name);
+        let total = (SCALAR.divide_p)(&mut in_order.clone(), 0.7, &mut expected_sums);
+        let sum = (table.divide_p)(&mut in_order, 0.7, &mut sums);
+        assert!(near(sum, total), "{:?} {sum} {total}", table.name);
+        assert!(sums.iter().zip(&expected_sums).all(|(&a, &b)| near(a, b)));
+        (SCALAR.divide)(&mut xs, 0.7);
+        let ps: Vec<f32> = in_order.iter().map(|c| c.p).collect();
+        assert_eq!(bits(&ps), bits(&xs), "{:?}", table.name);
         (table.scale_p)(&mut data, 1.0 / 3.0);
         (SCALAR.scale_p)(&mut expected, 1.0 / 3.0);
         assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
@@ -515,10 +527,13 @@ fn bending() {
                 sharpness: 10.0,
             };
             let (mut a, mut b) = (array(logits), array(logits));
-            let ps: Vec<f32> = (0..a.len()).map(|i| 1.0 / (1.0 + i as f32)).collect();
-            let (mut ps_a, mut ps_b) = (ps.clone(), ps.clone());
-            let ours = (table.bend)(&mut a, &ps, 0.7, &mut ps_a, curve);
-            let theirs = (SCALAR.bend)(&mut b, &ps, 0.7, &mut ps_b, curve);
+            for (i, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+                a.p = 1.0 / (1.0 + i as f32);
+                b.p = a.p;
+            }
+            let (mut ps_a, mut ps_b) = (vec![0.0; a.len()], vec![0.0; a.len()]);
+            let ours = (table.bend)(&mut a, 0.7, &mut ps_a, curve);
+            let theirs = (SCALAR.bend)(&mut b, 0.7, &mut ps_b, curve);
             assert_eq!(ours.1, theirs.1, "{:?}", table.name);
             // With a NaN about nobody asks for the largest.
             assert!(ours.0 == theirs.0 || !ours.1);
