@@ -373,7 +373,6 @@ impl Vector for Avx512 {
 
     /// Of each of the three registers the words of those candidates, one behind the other.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "`i` counts the three registers")]
     fn push_candidates(self, lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         assert!(data.len() >= 16);
         to.reserve(17);
