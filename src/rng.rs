@@ -6,7 +6,8 @@
 //! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which can be taken out and put back.
 //! [`at_position`] has no state: a hash of a seed and a position, so that any position can be replayed alone.
 
-use crate::kernels::Workspace;
+use crate::kernels::{Softmax, Workspace};
+use crate::token::TokenData;
 
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
@@ -90,15 +91,27 @@ impl Mt19937 {
         }
         let draw = self.uniform();
         let sum = weights.sum_double();
-        weights.choose(sum, draw, |weights| one_by_one(weights, draw))
+        let exactly = |weights: &[f32]| one_by_one(weights, |&weight| weight, draw);
+        weights.choose(sum, draw, exactly)
+    }
+
+    /// The same with the probabilities of candidates, which `softmax` has just divided; `sum` is what that gave.
+    pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
+        if data.len() < 2 {
+            return 0;
+        }
+        let draw = self.uniform();
+        let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);
+        softmax.choose(data, sum, draw, exactly)
     }
 }
 
-fn one_by_one(weights: &[f32], draw: f64) -> usize {
-    let sum = weights.iter().fold(0.0f64, |sum, &w| sum + f64::from(w));
+fn one_by_one<T>(weights: &[T], weight: impl Fn(&T) -> f32, draw: f64) -> usize {
+    let doubles = || weights.iter().map(|w| f64::from(weight(w)));
+    let sum = doubles().fold(0.0f64, |sum, w| sum + w);
     let mut running = 0.0f64;
-    for (i, &weight) in weights.iter().enumerate() {
-        running += f64::from(weight) / sum;
+    for (i, weight) in doubles().enumerate() {
+        running += weight / sum;
         // Written as libstdc++'s lower bound compares: NaN ends the search, too.
         let below = running < draw;
         if !below {

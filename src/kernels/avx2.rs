@@ -64,6 +64,8 @@ impl Avx2 {
 /// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice: blending gathers them in the order
 /// 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
 static GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
+/// The probabilities, words 3 i + 2, come in the order 2, 5, 0, 3, 6, 1, 4, 7.
+static GATHER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 static SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
 /// The ids, words 3 i; both ways, since lanes 1 and 2 of the registers hold each other's.
 static SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
@@ -186,6 +188,22 @@ impl Vector for Avx2 {
             let merged = _mm256_blend_ps::<0b0010_0100>(a, b);
             let merged = _mm256_blend_ps::<0b0100_1001>(merged, c);
             let lanes = _mm256_loadu_si256(GATHER_LOGITS.as_ptr().cast());
+            _mm256_permutevar8x32_ps(merged, lanes)
+        }
+    }
+
+    #[inline(always)]
+    fn probabilities(self, data: &[TokenData]) -> __m256 {
+        assert!(data.len() >= 8);
+        let from = data.as_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
+        unsafe {
+            let a = _mm256_loadu_ps(from);
+            let b = _mm256_loadu_ps(from.add(8));
+            let c = _mm256_loadu_ps(from.add(16));
+            let merged = _mm256_blend_ps::<0b0100_1001>(a, b);
+            let merged = _mm256_blend_ps::<0b1001_0010>(merged, c);
+            let lanes = _mm256_loadu_si256(GATHER_PROBABILITIES.as_ptr().cast());
             _mm256_permutevar8x32_ps(merged, lanes)
         }
     }
@@ -409,6 +427,12 @@ impl Vector for Avx2 {
             let upper = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper))
         }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        // SAFETY: a hint, which reads nothing and cannot fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 
     instructions! {

@@ -46,6 +46,23 @@ const fn lanes_of_field(field: usize) -> [u16; 3] {
     masks
 }
 
+/// Which candidate each of the 48 words belongs to, as a bit.
+static OWNERS: [[i32; 16]; 3] = owners();
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn owners() -> [[i32; 16]; 3] {
+    let mut owners = [[0; 16]; 3];
+    let mut word = 0;
+    while word < 48 {
+        owners[word / 16][word % 16] = 1 << (word / 3);
+        word += 1;
+    }
+    owners
+}
+
 /// Lane of candidate i in the merged register.
 #[expect(
     clippy::indexing_slicing,
@@ -78,6 +95,7 @@ const fn scattering(field: i32) -> [i32; 16] {
 }
 
 static GATHER_LOGITS: [i32; 16] = gathering(1);
+static GATHER_PROBABILITIES: [i32; 16] = gathering(2);
 static SCATTER_IDS: [i32; 16] = scattering(0);
 static SCATTER_LOGITS: [i32; 16] = scattering(1);
 static SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
@@ -161,6 +179,23 @@ macro_rules! instructions {
     )*};
 }
 
+/// Reads 16 words of candidates, which `masks` says, in the order that `gather` says.
+///
+/// # Safety
+/// AVX-512 is there.
+#[inline(always)]
+unsafe fn load_field(data: &[TokenData], masks: [u16; 3], gather: &[i32; 16]) -> __m512 {
+    assert!(data.len() >= 16);
+    let from = data.as_ptr().cast::<f32>();
+    // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
+    unsafe {
+        let merged = _mm512_loadu_ps(from);
+        let merged = _mm512_mask_loadu_ps(merged, masks[1], from.add(16));
+        let merged = _mm512_mask_loadu_ps(merged, masks[2], from.add(32));
+        _mm512_permutexvar_ps(_mm512_loadu_epi32(gather.as_ptr()), merged)
+    }
+}
+
 /// Writes 16 words of candidates, each candidate's word `masks` says.
 ///
 /// # Safety
@@ -230,15 +265,14 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     fn logits(self, data: &[TokenData]) -> __m512 {
-        assert!(data.len() >= 16);
-        let from = data.as_ptr().cast::<f32>();
-        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words.
-        unsafe {
-            let merged = _mm512_loadu_ps(from);
-            let merged = _mm512_mask_loadu_ps(merged, LOGITS[1], from.add(16));
-            let merged = _mm512_mask_loadu_ps(merged, LOGITS[2], from.add(32));
-            _mm512_permutexvar_ps(_mm512_loadu_epi32(GATHER_LOGITS.as_ptr()), merged)
-        }
+        // SAFETY: `self` proves AVX-512.
+        unsafe { load_field(data, LOGITS, &GATHER_LOGITS) }
+    }
+
+    #[inline(always)]
+    fn probabilities(self, data: &[TokenData]) -> __m512 {
+        // SAFETY: `self` proves AVX-512.
+        unsafe { load_field(data, PROBABILITIES, &GATHER_PROBABILITIES) }
     }
 
     #[inline(always)]
@@ -341,6 +375,29 @@ impl Vector for Avx512 {
             let numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(first as i32));
             let packed = _mm512_maskz_compress_epi32(lanes as u16, numbers);
             _mm512_storeu_epi32(to.as_mut_ptr().add(len).cast(), packed);
+            to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
+        }
+    }
+
+    /// Of each of the three registers the words of those candidates, one behind the other.
+    #[inline(always)]
+    fn push_candidates(self, lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
+        assert!(data.len() >= 16);
+        to.reserve(17);
+        let len = to.len();
+        let from = data.as_ptr().cast::<i32>();
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. There is room for 17, 51 words: each register is written behind at most 32 words, and as many candidates are
+        // complete as `lanes` has bits.
+        unsafe {
+            let lanes_of_all = _mm512_set1_epi32(lanes as i32);
+            let mut to_words = to.as_mut_ptr().add(len).cast::<i32>();
+            for (i, owners) in OWNERS.iter().enumerate() {
+                let owners = _mm512_loadu_epi32(owners.as_ptr());
+                let words = _mm512_test_epi32_mask(lanes_of_all, owners);
+                let packed = _mm512_loadu_epi32(from.add(16 * i));
+                _mm512_storeu_epi32(to_words, _mm512_maskz_compress_epi32(words, packed));
+                to_words = to_words.add(words.count_ones() as usize);
+            }
             to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
         }
     }

@@ -153,6 +153,12 @@ pub fn argmax(data: &[TokenData]) -> Option<usize> {
     (!data.is_empty()).then(|| (current().argmax)(data))
 }
 
+/// The largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
+/// not positive, and some that are not. Reads 12 bytes per candidate.
+pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    (current().near_max)(data, below, to)
+}
+
 /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
 pub fn divide_logits(data: &mut [TokenData], by: f32) {
     (current().divide_logits)(data, by);
@@ -256,10 +262,10 @@ pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f
     (current().write_scaled)(data, ids, logits, ps, factor);
 }
 
-/// Puts `curve` of each of `values` in place of the logit, but for candidates that are masked; leaves the new logits in `values`, NaN that came in as minus infinity. Gives the
-/// largest, and whether all are numbers. Reads and writes 16 bytes per candidate.
-pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
-    (current().bend)(data, values, curve)
+/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but for candidates that are masked. Gives the largest, and whether all are numbers, NaN that
+/// came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
+    (current().bend)(data, by, original, curve)
 }
 
 /// The natural logarithms. Reads and writes 4 bytes per element.
@@ -308,6 +314,129 @@ fn exp_table(largest: f32, max: f32) -> &'static Table {
         return &SCALAR;
     }
     current()
+}
+
+/// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`; `sums` are those up to the end of each block, of which there may be more.
+///
+/// `exactly` says it in the operations of the built-in. It is asked only where rounding could decide: each of the built-in's two sums of n
+/// terms is off by less than n * 2^-53 of itself, a quotient per term by one such unit more, and ours by less than n / 4 of them. All
+/// together that is little more than half of the margin here.
+///
+/// A binary search among the sums of blocks, and one block of terms, twice.
+fn choose<T>(
+    terms: &[T],
+    term: impl Fn(&T) -> f32 + Copy,
+    sums: &[f64],
+    drawn: (f64, f64),
+    exactly: impl FnOnce(&[T]) -> usize,
+) -> usize {
+    let (sum, draw) = drawn;
+    let margin = sum * (terms.len() + 16) as f64 * (2.0 * f64::EPSILON);
+    let target = sum * draw;
+    let earliest = reach(terms, term, sums, target - margin);
+    let latest = reach(terms, term, sums, target + margin);
+    match earliest {
+        Some(chosen) if earliest == latest => chosen,
+        _ => {
+            Fallback::Draw.note();
+            exactly(terms)
+        }
+    }
+}
+
+/// The first index at which the sum of the terms up to it reaches `target`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there is a sum for each block of terms"
+)]
+fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) -> Option<usize> {
+    let sums = &sums[..terms.len().div_ceil(BLOCK)];
+    let block = sums.partition_point(|&sum| sum < target);
+    let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
+    let start = block * BLOCK;
+    for (i, x) in terms.iter().enumerate().skip(start).take(BLOCK) {
+        sum += f64::from(term(x));
+        if sum >= target {
+            return Some(i);
+        }
+    }
+    None
+}
+
+/// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer that is reused.
+///
+/// Three passes, each beginning where the one before it ended, at what the caches still have: the largest logit, the exponentials, and the division. What lost for
+/// [`Dist`](crate::samplers::dist::Dist): copying the logits to a [`Workspace`] in the first and writing the probabilities from there in the last. That buffer, half a megabyte for 128,256
+/// candidates, is cold by the time that a model has computed the next logits.
+#[derive(Clone, Debug)]
+pub struct Softmax {
+    sums: Vec<f64>,
+    /// Scratch for one block.
+    values: Box<[f32; BLOCK]>,
+}
+
+impl Default for Softmax {
+    fn default() -> Self {
+        Self {
+            sums: Vec::new(),
+            values: Box::new([0.0; BLOCK]),
+        }
+    }
+}
+
+impl Softmax {
+    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, right but for the order of additions. `sorted`: the first logit counts as the largest.
+    ///
+    /// Reads 12 bytes per candidate twice, and writes them once.
+    pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
+        self.reserve(data.len());
+        let largest = (current().max)(data);
+        let max = claimed_max(data, sorted, largest);
+        (exp_table(largest, max).exp_p)(data, max, &mut self.values, &mut self.sums)
+    }
+
+    /// The same, but gives their sum as a `float`, as if added in order.
+    pub fn exponentiate_in_order(&mut self, data: &mut [TokenData], sorted: bool) -> f32 {
+        let largest = (current().max)(data);
+        let max = claimed_max(data, sorted, largest);
+        self.exponentiate_from(data, largest, max)
+    }
+
+    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per candidate.
+    pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
+        (exp_table(largest, max).exp_p_in_order)(data, max, &mut self.values)
+    }
+
+    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of additions. Reads and writes 12 bytes per candidate.
+    pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
+        self.reserve(data.len());
+        (current().divide_p)(data, by, &mut self.sums)
+    }
+
+    fn reserve(&mut self, n: usize) {
+        let blocks = n.div_ceil(BLOCK);
+        if self.sums.capacity() < blocks {
+            self.sums
+                .reserve(blocks.next_power_of_two() - self.sums.len());
+        }
+        self.sums.resize(blocks, 0.0);
+    }
+
+    /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave; `exactly` says it in the operations of the built-in where rounding could decide.
+    pub fn choose(
+        &self,
+        data: &[TokenData],
+        sum: f64,
+        draw: f64,
+        exactly: impl FnOnce(&[TokenData]) -> usize,
+    ) -> usize {
+        choose(data, |c| c.p, &self.sums, (sum, draw), exactly)
+    }
+}
+
+/// Multiplies every `p` by `factor` in `double`. Reads and writes 12 bytes per candidate.
+pub fn scale_p(data: &mut [TokenData], factor: f64) {
+    (current().scale_p)(data, factor);
 }
 
 /// One `float` per candidate, and sums of them, in buffers that are reused.
@@ -519,44 +648,15 @@ impl Workspace {
         set_p(data, self.values());
     }
 
-    /// Where the running sum of the values reaches `draw` times their sum. `sum` is what the last call gave.
-    ///
-    /// `exactly` says it in the operations of the built-in. It is asked only where rounding could decide: each of the built-in's two sums of n
-    /// terms is off by less than n * 2^-53 of itself, a quotient per term by one such unit more, and ours by less than n / 4 of them. All
-    /// together that is little more than half of the margin here.
-    ///
-    /// A binary search among the sums of blocks, and one block of values, twice.
+    /// Where the running sum of the values reaches `draw` times their sum, as [`choose`] has it. `sum` is what the last call gave.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
-        let margin = sum * (self.len + 16) as f64 * (2.0 * f64::EPSILON);
-        let target = sum * draw;
-        let earliest = self.reach(target - margin);
-        let latest = self.reach(target + margin);
-        match earliest {
-            Some(chosen) if earliest == latest => chosen,
-            _ => {
-                Fallback::Draw.note();
-                exactly(self.values())
-            }
-        }
-    }
-
-    /// The first index at which the sum of the values up to it reaches `target`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`reserve` made room for a sum of each block of `len` values"
-    )]
-    fn reach(&self, target: f64) -> Option<usize> {
-        let sums = &self.sums[..self.len.div_ceil(BLOCK)];
-        let block = sums.partition_point(|&sum| sum < target);
-        let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
-        let start = block * BLOCK;
-        for (i, &value) in self.values().iter().enumerate().skip(start).take(BLOCK) {
-            sum += f64::from(value);
-            if sum >= target {
-                return Some(i);
-            }
-        }
-        None
+        choose(
+            self.values(),
+            |&value| value,
+            &self.sums,
+            (sum, draw),
+            exactly,
+        )
     }
 
     /// Writes the values times `factor` as probabilities.

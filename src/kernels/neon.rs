@@ -123,6 +123,11 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn probabilities(self, data: &[TokenData]) -> float32x4_t {
+        fields(data).2
+    }
+
+    #[inline(always)]
     fn set_logits(self, data: &mut [TokenData], x: float32x4_t) {
         let all = fields(data);
         set_fields(data, float32x4x3_t(all.0, x, all.2));

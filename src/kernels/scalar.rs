@@ -23,6 +23,22 @@ pub fn argmax(data: &[TokenData]) -> usize {
     best
 }
 
+/// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is not
+/// positive, and some others: those that were so near to the largest before them.
+pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    let mut max = f32::MIN;
+    for candidate in data {
+        let x = candidate.logit;
+        if x > max {
+            max = x;
+        }
+        if x >= max + below {
+            to.push(*candidate);
+        }
+    }
+    max
+}
+
 /// Copies the logits, NaN as minus infinity, and gives the largest.
 pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());
@@ -95,8 +111,14 @@ pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// The largest logit; `sums` takes the sums of the logits and of their squares up to the end of each block of [`BLOCK`], with last bits that depend on the instruction set.
-pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32 {
+/// The largest logit, and the sum of all as if added one by one if `in_order` asks for it and it comes cheap: here it does not. `sums` takes the sums of the logits and of their squares up to the end of each block of
+/// [`BLOCK`], with last bits that depend on the instruction set. Where a logit is no finite number, the sum is not that of the others.
+pub fn moments(
+    data: &[TokenData],
+    sums: &mut [[f64; 2]],
+    maxima: &mut [f32],
+    _in_order: bool,
+) -> (f32, Option<f32>) {
     let [mut sum, mut squares] = [0.0; 2];
     for (block, to) in data.chunks(BLOCK).zip(sums) {
         for candidate in block {
@@ -109,7 +131,7 @@ pub fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) ->
     for (group, to) in data.chunks(GROUP).zip(maxima) {
         *to = max(group);
     }
-    max(data)
+    (max(data), None)
 }
 
 /// Whether a logit is at or above `low` and below `high`.
@@ -143,6 +165,54 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());
     for (candidate, &p) in data.iter_mut().zip(ps) {
         candidate.p = p;
+    }
+}
+
+/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and gives their sum in `double`, as [`exp_sum_double`] does. `sums` has one for each block, no more; `values` is scratch.
+pub fn exp_p(
+    data: &mut [TokenData],
+    max: f32,
+    _values: &mut [f32; BLOCK],
+    sums: &mut [f64],
+) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
+        for candidate in block {
+            candidate.p = exp(comparable(candidate.logit) - max);
+            sum += f64::from(candidate.p);
+        }
+        *to = sum;
+    }
+    sum
+}
+
+/// The same, but gives their sum in `float`, in order.
+pub fn exp_p_in_order(data: &mut [TokenData], max: f32, _values: &mut [f32; BLOCK]) -> f32 {
+    let mut sum = 0.0;
+    for candidate in data {
+        candidate.p = exp(comparable(candidate.logit) - max);
+        sum += candidate.p;
+    }
+    sum
+}
+
+/// Divides the probabilities by `by` and gives their sum in `double`, as [`sum_double`] does. `sums` has one for each block, no more.
+pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0f64;
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
+        for candidate in block {
+            candidate.p /= by;
+            sum += f64::from(candidate.p);
+        }
+        *to = sum;
+    }
+    sum
+}
+
+/// Multiplies the probabilities by `factor` in `double`.
+pub fn scale_p(data: &mut [TokenData], factor: f64) {
+    for candidate in data {
+        candidate.p = (f64::from(candidate.p) * factor) as f32;
     }
 }
 
@@ -322,21 +392,21 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
-/// Puts the curve in place of the logits that are not masked, and in `values`.
-pub fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool) {
-    assert_eq!(data.len(), values.len());
+/// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the logits that are not masked.
+pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
+    assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;
     let mut all_numbers = true;
-    for (candidate, value) in data.iter_mut().zip(values) {
+    for (candidate, original) in data.iter_mut().zip(original) {
+        *original = candidate.p / by;
         if comparable(candidate.logit) == f32::NEG_INFINITY {
-            *value = f32::NEG_INFINITY;
             continue;
         }
-        let d = ((*value - curve.target) * curve.per_width).abs();
-        *value = curve.peak - curve.sharpness * d * d / (1.0 + d);
-        candidate.logit = *value;
+        let d = ((*original - curve.target) * curve.per_width).abs();
+        let value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        candidate.logit = value;
         all_numbers &= !value.is_nan();
-        max = if max < *value { *value } else { max };
+        max = if max < value { value } else { max };
     }
     (max, all_numbers)
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Column, Curve, buckets, floats, math, scalar};
+use super::{BLOCK, Column, Curve, buckets, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
 
@@ -18,16 +18,20 @@ type Pick = fn(&[f32], &[f32], f32, f32, &mut Vec<f32>);
 type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 
 /// The type of [`scalar::moments`].
-type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
+type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32], bool) -> (f32, Option<f32>);
 
 /// The type of [`scalar::bend`].
-type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
+type Bend = fn(&mut [TokenData], f32, &mut [f32], Curve) -> (f32, bool);
+
+/// The type of [`scalar::exp_p`].
+type ExpP = fn(&mut [TokenData], f32, &mut [f32; BLOCK], &mut [f64]) -> f64;
 
 /// The passes of one instruction set. What each does says its namesake in [`scalar`].
 pub struct Table {
     pub(super) name: &'static CStr,
     pub(super) max: fn(&[TokenData]) -> f32,
     pub(super) argmax: fn(&[TokenData]) -> usize,
+    pub(super) near_max: fn(&[TokenData], f32, &mut Vec<TokenData>) -> f32,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
     pub(super) keep_differences: fn(&[f32], f32, f32, &mut [f32]) -> usize,
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
@@ -41,6 +45,10 @@ pub struct Table {
     pub(super) squares_masking: fn(&mut [TokenData], f32, f32) -> f32,
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
     pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
+    pub(super) exp_p: ExpP,
+    pub(super) exp_p_in_order: fn(&mut [TokenData], f32, &mut [f32; BLOCK]) -> f32,
+    pub(super) divide_p: fn(&mut [TokenData], f32, &mut [f64]) -> f64,
+    pub(super) scale_p: fn(&mut [TokenData], f64),
     pub(super) divide: fn(&mut [f32], f32),
     pub(super) divide_logits: fn(&mut [TokenData], f32),
     pub(super) mask_below: fn(&mut [TokenData], f32),
@@ -67,6 +75,7 @@ pub(super) static SCALAR: Table = Table {
     name: c"scalar",
     max: scalar::max,
     argmax: scalar::argmax,
+    near_max: scalar::near_max,
     logits: scalar::logits,
     keep_differences: scalar::keep_differences,
     exp_sum: scalar::exp_sum,
@@ -80,6 +89,10 @@ pub(super) static SCALAR: Table = Table {
     squares_masking: scalar::squares_masking,
     set_p: scalar::set_p,
     set_p_scaled: scalar::set_p_scaled,
+    exp_p: scalar::exp_p,
+    exp_p_in_order: scalar::exp_p_in_order,
+    divide_p: scalar::divide_p,
+    scale_p: scalar::scale_p,
     divide: scalar::divide,
     divide_logits: scalar::divide_logits,
     mask_below: scalar::mask_below,
@@ -104,11 +117,12 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{Column, Curve, portable, table::Table};
+        use super::{BLOCK, Column, Curve, portable, table::Table};
 
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
+            fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
             fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize;
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
@@ -116,12 +130,16 @@ macro_rules! instantiate {
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
-            fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32]) -> f32;
+            fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool) -> (f32, Option<f32>);
             fn any_between(data: &[TokenData], low: f32, high: f32) -> bool;
             fn signed_sum(data: &[TokenData]) -> (f32, usize);
             fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32;
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
             fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
+            fn exp_p(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK], sums: &mut [f64]) -> f64;
+            fn exp_p_in_order(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK]) -> f32;
+            fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64;
+            fn scale_p(data: &mut [TokenData], factor: f64) -> ();
             fn divide(xs: &mut [f32], by: f32) -> ();
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
@@ -136,7 +154,7 @@ macro_rules! instantiate {
             fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
             fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
             fn lns(xs: &[f32], to: &mut [f32]) -> ();
-            fn bend(data: &mut [TokenData], values: &mut [f32], curve: Curve) -> (f32, bool);
+            fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool);
             fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
         );
 
@@ -146,8 +164,8 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
+                name: $name, max, argmax, near_max, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
+                set_p, set_p_scaled, exp_p, exp_p_in_order, divide_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

@@ -4,7 +4,7 @@ use super::exp::HIGHEST;
 use super::fallbacks::Fallback;
 use super::table::{SCALAR, Table, exp_agrees, ln_agrees, supported};
 use super::vector::MAX_LANES;
-use super::{BLOCK, Curve, Workspace, math, softmax_sum};
+use super::{BLOCK, Curve, GROUP, Workspace, math, softmax_sum};
 use crate::token::TokenData;
 
 /// A small generator of test inputs.
@@ -132,6 +132,18 @@ fn maxima() {
         // -0 and +0 are equal.
         assert_eq!((table.max)(&data), (SCALAR.max)(&data), "{:?}", table.name);
         assert_eq!((table.argmax)(&data), (SCALAR.argmax)(&data));
+        for below in [0.0, -3.0, -1e4] {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            let max = (table.near_max)(&data, below, &mut a);
+            assert_eq!(max, (SCALAR.near_max)(&data, below, &mut b));
+            // What is kept besides depends on the instruction set.
+            for kept in [&mut a, &mut b] {
+                kept.retain(|c| c.logit >= max + below);
+            }
+            assert_eq!(bits_of(&a), bits_of(&b), "{:?}", table.name);
+            let expected = data.iter().filter(|c| c.logit >= max + below);
+            assert!(expected.map(|c| c.id).eq(a.iter().map(|c| c.id)));
+        }
         let (mut a, mut b) = (vec![0.0; data.len()], vec![0.0; data.len()]);
         assert_eq!(
             (table.logits)(&data, &mut a),
@@ -202,6 +214,61 @@ fn check_double(table: &Table, xs: &[f32], max: f32) {
     let again = (table.sum_double)(&b, &mut sums_a);
     assert!(near(again, total_b));
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
+}
+
+/// Those of candidates, in place, are the same.
+#[test]
+fn exponentials_in_place() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let max = (SCALAR.logits)(&array(logits), &mut xs);
+        let blocks = xs.len().div_ceil(BLOCK);
+        let (mut sums, mut expected_sums) = (vec![0.0; blocks], vec![0.0; blocks]);
+        let mut data = array(logits);
+        let mut expected = data.clone();
+        let sum = (table.exp_p)(&mut data, max, &mut [0.0; BLOCK], &mut sums);
+        let total = (SCALAR.exp_sum_double)(&mut xs, max, &mut expected_sums);
+        (SCALAR.set_p)(&mut expected, &xs);
+        assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
+        let near = |a: f64, b: f64| (a - b).abs() <= b * 1e-10 || a.is_nan() && b.is_nan();
+        assert!(near(sum, total), "{:?} {sum} {total}", table.name);
+        assert!(sums.iter().zip(&expected_sums).all(|(&a, &b)| near(a, b)));
+        let mut in_order = array(logits);
+        let sum = (table.exp_p_in_order)(&mut in_order, max, &mut [0.0; BLOCK]);
+        assert_eq!(bits_of(&in_order), bits_of(&expected), "{:?}", table.name);
+        let total = xs.iter().fold(0.0, |sum, x| sum + x);
+        assert!(same(sum, total), "{:?} {sum} {total}", table.name);
+        let total = (SCALAR.divide_p)(&mut in_order.clone(), 0.7, &mut expected_sums);
+        let sum = (table.divide_p)(&mut in_order, 0.7, &mut sums);
+        assert!(near(sum, total), "{:?} {sum} {total}", table.name);
+        assert!(sums.iter().zip(&expected_sums).all(|(&a, &b)| near(a, b)));
+        (SCALAR.divide)(&mut xs, 0.7);
+        let ps: Vec<f32> = in_order.iter().map(|c| c.p).collect();
+        assert_eq!(bits(&ps), bits(&xs), "{:?}", table.name);
+        (table.scale_p)(&mut data, 1.0 / 3.0);
+        (SCALAR.scale_p)(&mut expected, 1.0 / 3.0);
+        assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
+    });
+}
+
+/// The sum in order that comes with the moments, where it comes.
+#[test]
+fn sums_beside_moments() {
+    let mut came = 0;
+    for_all(|table, logits| {
+        let data = array(logits);
+        let mut sums = vec![[0.0; 2]; data.len().div_ceil(BLOCK)];
+        let mut maxima = vec![0.0; data.len().div_ceil(GROUP)];
+        let (max, sum) = (table.moments)(&data, &mut sums, &mut maxima, true);
+        assert_eq!(max, (SCALAR.max)(&data), "{:?}", table.name);
+        if logits.iter().all(|x| x.is_finite())
+            && let Some(sum) = sum
+        {
+            came += usize::from(logits.len() > 10 * BLOCK);
+            assert_eq!(sum, (SCALAR.signed_sum)(&data).0, "{:?}", table.name);
+        }
+    });
+    assert!(came > 0 || supported().len() == 1);
 }
 
 #[test]
@@ -460,10 +527,13 @@ fn bending() {
                 sharpness: 10.0,
             };
             let (mut a, mut b) = (array(logits), array(logits));
-            let ps: Vec<f32> = (0..a.len()).map(|i| 1.0 / (1.0 + i as f32)).collect();
-            let (mut ps_a, mut ps_b) = (ps.clone(), ps);
-            let ours = (table.bend)(&mut a, &mut ps_a, curve);
-            let theirs = (SCALAR.bend)(&mut b, &mut ps_b, curve);
+            for (i, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+                a.p = 1.0 / (1.0 + i as f32);
+                b.p = a.p;
+            }
+            let (mut ps_a, mut ps_b) = (vec![0.0; a.len()], vec![0.0; a.len()]);
+            let ours = (table.bend)(&mut a, 0.7, &mut ps_a, curve);
+            let theirs = (SCALAR.bend)(&mut b, 0.7, &mut ps_b, curve);
             assert_eq!(ours.1, theirs.1, "{:?}", table.name);
             // With a NaN about nobody asks for the largest.
             assert!(ours.0 == theirs.0 || !ours.1);

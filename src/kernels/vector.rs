@@ -32,6 +32,15 @@ pub trait Vector: Copy {
     fn store(self, to: &mut [f32], x: Self::F);
     /// The logits of the first candidates.
     fn logits(self, data: &[TokenData]) -> Self::F;
+    /// The probabilities of the first candidates.
+    #[inline(always)]
+    fn probabilities(self, data: &[TokenData]) -> Self::F {
+        let mut all = [0.0; MAX_LANES];
+        for (p, candidate) in all.iter_mut().zip(data).take(Self::LANES) {
+            *p = candidate.p;
+        }
+        self.load(&all)
+    }
     /// Writes the logits of the first candidates and nothing else.
     fn set_logits(self, data: &mut [TokenData], x: Self::F);
     /// Writes the probabilities of the first candidates and nothing else.
@@ -86,6 +95,18 @@ pub trait Vector: Copy {
     #[inline(always)]
     fn push_numbers(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         push_lanes(lanes, first, to);
+    }
+    /// Appends the candidates that `lanes` has bits for.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: there are as many as lanes"
+    )]
+    fn push_candidates(self, mut lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
+        while lanes != 0 {
+            to.push(data[lanes.trailing_zeros() as usize]);
+            lanes &= lanes - 1;
+        }
     }
     /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
     fn exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F);

@@ -6,20 +6,22 @@
 //! the rounding error of the border between two candidates makes it add in order. `p` is multiplied by the reciprocal of the sum in `double`, which moves it by 1
 //! ulp at most.
 //!
-//! Reads 12 bytes per candidate, one `exp` each, and writes 12.
+//! Reads 12 bytes per candidate three times, one `exp` each, and writes them twice.
 
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
+use crate::kernels::{self, Softmax, Workspace};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
+use crate::token::TokenData;
 
 /// Draws from the distribution and writes the probabilities.
 #[derive(Clone, Debug)]
 pub struct Dist {
     rng: SeededMt19937,
     work: Workspace,
+    softmax: Softmax,
 }
 
 impl Dist {
@@ -28,7 +30,29 @@ impl Dist {
         Self {
             rng: SeededMt19937::new(seed),
             work: Workspace::default(),
+            softmax: Softmax::default(),
         }
+    }
+}
+
+/// From so many candidates on, their exponentials stay in the array. Of few a copy is quicker, from which nothing is read that was just written in part of a register.
+const MANY: usize = 4096;
+
+impl Dist {
+    fn draw_aside(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
+        let sum = self.work.exponentiate_double(data, sorted);
+        let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
+        let chosen = self.work.choose(sum, draw, exactly);
+        self.work.write_p_scaled(data, 1.0 / sum);
+        chosen
+    }
+
+    fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
+        let sum = self.softmax.exponentiate(data, sorted);
+        let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);
+        let chosen = self.softmax.choose(data, sum, draw, exactly);
+        kernels::scale_p(data, 1.0 / sum);
+        chosen
     }
 }
 
@@ -51,14 +75,12 @@ impl Sampler for Dist {
             candidates.select(Some(0));
             return;
         }
-        let sum = self
-            .work
-            .exponentiate_double(candidates.as_slice(), candidates.is_sorted());
-        let chosen = self
-            .work
-            .choose(sum, draw, |values| one_by_one(values, draw));
-        self.work
-            .write_p_scaled(candidates.as_mut_slice(), 1.0 / sum);
+        let sorted = candidates.is_sorted();
+        let data = candidates.as_mut_slice();
+        let chosen = match data.len() < MANY {
+            true => self.draw_aside(data, sorted, draw),
+            false => self.draw_in_place(data, sorted, draw),
+        };
         candidates.select(Some(chosen));
     }
 
@@ -72,14 +94,14 @@ impl Sampler for Dist {
 }
 
 /// The choice in the operations of the built-in.
-fn one_by_one(values: &[f32], draw: f64) -> usize {
-    let sum = values.iter().fold(0.0f64, |sum, &p| sum + f64::from(p));
-    let target = sum * draw;
+fn one_by_one<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
+    let doubles = || terms.iter().map(|t| f64::from(term(t)));
+    let target = doubles().fold(0.0f64, |sum, p| sum + p) * draw;
     let mut running = 0.0f64;
-    let chosen = values.iter().position(|&p| {
-        running += f64::from(p);
+    let chosen = doubles().position(|p| {
+        running += p;
         running >= target
     });
     // The sum is NaN when the largest logit is infinite: nothing is ever reached, and the built-in takes the last.
-    chosen.unwrap_or(values.len() - 1)
+    chosen.unwrap_or(terms.len() - 1)
 }
