@@ -162,6 +162,10 @@ fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
 }
 
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are as many maxima as blocks, and the range is of blocks that are there"
+)]
 fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     assert_eq!(maxima.len(), xs.len().div_ceil(BLOCK));
     let done = match V::AVOIDS_SPLITS {

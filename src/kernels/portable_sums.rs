@@ -303,9 +303,6 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
     (v.largest(all), mass, spread)
 }
 
-/// How many registers go through the steps of the exponential together.
-const ABREAST: usize = 4;
-
 /// How many numbers ahead memory is asked for: half a chunk.
 const AHEAD: usize = 512;
 
