@@ -301,7 +301,7 @@ fn correct(touched: &[Touched], threshold: f32, candidates: &mut Vec<TokenData>)
     let (mut place, mut fallen, mut risen) = (0, false, 0);
     for touched in touched {
         let keeps = touched.logit >= threshold;
-        if !(touched.raw >= threshold) {
+        if !touched.was_from(threshold) {
             risen += usize::from(keeps);
             continue;
         }
@@ -317,7 +317,7 @@ fn correct(touched: &[Touched], threshold: f32, candidates: &mut Vec<TokenData>)
         candidates.retain(|c| c.logit >= threshold);
     }
     if risen > 0 {
-        let risen = |t: &&Touched| t.logit >= threshold && !(t.raw >= threshold);
+        let risen = |t: &&Touched| t.logit >= threshold && !t.was_from(threshold);
         insert(touched.iter().filter(risen), candidates);
     }
 }

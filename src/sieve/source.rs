@@ -30,6 +30,11 @@ impl Touched {
     pub fn index(&self) -> usize {
         self.token as usize
     }
+
+    /// Whether the caller's logit is at or above `threshold`; NaN is not.
+    pub fn was_from(&self, threshold: f32) -> bool {
+        self.raw >= threshold
+    }
 }
 
 /// What the stages read.
@@ -134,7 +139,6 @@ impl Source<'_> {
 }
 
 /// Those of tokens before `end`, and the others.
-#[expect(clippy::indexing_slicing, reason = "a position is at most the length")]
 pub(super) fn split_before(touched: &[Touched], end: usize) -> (&[Touched], &[Touched]) {
     // One by one: nearly always few are in a unit.
     let here = touched.iter().position(|t| t.index() >= end);
