@@ -583,6 +583,8 @@ impl Vector for Avx512 {
         fn largest_d(a: __m512d) -> f64 = _mm512_reduce_max_pd(a);
         fn total_d(a: __m512d) -> f64 = _mm512_reduce_add_pd(a);
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn add_bits(a: __m512, b: __m512) -> __m512 =
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
         fn times_power(a: __m512, shifted: __m512) -> __m512 = {
             let power = _mm512_slli_epi32::<23>(_mm512_castps_si512(shifted));
             _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), power))

@@ -24,6 +24,7 @@
 
 use super::exp::{C, LOWEST, ROUND, SCALE};
 use super::math::binade;
+pub use super::portable_near::{nearness, rounded_sum, softmax_sum, surprisals};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
 use super::{BLOCK, Column, Curve, GROUP, Squares, ln, scalar};
@@ -180,7 +181,7 @@ fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     clippy::indexing_slicing,
     reason = "a remainder has fewer elements than a register has lanes"
 )]
-fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
+pub(super) fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
     if V::WIDENS_LOADS {
         for chunk in xs.chunks_exact_mut(V::LANES) {
             v.store(chunk, difference(v, chunk, max));
@@ -212,31 +213,6 @@ fn difference<V: Vector>(v: V, chunk: &[f32], max: f32) -> V::F {
     let x = v.sub(v.load(chunk), v.splat(max));
     // What is below rounds to 0 all the same; NaN stays.
     v.max(v.splat(LOWEST), x)
-}
-
-/// Reads 4 bytes per element.
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "no more are kept than were read, and as many are documented to have room, and a register"
-)]
-pub fn keep_differences<V: Vector>(
-    v: V,
-    xs: &[f32],
-    max: f32,
-    lowest: f32,
-    to: &mut [f32],
-) -> usize {
-    let (maxima, lowests) = (v.splat(max), v.splat(lowest));
-    let mut kept = 0;
-    let mut chunks = xs.chunks_exact(V::LANES);
-    for chunk in &mut chunks {
-        let x = v.sub(v.load(chunk), maxima);
-        let lanes = v.ge(x, lowests);
-        v.keep_lanes(x, lanes, &mut to[kept..]);
-        kept += lanes.count_ones() as usize;
-    }
-    kept + scalar::keep_differences(chunks.remainder(), max, lowest, &mut to[kept..])
 }
 
 /// Reads and writes 4 bytes per element.
@@ -330,7 +306,7 @@ const SMALLEST: f32 = 1e-30;
 
 /// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
 #[inline(always)]
-fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
+pub(super) fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
     if let Some(sum) = try_block(v, sum, terms) {
         return sum;
     }
@@ -1005,7 +981,7 @@ pub fn write_scaled<V: Vector>(
 
 /// ln x of one register of positive normal floats.
 #[inline(always)]
-fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
+pub(super) fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
     let parts = v.ln_parts(x);
     v.narrow([ln_of_half(v, &parts, 0), ln_of_half(v, &parts, 1)])
 }
@@ -1023,7 +999,7 @@ fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
 
 /// The bits of the lanes that are no positive normal number.
 #[inline(always)]
-fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
+pub(super) fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
     let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));
     !normal & ((1u64 << V::LANES) - 1) as u32
 }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::near::{self, Rounded};
 use super::{Column, Curve, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
@@ -20,6 +21,9 @@ type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 /// The type of [`scalar::moments`].
 type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
 
+/// The type of [`near::surprisals`].
+type Surprisals = fn(&[f32], f32, &mut [f32], &mut [f32], &mut [f32]) -> f64;
+
 /// The type of [`scalar::bend`].
 type Bend = fn(&mut [TokenData], &mut [f32], Curve) -> (f32, bool);
 
@@ -29,7 +33,10 @@ pub struct Table {
     pub(super) max: fn(&[TokenData]) -> f32,
     pub(super) argmax: fn(&[TokenData]) -> usize,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
-    pub(super) keep_differences: fn(&[f32], f32, f32, &mut [f32]) -> usize,
+    pub(super) softmax_sum: fn(&[f32], f32) -> f32,
+    pub(super) rounded_sum: fn(&[f32], Rounded, &mut Vec<u32>) -> f64,
+    pub(super) surprisals: Surprisals,
+    pub(super) nearness: fn(&[f32], f32, &mut [f32]),
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
@@ -66,7 +73,10 @@ pub(super) static SCALAR: Table = Table {
     max: scalar::max,
     argmax: scalar::argmax,
     logits: scalar::logits,
-    keep_differences: scalar::keep_differences,
+    softmax_sum: near::softmax_sum,
+    rounded_sum: near::rounded_sum,
+    surprisals: near::surprisals,
+    nearness: near::nearness,
     exp_sum: scalar::exp_sum,
     exp_sum_double: scalar::exp_sum_double,
     exp_wide: scalar::exp_wide,
@@ -101,13 +111,16 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{Column, Curve, portable, table::Table};
+        use super::{Column, Curve, near::Rounded, portable, table::Table};
 
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
-            fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize;
+            fn softmax_sum(xs: &[f32], max: f32) -> f32;
+            fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64;
+            fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64;
+            fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) -> ();
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
@@ -143,7 +156,7 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
+                name: $name, max, argmax, logits, softmax_sum, rounded_sum, surprisals, nearness, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
                 set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,

@@ -169,6 +169,8 @@ pub trait Vector: Copy {
     fn load_bf16(self, from: &[bf16]) -> Self::F;
     /// a * b + c, rounded once.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The sum of the bits of each lane, as integers: what overflows is lost.
+    fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
     /// a * 2^n, where n is the low 9 bits of `shifted` with their sign, as adding 1.5 * 2^23 leaves them.
     fn times_power(self, a: Self::F, shifted: Self::F) -> Self::F;
     /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to the beginning of `to`, which has room for a whole register. Gives

@@ -17,9 +17,9 @@ use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
-use crate::kernels::descending::{COUNTS_FOR_ENTROPY, Descending};
+use crate::kernels::descending::Descending;
 use crate::kernels::fallbacks::Fallback;
-use crate::kernels::math::{self, ln};
+use crate::kernels::math::ln;
 use crate::kernels::order::{Order, ascending, order_of_equals};
 use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
@@ -38,12 +38,7 @@ pub struct Typical {
     ranking: Ranking,
     kept: Vec<TokenData>,
     descending: Descending,
-    outline: Vec<f32>,
-    away: Vec<f32>,
-    indices: Vec<u32>,
-    /// Logits and probabilities of what may be kept, and the distances, negative.
-    logits: Vec<f32>,
-    ps: Vec<f32>,
+    /// The distances of what may be kept, negative.
     nearness: Vec<f32>,
     /// Which of these are ranked, and their distances.
     near: Vec<u32>,
@@ -67,11 +62,6 @@ impl Typical {
             ranking: Ranking::default(),
             kept: Vec::new(),
             descending: Descending::default(),
-            outline: Vec::new(),
-            away: Vec::new(),
-            indices: Vec::new(),
-            logits: Vec::new(),
-            ps: Vec::new(),
             nearness: Vec::new(),
             near: Vec::new(),
             picked: Vec::new(),
@@ -91,15 +81,16 @@ impl Typical {
             return false;
         }
         let data = candidates.as_slice();
-        let sum = self.descending.sum(data, COUNTS_FOR_ENTROPY);
+        let beside = (BESIDE * (1.0 - self.p)).clamp(0.001, 0.2);
+        let sum = self.descending.sum(data, beside);
         let Some(sum) = sum else {
             return false;
         };
         let Some(entropy) = self.descending.entropy(sum) else {
             return false;
         };
-        let reach = self.select_enough(sum, entropy);
-        if !self.collect_nearest(data, reach) {
+        let reach = self.take_enough(sum, entropy, beside);
+        if !self.collect_nearest(data, sum, reach) {
             Fallback::Typical.note();
             return false;
         }
@@ -107,30 +98,31 @@ impl Typical {
         true
     }
 
-    /// Selects the candidates within some distance from the entropy whose probabilities together exceed `p`, and gives the distance within which they do so by little.
-    fn select_enough(&mut self, sum: f32, entropy: f32) -> f32 {
+    /// Takes candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
+    fn take_enough(&mut self, sum: f32, entropy: f32, beside: f32) -> f32 {
         // Far more than rounding makes of a sum.
         let enough = self.p + 2e-4;
-        let mut wanted = self.p + 0.4 * (1.0 - self.p);
-        for _ in 0..TRIES {
-            let reach = self.reach(sum, entropy, wanted);
-            self.select_within(sum, entropy, reach);
-            if reach == f32::INFINITY {
-                return reach;
+        let mut beside = beside;
+        loop {
+            let taken = self.descending.taken(sum);
+            self.nearness.resize(taken.lns.len(), 0.0);
+            kernels::nearness(taken.lns, entropy, &mut self.nearness);
+            if taken.most == 0.0 {
+                return f32::INFINITY;
             }
-            let mass = self.mass_within(reach);
+            // Within it nothing is that was not taken, whatever rounding does.
+            let reach = -ln(taken.most) - entropy - 1e-3;
+            let mass = self.mass_within(sum, reach);
             if mass > enough {
-                return self.shorten(reach, mass, enough);
+                return self.shorten(sum, reach, mass, enough);
             }
-            // The outline promised more than there is.
-            wanted += 1.3 * (enough - mass) + 0.1 * (1.0 - self.p);
+            beside /= 4.0;
+            self.descending.take_more(sum, beside);
         }
-        self.select_within(sum, entropy, f32::INFINITY);
-        f32::INFINITY
     }
 
     /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by little.
-    fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
+    fn shorten(&self, sum: f32, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
         for _ in 0..SHORTENINGS {
@@ -140,7 +132,7 @@ impl Typical {
             if middle >= reach {
                 break;
             }
-            let within = self.mass_within(middle);
+            let within = self.mass_within(sum, middle);
             if within > enough {
                 (reach, mass) = (middle, within);
             } else {
@@ -150,66 +142,9 @@ impl Typical {
         reach
     }
 
-    /// The sum of the selected probabilities within `reach`, about.
-    fn mass_within(&self, reach: f32) -> f32 {
-        kernels::sum_above(&self.nearness, &self.ps, -reach)
-    }
-
-    /// A distance from the entropy within which are probabilities of more than `wanted`, as far as the largest candidates and a sample tell.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the side that is taken has a distance that is finite, or NaN: that of an element"
-    )]
-    fn reach(&mut self, sum: f32, entropy: f32, wanted: f32) -> f32 {
-        let (ranked, weight) = self.descending.outline(sum, &mut self.outline);
-        self.away.resize(self.outline.len(), 0.0);
-        kernels::lns(&self.outline, &mut self.away);
-        self.away.iter_mut().for_each(|x| *x = -*x - entropy);
-        let mass = |i: usize| self.outline[i] * if i < ranked { 1.0 } else { weight };
-        let at = |i: usize| self.away.get(i).map_or(f32::INFINITY, |x| x.abs());
-        let mut right = self.away.partition_point(|&x| x < 0.0);
-        let mut left = right;
-        // To the left of the first there is none: index -1 wraps around to one beyond the last.
-        let (mut on_left, mut on_right) = (at(left.wrapping_sub(1)), at(right));
-        let mut within = 0.0;
-        while on_left.is_finite() || on_right.is_finite() {
-            let reached = on_left.min(on_right);
-            if on_left <= on_right {
-                left -= 1;
-                within += mass(left);
-                on_left = at(left.wrapping_sub(1));
-            } else {
-                within += mass(right);
-                right += 1;
-                on_right = at(right);
-            }
-            if within > wanted {
-                // With the last one.
-                return reached * 1.000_01 + 1e-6;
-            }
-        }
-        f32::INFINITY
-    }
-
-    /// Leaves the candidates within `reach`, and some more, with probabilities and distances.
-    fn select_within(&mut self, sum: f32, entropy: f32, reach: f32) {
-        // Far below the rounding of the distances.
-        let lowest = math::exp(-(entropy + reach) - 1e-3);
-        let max = self.descending.column().max;
-        let (indices, logits) = self.descending.at_least(sum, lowest);
-        self.indices.clear();
-        self.indices.extend_from_slice(indices);
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        self.ps.clear();
-        self.ps.extend_from_slice(logits);
-        kernels::exp_sum(0.0, &mut self.ps, max);
-        kernels::divide(&mut self.ps, sum);
-        self.nearness.resize(self.ps.len(), 0.0);
-        kernels::lns(&self.ps, &mut self.nearness);
-        for x in &mut self.nearness {
-            *x = -(-*x - entropy).abs();
-        }
+    /// The sum of the probabilities of what is taken within `reach`, about.
+    fn mass_within(&self, sum: f32, reach: f32) -> f32 {
+        kernels::sum_above(&self.nearness, self.descending.taken(sum).ps, -reach)
     }
 
     /// Collects the nearest candidates until their sum exceeds `p`. Says whether that happened within `reach`.
@@ -217,7 +152,8 @@ impl Typical {
         clippy::indexing_slicing,
         reason = "ranked are places of `nearness`, one for each of `indices`, which are places of `data`; `kept` and `running` count what was ranked, up to `end`"
     )]
-    fn collect_nearest(&mut self, data: &[TokenData], reach: f32) -> bool {
+    fn collect_nearest(&mut self, data: &[TokenData], sum: f32, reach: f32) -> bool {
+        let taken = self.descending.taken(sum);
         self.near.clear();
         self.picked.clear();
         kernels::select(&self.nearness, -reach, &mut self.near, &mut self.picked);
@@ -237,14 +173,14 @@ impl Typical {
             let ranked = ranked[start..end].iter().map(|&i| i as usize);
             if plain {
                 self.kept.extend(ranked.map(|i| TokenData {
-                    id: self.indices[i] as Token,
-                    logit: self.logits[i],
-                    p: self.ps[i],
+                    id: taken.indices[i] as Token,
+                    logit: taken.logits[i],
+                    p: taken.ps[i],
                 }));
             } else {
                 self.kept.extend(ranked.map(|i| TokenData {
-                    p: self.ps[i],
-                    ..data[self.indices[i] as usize]
+                    p: taken.ps[i],
+                    ..data[taken.indices[i] as usize]
                 }));
             }
             let distances = &distances[start..end];
@@ -342,8 +278,8 @@ impl Typical {
     }
 }
 
-/// How often the outline is believed: each takes a pass of 4 bytes per candidate, an `exp` and a `ln` of each that is selected.
-const TRIES: usize = 3;
+/// What of the probability beyond `p` is not taken at first.
+const BESIDE: f32 = 0.35;
 /// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and spares the ranking of some.
 const SHORTENINGS: usize = 3;
 
