@@ -255,14 +255,6 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
-        to.reserve(8);
-        let packed = self.pack(lanes, x, to.spare_capacity_mut());
-        // SAFETY: so many were written.
-        unsafe { to.set_len(to.len() + packed) };
-    }
-
-    #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
         // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds all the same.

@@ -301,18 +301,6 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn push(self, lanes: u32, x: __m512, to: &mut Vec<f32>) {
-        to.reserve(16);
-        let len = to.len();
-        // SAFETY: `self` proves AVX-512; there is room for 16 more, of which as many are written first as `lanes` has bits.
-        unsafe {
-            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
-            _mm512_storeu_ps(to.as_mut_ptr().add(len), packed);
-            to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
-        }
-    }
-
-    #[inline(always)]
     fn pack(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 16);
         // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those behind the packed ones with zeros.

@@ -177,6 +177,18 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     (current().column)(data, to)
 }
 
+/// The same; appends the indices and values of the logits at or above `threshold`, too.
+pub fn column_selecting(
+    data: &[TokenData],
+    to: &mut Vec<f32>,
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) -> Column {
+    to.resize(data.len(), 0.0);
+    (current().column_selecting)(data, to, threshold, indices, picked)
+}
+
 /// The sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above `max`. Reads 4 bytes per element.
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     if !max.is_finite() && !logits.is_empty() {

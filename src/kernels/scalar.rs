@@ -236,6 +236,19 @@ pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
     }
 }
 
+/// The same; appends the indices and values of the logits at or above `threshold`, too.
+pub fn column_selecting(
+    data: &[TokenData],
+    to: &mut [f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) -> Column {
+    let column = column(data, to);
+    select(to, threshold, indices, picked);
+    column
+}
+
 /// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number below 2^23: added to 2^23, the bits of the `float`.
 /// That it is a number of steps below `last` is only so for a finite `max` and every x at or below.
 pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {

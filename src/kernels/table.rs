@@ -21,6 +21,9 @@ type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 /// The type of [`scalar::moments`].
 type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32]) -> f32;
 
+/// The type of [`scalar::column_selecting`].
+type ColumnSelecting = fn(&[TokenData], &mut [f32], f32, &mut Vec<u32>, &mut Vec<f32>) -> Column;
+
 /// The type of [`near::surprisals`].
 type Surprisals = fn(&[f32], f32, &mut [f32], &mut [f32], &mut [f32]) -> f64;
 
@@ -56,6 +59,7 @@ pub struct Table {
     pub(super) pick: Pick,
     pub(super) tail: Tail,
     pub(super) column: fn(&[TokenData], &mut [f32]) -> Column,
+    pub(super) column_selecting: ColumnSelecting,
     pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
     pub(super) fetch: fn(&[f32], &mut [u32], &mut [f32]),
     pub(super) next_rise: fn(&[f32], usize) -> usize,
@@ -96,6 +100,7 @@ pub(super) static SCALAR: Table = Table {
     pick: scalar::pick,
     tail: scalar::tail,
     column: scalar::column,
+    column_selecting: scalar::column_selecting,
     steps: scalar::steps,
     fetch: scalar::fetch,
     next_rise: scalar::next_rise,
@@ -140,6 +145,7 @@ macro_rules! instantiate {
             fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) -> ();
             fn tail(keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
             fn column(data: &[TokenData], to: &mut [f32]) -> Column;
+            fn column_selecting(data: &[TokenData], to: &mut [f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> Column;
             fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
             fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) -> ();
             fn next_rise(xs: &[f32], start: usize) -> usize;
@@ -157,7 +163,7 @@ macro_rules! instantiate {
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
                 name: $name, max, argmax, logits, softmax_sum, rounded_sum, surprisals, nearness, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
+                set_p, set_p_scaled, divide, divide_logits, mask_below, at_least, select, pick, tail, column, column_selecting, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

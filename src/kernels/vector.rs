@@ -45,17 +45,6 @@ pub trait Vector: Copy {
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F;
     /// The first words of `from` as they are.
     fn load_bits(self, from: &[u32]) -> Self::F;
-    /// Appends the lanes that `lanes` has bits for.
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "less than the number of lanes")]
-    fn push(self, mut lanes: u32, x: Self::F, to: &mut Vec<f32>) {
-        let mut all = [0.0; MAX_LANES];
-        self.store(&mut all, x);
-        while lanes != 0 {
-            to.push(all[lanes.trailing_zeros() as usize % MAX_LANES]);
-            lanes &= lanes - 1;
-        }
-    }
     /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
     #[inline(always)]
     #[expect(

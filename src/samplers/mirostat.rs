@@ -4,7 +4,7 @@
 //! bound `mu`, which starts at twice the target, by `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
 //! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
-//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]); then a pass of 4 bytes per candidate and a sort for those kept. Version 2
+//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]); then a sort of those kept, which are mostly among those taken for the sum. Version 2
 //! takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;

@@ -8,10 +8,11 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
 //! than another: what its sort leaves of that is reproduced exactly.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), an outline tells how far from the entropy candidates are kept, those within are
-//! selected and added up, the distance is shortened to what they prove, and only what is as near is ranked: beside the two sums a pass of 4 bytes per candidate, and an `exp`, a `ln` and
-//! some passes of 8 bytes for each that is selected. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from
-//! the entropy on both sides.
+//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), which takes the probabilities of the largest candidates and the logarithms of these. Within
+//! the distance of those next below all are known; it is shortened to what their probabilities prove, and only what is as near is ranked: beside the two sums some passes of 8 bytes for
+//! each that is taken. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from the entropy on both sides.
+//!
+//! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits, of 29,000 takes as long as all passes over the array.
 
 use std::ffi::CStr;
 
@@ -40,11 +41,11 @@ pub struct Typical {
     descending: Descending,
     /// The distances of what may be kept, negative.
     nearness: Vec<f32>,
-    /// Which of these are ranked, and their distances.
+    /// Which of these are ranked, and their distances; then which they are in order.
     near: Vec<u32>,
     picked: Vec<f32>,
-    /// The probabilities that are added next.
-    summed: Vec<f32>,
+    /// Their probabilities.
+    ps: Vec<f32>,
 }
 
 impl Typical {
@@ -65,7 +66,7 @@ impl Typical {
             nearness: Vec::new(),
             near: Vec::new(),
             picked: Vec::new(),
-            summed: Vec::new(),
+            ps: Vec::new(),
         })
     }
 
@@ -75,12 +76,26 @@ impl Typical {
         self.min_keep = min_keep;
     }
 
+    /// Makes room for what `n` candidates can take: however many are taken, an array of this size has warmed up.
+    fn reserve(&mut self, n: usize) {
+        for buffer in [&mut self.nearness, &mut self.picked, &mut self.ps] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.near.clear();
+        self.near.reserve(n + 64);
+        self.ranking.reserve(n);
+        self.kept.clear();
+        self.kept.reserve(n);
+    }
+
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() {
             return false;
         }
         let data = candidates.as_slice();
+        self.reserve(data.len());
         let beside = (BESIDE * (1.0 - self.p)).clamp(0.001, 0.2);
         let sum = self.descending.sum(data, beside);
         let Some(sum) = sum else {
@@ -89,32 +104,32 @@ impl Typical {
         let Some(entropy) = self.descending.entropy(sum) else {
             return false;
         };
-        let reach = self.take_enough(sum, entropy, beside);
-        if !self.collect_nearest(data, sum, reach) {
+        let reach = self.take_enough(data.len(), sum, entropy, beside);
+        let Some(kept) = self.rank_nearest(reach) else {
             Fallback::Typical.note();
             return false;
-        }
-        candidates.replace(&self.kept);
+        };
+        self.keep_ranked(candidates, kept);
         true
     }
 
-    /// Takes candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
-    fn take_enough(&mut self, sum: f32, entropy: f32, beside: f32) -> f32 {
+    /// Takes of `n` candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
+    fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // Far more than rounding makes of a sum.
         let enough = self.p + 2e-4;
         let mut beside = beside;
         loop {
-            let taken = self.descending.taken(sum);
+            let taken = self.descending.taken();
             self.nearness.resize(taken.lns.len(), 0.0);
             kernels::nearness(taken.lns, entropy, &mut self.nearness);
-            if taken.most == 0.0 {
+            if taken.indices.len() == n {
                 return f32::INFINITY;
             }
             // Within it nothing is that was not taken, whatever rounding does.
-            let reach = -ln(taken.most) - entropy - 1e-3;
-            let mass = self.mass_within(sum, reach);
+            let reach = -ln(self.descending.most_left(sum)) - entropy - 1e-3;
+            let mass = self.mass_within(reach);
             if mass > enough {
-                return self.shorten(sum, reach, mass, enough);
+                return self.shorten(reach, mass, enough);
             }
             beside /= 4.0;
             self.descending.take_more(sum, beside);
@@ -122,7 +137,7 @@ impl Typical {
     }
 
     /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by little.
-    fn shorten(&self, sum: f32, reach: f32, mass: f32, enough: f32) -> f32 {
+    fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
         for _ in 0..SHORTENINGS {
@@ -132,7 +147,7 @@ impl Typical {
             if middle >= reach {
                 break;
             }
-            let within = self.mass_within(sum, middle);
+            let within = self.mass_within(middle);
             if within > enough {
                 (reach, mass) = (middle, within);
             } else {
@@ -143,59 +158,75 @@ impl Typical {
     }
 
     /// The sum of the probabilities of what is taken within `reach`, about.
-    fn mass_within(&self, sum: f32, reach: f32) -> f32 {
-        kernels::sum_above(&self.nearness, self.descending.taken(sum).ps, -reach)
+    fn mass_within(&self, reach: f32) -> f32 {
+        kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
-    /// Collects the nearest candidates until their sum exceeds `p`. Says whether that happened within `reach`.
+    /// Ranks the candidates within `reach`, and tells how many of the nearest have a sum that exceeds `p`, if those within `reach` do.
     #[expect(
         clippy::indexing_slicing,
-        reason = "ranked are places of `nearness`, one for each of `indices`, which are places of `data`; `kept` and `running` count what was ranked, up to `end`"
+        reason = "ranked are places of `nearness`, one for each that is taken; `start` and `end` are at most as many as are ranked, and what `running` counts is less"
     )]
-    fn collect_nearest(&mut self, data: &[TokenData], sum: f32, reach: f32) -> bool {
-        let taken = self.descending.taken(sum);
+    fn rank_nearest(&mut self, reach: f32) -> Option<usize> {
+        let taken = self.descending.taken();
         self.near.clear();
         self.picked.clear();
         kernels::select(&self.nearness, -reach, &mut self.near, &mut self.picked);
         self.ranking
             .rank_selected(&self.nearness, &self.near, &self.picked);
-        // Then a candidate need not be fetched from the array, which lies further away.
-        let plain = self.descending.column().plain;
-        let (ranked, distances) = (self.ranking.indices(), self.ranking.sorted());
-        self.kept.clear();
+        self.near.clear();
+        self.near.extend_from_slice(self.ranking.indices());
+        let distances = self.ranking.sorted();
+        let p = |&i: &u32| taken.ps[i as usize];
+        self.ps.clear();
         let mut running = Running::default();
-        while self.kept.len() < ranked.len() {
-            let start = self.kept.len();
-            let mut end = ranked.len().min(start + SUMMED_AT_ONCE);
-            while end < ranked.len() && distances[end] == distances[end - 1] {
+        while self.ps.len() < distances.len() {
+            let start = self.ps.len();
+            let mut end = distances.len().min(start + SUMMED_AT_ONCE);
+            while end < distances.len() && distances[end] == distances[end - 1] {
                 end += 1;
             }
-            let ranked = ranked[start..end].iter().map(|&i| i as usize);
-            if plain {
-                self.kept.extend(ranked.map(|i| TokenData {
-                    id: taken.indices[i] as Token,
-                    logit: taken.logits[i],
-                    p: taken.ps[i],
-                }));
-            } else {
-                self.kept.extend(ranked.map(|i| TokenData {
-                    p: taken.ps[i],
-                    ..data[taken.indices[i] as usize]
-                }));
-            }
-            let distances = &distances[start..end];
-            if distances.windows(2).any(|pair| pair[0] == pair[1]) {
-                order_ties(distances, &mut self.kept[start..]);
-            }
-            self.summed.clear();
-            self.summed.extend(self.kept[start..].iter().map(|c| c.p));
+            let ranked = &mut self.near[start..end];
+            order_ties(&distances[start..end], taken.logits, ranked);
+            self.ps.extend(ranked.iter().map(p));
             // The sum must be above `p`.
-            if let Some(kept) = running.add(&self.summed, self.p.next_up(), self.min_keep) {
-                self.kept.truncate(kept);
-                return -distances[kept - 1 - start] < reach;
+            if let Some(kept) = running.add(&self.ps[start..], self.p.next_up(), self.min_keep) {
+                return (-distances[kept - 1] < reach).then_some(kept);
             }
         }
-        false
+        None
+    }
+
+    /// Keeps the first `n` of the ranked candidates.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`n` is at most the number of what was ranked, which are places of what was taken, and those of the candidates"
+    )]
+    fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
+        let taken = self.descending.taken();
+        let ranked = self.near[..n].iter().map(|&i| i as usize).zip(&self.ps);
+        touch(taken.indices);
+        touch(taken.logits);
+        if self.descending.column().plain {
+            // Then no candidate need be fetched from the array, which lies further away, and it can be written.
+            let data = candidates.as_mut_slice();
+            for (to, (i, &p)) in data.iter_mut().zip(ranked) {
+                *to = TokenData {
+                    id: taken.indices[i] as Token,
+                    logit: taken.logits[i],
+                    p,
+                };
+            }
+            return candidates.truncate(n);
+        }
+        let data = candidates.as_slice();
+        let kept = ranked.map(|(i, &p)| TokenData {
+            p,
+            ..data[taken.indices[i] as usize]
+        });
+        self.kept.clear();
+        self.kept.extend(kept);
+        candidates.replace(&self.kept);
     }
 
     /// Leaves the indices of `data` in `scores`, most typical first.
@@ -283,17 +314,30 @@ const BESIDE: f32 = 0.35;
 /// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and spares the ranking of some.
 const SHORTENINGS: usize = 3;
 
-/// Puts candidates at equal distance into descending order; `distances` are in order.
+/// Reads an array in order that will be read in none: so it comes into the cache in half the time.
+fn touch<T: Copy>(xs: &[T]) {
+    const LINE: usize = 64;
+    for x in xs.iter().step_by(LINE / size_of::<T>()) {
+        std::hint::black_box(*x);
+    }
+}
+
+/// Puts candidates at equal distance into descending order; `distances` are in order, and `ranked` says which of `logits` belong to them.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the caller passes a distance for each candidate"
+    reason = "the caller passes a distance for each ranked candidate, and these are places of `logits`"
 )]
-fn order_ties(distances: &[f32], candidates: &mut [TokenData]) {
+fn order_ties(distances: &[f32], logits: &[f32], ranked: &mut [u32]) {
     let mut start = 0;
-    for run in distances.chunk_by(|a, b| a == b) {
-        let end = start + run.len();
-        candidates[start..end].sort_by(|a, b| {
-            let order = b.logit.partial_cmp(&a.logit);
+    while start + 1 < distances.len() {
+        if distances[start] != distances[start + 1] {
+            start += 1;
+            continue;
+        }
+        let run = distances[start..].iter();
+        let end = start + run.take_while(|&&x| x == distances[start]).count();
+        ranked[start..end].sort_by(|&a, &b| {
+            let order = logits[b as usize].partial_cmp(&logits[a as usize]);
             order.unwrap_or(std::cmp::Ordering::Equal)
         });
         start = end;

@@ -13,6 +13,8 @@ pub struct Rest {
     /// Logits whose terms are half-way.
     halfway: Vec<f32>,
     larger: Larger,
+    /// The logits above one of these.
+    between: Vec<f32>,
 }
 
 /// The rounded terms above a logit.
@@ -34,9 +36,13 @@ pub enum Ended {
 impl Rest {
     /// Makes room for what `n` logits can take.
     pub fn reserve(&mut self, n: usize) {
-        for buffer in [&mut self.halfway, &mut self.larger.halfway] {
+        for buffer in [
+            &mut self.halfway,
+            &mut self.larger.halfway,
+            &mut self.between,
+        ] {
             buffer.clear();
-            buffer.reserve(n);
+            buffer.reserve(n + 64);
         }
         self.larger.doubtful.clear();
         self.larger.doubtful.reserve(n);
@@ -74,7 +80,11 @@ impl Rest {
                 return None;
             }
             let above = equals[0];
-            let larger = start + self.larger.sum(logits, Rounded { above, ..of });
+            // Few lie between, and to copy these takes less time than all the exponentials.
+            self.between.clear();
+            let pick = current().pick;
+            pick(logits, logits, above.next_up(), of.below, &mut self.between);
+            let larger = start + self.larger.sum(&self.between, of);
             for &x in equals {
                 // The addition itself rounds the term the way it goes.
                 let before = larger as f32 + resolved;

@@ -2,6 +2,7 @@
 
 use super::super::{current, exp_sum};
 use super::Terms;
+use crate::token::{TokenData, comparable};
 
 /// A sample of logits, and what they add to a sum.
 #[derive(Clone, Debug, Default)]
@@ -23,13 +24,20 @@ impl Outline {
     /// Of a sample at least so many.
     const HEAD: usize = 4;
 
-    /// Takes a sample of logits, of which `max` is the largest; there are at least as many as a sample has.
-    pub fn take(&mut self, logits: &[f32], max: f32) {
-        take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
+    /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
+    pub fn take(&mut self, data: &[TokenData]) -> f32 {
+        take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
+        self.weight = data.len() as f32 / Self::SIZE as f32;
+        let max = self.logits.iter().copied().fold(f32::MIN, f32::max);
+        self.relate_to(max);
+        max
+    }
+
+    /// Says what the largest logit is.
+    pub fn relate_to(&mut self, max: f32) {
         self.es.clear();
         self.es.extend_from_slice(&self.logits);
         exp_sum(0.0, &mut self.es, max);
-        self.weight = logits.len() as f32 / Self::SIZE as f32;
     }
 
     /// A logit, some below `max`, that so many reach that the exponentials of the others are about the share `beside` of all.
@@ -98,6 +106,20 @@ impl Sample {
         let left_out = left_out * (Self::SIZE as f32 / logits.len() as f32);
         let largest = self.logits.iter().copied().fold(f32::MIN, f32::max);
         highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
+    }
+}
+
+/// Takes the logits of `size` of `data`, which are as many at least, in groups of neighbours.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there are at least `size` candidates; `start` is at most their number less `group`"
+)]
+fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
+    let groups = size / group;
+    to.clear();
+    for start in (0..groups).map(|i| i * (data.len() - group) / groups) {
+        let logits = data[start..start + group].iter();
+        to.extend(logits.map(|c| comparable(c.logit)));
     }
 }
 
