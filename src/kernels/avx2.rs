@@ -273,14 +273,6 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn push(self, lanes: u32, x: __m256, to: &mut Vec<f32>) {
-        to.reserve(8);
-        let packed = self.pack(lanes, x, to.spare_capacity_mut());
-        // SAFETY: so many were written.
-        unsafe { to.set_len(to.len() + packed) };
-    }
-
-    #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
         // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds all the same.
@@ -461,6 +453,8 @@ impl Vector for Avx2 {
         fn abs_d(a: __m256d) -> __m256d = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
         fn max_d(a: __m256d, b: __m256d) -> __m256d = _mm256_max_pd(a, b);
         fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn add_bits(a: __m256, b: __m256) -> __m256 =
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
         fn times_power(a: __m256, shifted: __m256) -> __m256 = {
             let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted));
             _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), power))

@@ -343,18 +343,6 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn push(self, lanes: u32, x: __m512, to: &mut Vec<f32>) {
-        to.reserve(16);
-        let len = to.len();
-        // SAFETY: `self` proves AVX-512; there is room for 16 more, of which as many are written first as `lanes` has bits.
-        unsafe {
-            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
-            _mm512_storeu_ps(to.as_mut_ptr().add(len), packed);
-            to.set_len(len + (lanes & 0xFFFF).count_ones() as usize);
-        }
-    }
-
-    #[inline(always)]
     fn pack(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 16);
         // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those behind the packed ones with zeros.
@@ -670,6 +658,8 @@ impl Vector for Avx512 {
         fn largest_d(a: __m512d) -> f64 = _mm512_reduce_max_pd(a);
         fn total_d(a: __m512d) -> f64 = _mm512_reduce_add_pd(a);
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn add_bits(a: __m512, b: __m512) -> __m512 =
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
         fn times_power(a: __m512, shifted: __m512) -> __m512 = {
             let power = _mm512_slli_epi32::<23>(_mm512_castps_si512(shifted));
             _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), power))

@@ -31,6 +31,7 @@ pub mod floats;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ln;
 pub mod math;
+pub mod near;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub mod order;
@@ -38,6 +39,8 @@ pub mod order;
 mod portable;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_floats;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod portable_near;
 mod portable_sums;
 mod portable_survivors;
 pub mod ranking;
@@ -59,7 +62,6 @@ use fallbacks::Fallback;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use table::instantiate;
 use table::{SCALAR, Table, current};
-use vector::MAX_LANES;
 
 /// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
 const BLOCK: usize = 512;
@@ -202,42 +204,25 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     (current().column)(data, to)
 }
 
-/// The sum of `exp(logit - max)`, a `float`, as if added in order. Reads 4 bytes per element.
-///
-/// What is less than half a unit of the sum so far changes nothing, and gets no exponential: of a peaked distribution nearly everything.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "less than `IN_CACHE` are kept when as many more come"
-)]
-pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
-    if !max.is_finite() && !logits.is_empty() {
-        // A difference of infinities is among them, which no comparison would keep.
-        return f32::NAN;
-    }
-    let mut differences = [0.0; 2 * IN_CACHE + MAX_LANES];
-    let mut kept = 0;
-    let mut sum = 0.0;
-    let mut lowest = noticeable(sum);
-    for from in logits.chunks(IN_CACHE) {
-        kept += (current().keep_differences)(from, max, lowest, &mut differences[kept..]);
-        if kept >= IN_CACHE {
-            sum = exp_sum(sum, &mut differences[..kept], 0.0);
-            lowest = noticeable(sum);
-            kept = 0;
-        }
-    }
-    exp_sum(sum, &mut differences[..kept], 0.0)
+/// The same; appends the indices and values of the logits at or above `threshold`, too.
+pub fn column_selecting(
+    data: &[TokenData],
+    to: &mut Vec<f32>,
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) -> Column {
+    to.resize(data.len(), 0.0);
+    (current().column_selecting)(data, to, threshold, indices, picked)
 }
 
-/// Below this the exponential is less than half a unit of `sum`.
-fn noticeable(sum: f32) -> f32 {
-    if sum < f32::MIN_POSITIVE {
-        return f32::NEG_INFINITY;
+/// The sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above `max`. Reads 4 bytes per element.
+pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
+    if !max.is_finite() && !logits.is_empty() {
+        // A difference of infinities is among them.
+        return f32::NAN;
     }
-    let binade = sum.to_bits() >> 23;
-    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far smaller than the margin.
-    let exponent = binade as f32 - 127.0 - 24.0;
-    exponent * std::f32::consts::LN_2 - 1e-3
+    (current().softmax_sum)(logits, max)
 }
 
 /// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
@@ -276,6 +261,11 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
 /// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability. Reads and writes 4 bytes per element.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     (current().entropies)(ps, to)
+}
+
+/// How far each surprisal, of which `lns` are the negatives, is from the entropy, negative. Reads and writes 4 bytes per element.
+pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
+    (current().nearness)(lns, entropy, to);
 }
 
 /// Divides all. Reads and writes 4 bytes per element.

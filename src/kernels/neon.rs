@@ -268,6 +268,8 @@ impl Vector for Neon {
         fn largest_d(a: float64x2_t) -> f64 = vmaxvq_f64(a);
         fn total_d(a: float64x2_t) -> f64 = vaddvq_f64(a);
         fn fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
+        fn add_bits(a: float32x4_t, b: float32x4_t) -> float32x4_t =
+            vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
         fn times_power(a: float32x4_t, shifted: float32x4_t) -> float32x4_t = {
             let power = vshlq_n_s32::<23>(vreinterpretq_s32_f32(shifted));
             vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), power))

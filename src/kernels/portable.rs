@@ -27,8 +27,11 @@
 
 // No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
 
+use std::mem::MaybeUninit;
+
 use super::exp::{C, LOWEST, ROUND, SCALE};
 use super::math::binade;
+pub use super::portable_near::{nearness, rounded_sum, softmax_sum, surprisals};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
 use super::{BLOCK, Column, Curve, GROUP, Squares, ln, scalar};
@@ -185,7 +188,7 @@ fn exp2_of_rest<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     clippy::indexing_slicing,
     reason = "a remainder has fewer elements than a register has lanes"
 )]
-fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
+pub(super) fn exponentiate<V: Vector>(v: V, xs: &mut [f32], max: f32) {
     if V::WIDENS_LOADS {
         for chunk in xs.chunks_exact_mut(V::LANES) {
             v.store(chunk, difference(v, chunk, max));
@@ -222,31 +225,6 @@ fn difference_of<V: Vector>(v: V, x: V::F, max: f32) -> V::F {
     let x = v.sub(x, v.splat(max));
     // What is below rounds to 0 all the same; NaN stays.
     v.max(v.splat(LOWEST), x)
-}
-
-/// Reads 4 bytes per element.
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "no more are kept than were read, and as many are documented to have room, and a register"
-)]
-pub fn keep_differences<V: Vector>(
-    v: V,
-    xs: &[f32],
-    max: f32,
-    lowest: f32,
-    to: &mut [f32],
-) -> usize {
-    let (maxima, lowests) = (v.splat(max), v.splat(lowest));
-    let mut kept = 0;
-    let mut chunks = xs.chunks_exact(V::LANES);
-    for chunk in &mut chunks {
-        let x = v.sub(v.load(chunk), maxima);
-        let lanes = v.ge(x, lowests);
-        v.keep_lanes(x, lanes, &mut to[kept..]);
-        kept += lanes.count_ones() as usize;
-    }
-    kept + scalar::keep_differences(chunks.remainder(), max, lowest, &mut to[kept..])
 }
 
 /// Reads and writes 4 bytes per element.
@@ -340,7 +318,7 @@ const SMALLEST: f32 = 1e-30;
 
 /// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
 #[inline(always)]
-fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
+pub(super) fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
     if let Some(sum) = try_block(v, sum, terms) {
         return sum;
     }
@@ -1138,6 +1116,86 @@ fn near_max_of_chunk<V: Vector>(
     max
 }
 
+/// The numbers of the lanes.
+static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Appends elements and their indices register by register. Whole registers are written, also behind the last.
+struct Selection<'a, V: Vector> {
+    indices: &'a mut [MaybeUninit<f32>],
+    picked: &'a mut [MaybeUninit<f32>],
+    /// Of the lanes of the register that comes next.
+    numbers: V::F,
+    thresholds: V::F,
+    count: usize,
+}
+
+impl<'a, V: Vector> Selection<'a, V> {
+    /// One to which nothing is pushed.
+    #[inline(always)]
+    fn none(v: V) -> Self {
+        Self {
+            indices: &mut [],
+            picked: &mut [],
+            numbers: v.splat(0.0),
+            thresholds: v.splat(0.0),
+            count: 0,
+        }
+    }
+
+    /// Behind what is in both, with room for `n` more, and a register.
+    #[inline(always)]
+    fn new(
+        v: V,
+        n: usize,
+        threshold: f32,
+        indices: &'a mut Vec<u32>,
+        picked: &'a mut Vec<f32>,
+    ) -> Self {
+        indices.reserve(n + MAX_LANES);
+        picked.reserve(n + MAX_LANES);
+        let room: *mut [_] = indices.spare_capacity_mut();
+        Self {
+            // SAFETY: the same memory; floats are as large as these numbers, and their bits are moved as they are.
+            indices: unsafe { &mut *(room as *mut [MaybeUninit<f32>]) },
+            picked: picked.spare_capacity_mut(),
+            numbers: v.load_bits(&NUMBERS),
+            thresholds: v.splat(threshold),
+            count: 0,
+        }
+    }
+
+    /// Appends what of a register is at or above the threshold.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "no more are appended than were looked at, and there is room for all and a register"
+    )]
+    fn push(&mut self, v: V, x: V::F) {
+        let lanes = v.ge(x, self.thresholds);
+        if lanes != 0 {
+            v.pack(lanes, self.numbers, &mut self.indices[self.count..]);
+            v.pack(lanes, x, &mut self.picked[self.count..]);
+            self.count += lanes.count_ones() as usize;
+        }
+        let step = v.splat(f32::from_bits(V::LANES as u32));
+        self.numbers = v.add_bits(self.numbers, step);
+    }
+}
+
+/// Says that `n` more are in both.
+///
+/// # Safety
+/// They were written.
+#[inline(always)]
+unsafe fn extend(n: usize, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
+    let (end_of_indices, end_of_picked) = (indices.len() + n, picked.len() + n);
+    // SAFETY: as the caller says.
+    unsafe {
+        indices.set_len(end_of_indices);
+        picked.set_len(end_of_picked);
+    }
+}
+
 /// Reads 4 bytes per element.
 #[inline(always)]
 pub fn select<V: Vector>(
@@ -1147,21 +1205,19 @@ pub fn select<V: Vector>(
     indices: &mut Vec<u32>,
     picked: &mut Vec<f32>,
 ) {
-    let thresholds = v.splat(threshold);
+    let mut selection = Selection::new(v, xs.len(), threshold, indices, picked);
     let mut chunks = xs.chunks_exact(V::LANES);
-    let mut base = 0;
     for chunk in &mut chunks {
-        let x = v.load(chunk);
-        let lanes = v.ge(x, thresholds);
-        if lanes != 0 {
-            v.push_numbers(lanes, base, indices);
-            v.push(lanes, x, picked);
-        }
-        base += V::LANES as u32;
+        selection.push(v, v.load(chunk));
     }
-    for (i, &x) in chunks.remainder().iter().enumerate() {
+    let count = selection.count;
+    // SAFETY: so many were appended.
+    unsafe { extend(count, indices, picked) };
+    let rest = chunks.remainder();
+    let first = (xs.len() - rest.len()) as u32;
+    for (&x, i) in rest.iter().zip(first..) {
         if x >= threshold {
-            indices.push(base + i as u32);
+            indices.push(i);
             picked.push(x);
         }
     }
@@ -1257,6 +1313,45 @@ fn push_halfway(keys: &[f32], terms: &[f32], range: [f32; 3], first: u32, to: &m
 /// Reads 12 bytes per candidate and writes 4.
 #[inline(always)]
 pub fn column<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> Column {
+    column_and::<V, false>(v, data, to, &mut Selection::none(v))
+}
+
+/// Reads 12 bytes per candidate and writes 4.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `whole` is at most that"
+)]
+pub fn column_selecting<V: Vector>(
+    v: V,
+    data: &[TokenData],
+    to: &mut [f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) -> Column {
+    let mut selection = Selection::new(v, data.len(), threshold, indices, picked);
+    let column = column_and::<V, true>(v, data, to, &mut selection);
+    let count = selection.count;
+    // SAFETY: so many were appended.
+    unsafe { extend(count, indices, picked) };
+    let whole = data.len() - data.len() % V::LANES;
+    for (&x, i) in to[whole..].iter().zip(whole as u32..) {
+        if x >= threshold {
+            indices.push(i);
+            picked.push(x);
+        }
+    }
+    column
+}
+
+#[inline(always)]
+fn column_and<V: Vector, const SELECT: bool>(
+    v: V,
+    data: &[TokenData],
+    to: &mut [f32],
+    selection: &mut Selection<'_, V>,
+) -> Column {
     assert_eq!(data.len(), to.len());
     let lowest = v.splat(f32::NEG_INFINITY);
     let mut max = lowest;
@@ -1271,6 +1366,9 @@ pub fn column<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> Column {
         // NaN becomes minus infinity.
         let x = v.max(x, lowest);
         v.store(to, x);
+        if SELECT {
+            selection.push(v, x);
+        }
         max = v.max(x, max);
         let x = v.if_lt(x, v.splat(f32::MIN), v.splat(f32::MAX), x);
         min = v.if_lt(x, min, x, min);
@@ -1405,7 +1503,7 @@ pub fn write_scaled<V: Vector>(
 
 /// ln x of one register of positive normal floats.
 #[inline(always)]
-fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
+pub(super) fn ln_of_normal<V: Vector>(v: V, x: V::F) -> V::F {
     let parts = v.ln_parts(x);
     v.narrow([ln_of_half(v, &parts, 0), ln_of_half(v, &parts, 1)])
 }
@@ -1423,7 +1521,7 @@ fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
 
 /// The bits of the lanes that are no positive normal number.
 #[inline(always)]
-fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
+pub(super) fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
     let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));
     !normal & ((1u64 << V::LANES) - 1) as u32
 }

@@ -52,15 +52,6 @@ pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     max
 }
 
-/// Writes the differences x - max that are `lowest` or more to `to`, in order, and gives how many these are. `to` has room for all and
-/// [`MAX_LANES`](super::vector::MAX_LANES) more, which are used as scratch.
-pub fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize {
-    let differences = xs.iter().map(|x| x - max);
-    let kept = differences.filter(|&x| x >= lowest);
-    let written = to.iter_mut().zip(kept).map(|(to, x)| *to = x);
-    written.count()
-}
-
 /// Replaces every x by e^(x - max), and gives `start` plus all of them. No x is [`HIGHEST`](super::exp::HIGHEST) or more above `max`.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     let mut sum = start;
@@ -313,6 +304,19 @@ pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
         min: finite.fold(f32::MAX, |min, &x| if x < min { x } else { min }),
         plain,
     }
+}
+
+/// The same; appends the indices and values of the logits at or above `threshold`, too.
+pub fn column_selecting(
+    data: &[TokenData],
+    to: &mut [f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) -> Column {
+    let column = column(data, to);
+    select(to, threshold, indices, picked);
+    column
 }
 
 /// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number below 2^23: added to 2^23, the bits of the `float`.

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::near::{self, Rounded};
 use super::{BLOCK, Column, Curve, buckets, floats, math, scalar};
 use crate::log;
 use crate::token::TokenData;
@@ -20,6 +21,12 @@ type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 /// The type of [`scalar::moments`].
 type Moments = fn(&[TokenData], &mut [[f64; 2]], &mut [f32], bool) -> (f32, Option<f32>);
 
+/// The type of [`scalar::column_selecting`].
+type ColumnSelecting = fn(&[TokenData], &mut [f32], f32, &mut Vec<u32>, &mut Vec<f32>) -> Column;
+
+/// The type of [`near::surprisals`].
+type Surprisals = fn(&[f32], f32, &mut [f32], &mut [f32], &mut [f32]) -> f64;
+
 /// The type of [`scalar::bend`].
 type Bend = fn(&mut [TokenData], f32, &mut [f32], Curve) -> (f32, bool);
 
@@ -33,7 +40,10 @@ pub struct Table {
     pub(super) argmax: fn(&[TokenData]) -> usize,
     pub(super) near_max: fn(&[TokenData], f32, &mut Vec<TokenData>) -> f32,
     pub(super) logits: fn(&[TokenData], &mut [f32]) -> f32,
-    pub(super) keep_differences: fn(&[f32], f32, f32, &mut [f32]) -> usize,
+    pub(super) softmax_sum: fn(&[f32], f32) -> f32,
+    pub(super) rounded_sum: fn(&[f32], Rounded, &mut Vec<u32>) -> f64,
+    pub(super) surprisals: Surprisals,
+    pub(super) nearness: fn(&[f32], f32, &mut [f32]),
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
@@ -57,6 +67,7 @@ pub struct Table {
     pub(super) pick: Pick,
     pub(super) tail: Tail,
     pub(super) column: fn(&[TokenData], &mut [f32]) -> Column,
+    pub(super) column_selecting: ColumnSelecting,
     pub(super) steps: fn(&[f32], f32, f32, f32, &mut [u32]),
     pub(super) fetch: fn(&[f32], &mut [u32], &mut [f32]),
     pub(super) next_rise: fn(&[f32], usize) -> usize,
@@ -77,7 +88,10 @@ pub(super) static SCALAR: Table = Table {
     argmax: scalar::argmax,
     near_max: scalar::near_max,
     logits: scalar::logits,
-    keep_differences: scalar::keep_differences,
+    softmax_sum: near::softmax_sum,
+    rounded_sum: near::rounded_sum,
+    surprisals: near::surprisals,
+    nearness: near::nearness,
     exp_sum: scalar::exp_sum,
     exp_sum_double: scalar::exp_sum_double,
     exp_wide: scalar::exp_wide,
@@ -101,6 +115,7 @@ pub(super) static SCALAR: Table = Table {
     pick: scalar::pick,
     tail: scalar::tail,
     column: scalar::column,
+    column_selecting: scalar::column_selecting,
     steps: scalar::steps,
     fetch: scalar::fetch,
     next_rise: scalar::next_rise,
@@ -117,14 +132,17 @@ pub(super) static SCALAR: Table = Table {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
-        use super::{BLOCK, Column, Curve, portable, table::Table};
+        use super::{BLOCK, Column, Curve, near::Rounded, portable, table::Table};
 
         super::instantiate!(@functions $token, portable, $features,
             fn max(data: &[TokenData]) -> f32;
             fn argmax(data: &[TokenData]) -> usize;
             fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32;
             fn logits(data: &[TokenData], to: &mut [f32]) -> f32;
-            fn keep_differences(xs: &[f32], max: f32, lowest: f32, to: &mut [f32]) -> usize;
+            fn softmax_sum(xs: &[f32], max: f32) -> f32;
+            fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64;
+            fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64;
+            fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) -> ();
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
@@ -148,6 +166,7 @@ macro_rules! instantiate {
             fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) -> ();
             fn tail(keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>) -> f32;
             fn column(data: &[TokenData], to: &mut [f32]) -> Column;
+            fn column_selecting(data: &[TokenData], to: &mut [f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>) -> Column;
             fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) -> ();
             fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) -> ();
             fn next_rise(xs: &[f32], start: usize) -> usize;
@@ -164,8 +183,9 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, near_max, logits, keep_differences, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between, signed_sum, squares_masking,
-                set_p, set_p_scaled, exp_p, exp_p_in_order, divide_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column, steps, fetch, next_rise, write_divided,
+                name: $name, max, argmax, near_max, logits, softmax_sum, rounded_sum, surprisals, nearness, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between,
+                signed_sum, squares_masking, set_p, set_p_scaled, exp_p, exp_p_in_order, divide_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column,
+                column_selecting, steps, fetch, next_rise, write_divided,
                 write_scaled, lns,
                 bend, entropies,
                 floats: FLOATS,

@@ -3,7 +3,6 @@
 use super::exp::HIGHEST;
 use super::fallbacks::Fallback;
 use super::table::{SCALAR, Table, exp_agrees, ln_agrees, supported};
-use super::vector::MAX_LANES;
 use super::{BLOCK, Curve, GROUP, Workspace, math, softmax_sum};
 use crate::token::TokenData;
 
@@ -269,22 +268,6 @@ fn sums_beside_moments() {
         }
     });
     assert!(came > 0 || supported().len() == 1);
-}
-
-#[test]
-fn differences_that_are_kept() {
-    for_all(|table, logits| {
-        let mut xs = vec![0.0; logits.len()];
-        let max = (SCALAR.logits)(&array(logits), &mut xs);
-        let lowests = [f32::NEG_INFINITY, -16.6, -1.0, 0.0];
-        for lowest in lowests.into_iter().chain(xs.get(1).map(|x| x - max)) {
-            let room = xs.len() + MAX_LANES;
-            let (mut a, mut b) = (vec![0.0; room], vec![0.0; room]);
-            let kept = (table.keep_differences)(&xs, max, lowest, &mut a);
-            assert_eq!(kept, (SCALAR.keep_differences)(&xs, max, lowest, &mut b));
-            assert_eq!(bits(&a[..kept]), bits(&b[..kept]), "{:?}", table.name);
-        }
-    });
 }
 
 #[test]

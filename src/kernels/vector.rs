@@ -56,17 +56,6 @@ pub trait Vector: Copy {
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F;
     /// The first words of `from` as they are.
     fn load_bits(self, from: &[u32]) -> Self::F;
-    /// Appends the lanes that `lanes` has bits for.
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "less than the number of lanes")]
-    fn push(self, mut lanes: u32, x: Self::F, to: &mut Vec<f32>) {
-        let mut all = [0.0; MAX_LANES];
-        self.store(&mut all, x);
-        while lanes != 0 {
-            to.push(all[lanes.trailing_zeros() as usize % MAX_LANES]);
-            lanes &= lanes - 1;
-        }
-    }
     /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
     #[inline(always)]
     #[expect(
@@ -205,6 +194,8 @@ pub trait Vector: Copy {
     fn load_bf16(self, from: &[bf16]) -> Self::F;
     /// a * b + c, rounded once.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The sum of the bits of each lane, as integers: what overflows is lost.
+    fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
     /// a * 2^n, where n is the low 9 bits of `shifted` with their sign, as adding 1.5 * 2^23 leaves them.
     fn times_power(self, a: Self::F, shifted: Self::F) -> Self::F;
     /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to the beginning of `to`, which has room for a whole register. Gives

@@ -8,18 +8,19 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
 //! than another: what its sort leaves of that is reproduced exactly.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), an outline tells how far from the entropy candidates are kept, those within are
-//! selected and added up, the distance is shortened to what they prove, and only what is as near is ranked: beside the two sums a pass of 4 bytes per candidate, and an `exp`, a `ln` and
-//! some passes of 8 bytes for each that is selected. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from
-//! the entropy on both sides.
+//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), which takes the probabilities of the largest candidates and the logarithms of these. Within
+//! the distance of those next below all are known; it is shortened to what their probabilities prove, and only what is as near is ranked: beside the two sums some passes of 8 bytes for
+//! each that is taken. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from the entropy on both sides.
+//!
+//! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits, of 29,000 takes as long as all passes over the array.
 
 use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
 use crate::candidates::Candidates;
-use crate::kernels::descending::{COUNTS_FOR_ENTROPY, Descending};
+use crate::kernels::descending::Descending;
 use crate::kernels::fallbacks::Fallback;
-use crate::kernels::math::{self, ln};
+use crate::kernels::math::ln;
 use crate::kernels::order::{Order, ascending, order_of_equals};
 use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
@@ -38,18 +39,13 @@ pub struct Typical {
     ranking: Ranking,
     kept: Vec<TokenData>,
     descending: Descending,
-    outline: Vec<f32>,
-    away: Vec<f32>,
-    indices: Vec<u32>,
-    /// Logits and probabilities of what may be kept, and the distances, negative.
-    logits: Vec<f32>,
-    ps: Vec<f32>,
+    /// The distances of what may be kept, negative.
     nearness: Vec<f32>,
-    /// Which of these are ranked, and their distances.
+    /// Which of these are ranked, and their distances; then which they are in order.
     near: Vec<u32>,
     picked: Vec<f32>,
-    /// The probabilities that are added next.
-    summed: Vec<f32>,
+    /// Their probabilities.
+    ps: Vec<f32>,
 }
 
 impl Typical {
@@ -67,15 +63,10 @@ impl Typical {
             ranking: Ranking::default(),
             kept: Vec::new(),
             descending: Descending::default(),
-            outline: Vec::new(),
-            away: Vec::new(),
-            indices: Vec::new(),
-            logits: Vec::new(),
-            ps: Vec::new(),
             nearness: Vec::new(),
             near: Vec::new(),
             picked: Vec::new(),
-            summed: Vec::new(),
+            ps: Vec::new(),
         })
     }
 
@@ -85,48 +76,64 @@ impl Typical {
         self.min_keep = min_keep;
     }
 
+    /// Makes room for what `n` candidates can take: however many are taken, an array of this size has warmed up.
+    fn reserve(&mut self, n: usize) {
+        for buffer in [&mut self.nearness, &mut self.picked, &mut self.ps] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.near.clear();
+        self.near.reserve(n + 64);
+        self.ranking.reserve(n);
+        self.kept.clear();
+        self.kept.reserve(n);
+    }
+
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() {
             return false;
         }
         let data = candidates.as_slice();
-        let sum = self.descending.sum(data, COUNTS_FOR_ENTROPY);
+        self.reserve(data.len());
+        let beside = (BESIDE * (1.0 - self.p)).clamp(0.001, 0.2);
+        let sum = self.descending.sum(data, beside);
         let Some(sum) = sum else {
             return false;
         };
         let Some(entropy) = self.descending.entropy(sum) else {
             return false;
         };
-        let reach = self.select_enough(sum, entropy);
-        if !self.collect_nearest(data, reach) {
+        let reach = self.take_enough(data.len(), sum, entropy, beside);
+        let Some(kept) = self.rank_nearest(reach) else {
             Fallback::Typical.note();
             return false;
-        }
-        candidates.replace(&self.kept);
+        };
+        self.keep_ranked(candidates, kept);
         true
     }
 
-    /// Selects the candidates within some distance from the entropy whose probabilities together exceed `p`, and gives the distance within which they do so by little.
-    fn select_enough(&mut self, sum: f32, entropy: f32) -> f32 {
+    /// Takes of `n` candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
+    fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // Far more than rounding makes of a sum.
         let enough = self.p + 2e-4;
-        let mut wanted = self.p + 0.4 * (1.0 - self.p);
-        for _ in 0..TRIES {
-            let reach = self.reach(sum, entropy, wanted);
-            self.select_within(sum, entropy, reach);
-            if reach == f32::INFINITY {
-                return reach;
+        let mut beside = beside;
+        loop {
+            let taken = self.descending.taken();
+            self.nearness.resize(taken.lns.len(), 0.0);
+            kernels::nearness(taken.lns, entropy, &mut self.nearness);
+            if taken.indices.len() == n {
+                return f32::INFINITY;
             }
+            // Within it nothing is that was not taken, whatever rounding does.
+            let reach = -ln(self.descending.most_left(sum)) - entropy - 1e-3;
             let mass = self.mass_within(reach);
             if mass > enough {
                 return self.shorten(reach, mass, enough);
             }
-            // The outline promised more than there is.
-            wanted += 1.3 * (enough - mass) + 0.1 * (1.0 - self.p);
+            beside /= 4.0;
+            self.descending.take_more(sum, beside);
         }
-        self.select_within(sum, entropy, f32::INFINITY);
-        f32::INFINITY
     }
 
     /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by little.
@@ -150,116 +157,76 @@ impl Typical {
         reach
     }
 
-    /// The sum of the selected probabilities within `reach`, about.
+    /// The sum of the probabilities of what is taken within `reach`, about.
     fn mass_within(&self, reach: f32) -> f32 {
-        kernels::sum_above(&self.nearness, &self.ps, -reach)
+        kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
-    /// A distance from the entropy within which are probabilities of more than `wanted`, as far as the largest candidates and a sample tell.
+    /// Ranks the candidates within `reach`, and tells how many of the nearest have a sum that exceeds `p`, if those within `reach` do.
     #[expect(
         clippy::indexing_slicing,
-        reason = "the side that is taken has a distance that is finite, or NaN: that of an element"
+        reason = "ranked are places of `nearness`, one for each that is taken; `start` and `end` are at most as many as are ranked, and what `running` counts is less"
     )]
-    fn reach(&mut self, sum: f32, entropy: f32, wanted: f32) -> f32 {
-        let (ranked, weight) = self.descending.outline(sum, &mut self.outline);
-        self.away.resize(self.outline.len(), 0.0);
-        kernels::lns(&self.outline, &mut self.away);
-        self.away.iter_mut().for_each(|x| *x = -*x - entropy);
-        let mass = |i: usize| self.outline[i] * if i < ranked { 1.0 } else { weight };
-        let at = |i: usize| self.away.get(i).map_or(f32::INFINITY, |x| x.abs());
-        let mut right = self.away.partition_point(|&x| x < 0.0);
-        let mut left = right;
-        // To the left of the first there is none: index -1 wraps around to one beyond the last.
-        let (mut on_left, mut on_right) = (at(left.wrapping_sub(1)), at(right));
-        let mut within = 0.0;
-        while on_left.is_finite() || on_right.is_finite() {
-            let reached = on_left.min(on_right);
-            if on_left <= on_right {
-                left -= 1;
-                within += mass(left);
-                on_left = at(left.wrapping_sub(1));
-            } else {
-                within += mass(right);
-                right += 1;
-                on_right = at(right);
-            }
-            if within > wanted {
-                // With the last one.
-                return reached * 1.000_01 + 1e-6;
-            }
-        }
-        f32::INFINITY
-    }
-
-    /// Leaves the candidates within `reach`, and some more, with probabilities and distances.
-    fn select_within(&mut self, sum: f32, entropy: f32, reach: f32) {
-        // Far below the rounding of the distances.
-        let lowest = math::exp(-(entropy + reach) - 1e-3);
-        let max = self.descending.column().max;
-        let (indices, logits) = self.descending.at_least(sum, lowest);
-        self.indices.clear();
-        self.indices.extend_from_slice(indices);
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        self.ps.clear();
-        self.ps.extend_from_slice(logits);
-        kernels::exp_sum(0.0, &mut self.ps, max);
-        kernels::divide(&mut self.ps, sum);
-        self.nearness.resize(self.ps.len(), 0.0);
-        kernels::lns(&self.ps, &mut self.nearness);
-        for x in &mut self.nearness {
-            *x = -(-*x - entropy).abs();
-        }
-    }
-
-    /// Collects the nearest candidates until their sum exceeds `p`. Says whether that happened within `reach`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ranked are places of `nearness`, one for each of `indices`, which are places of `data`; `kept` and `running` count what was ranked, up to `end`"
-    )]
-    fn collect_nearest(&mut self, data: &[TokenData], reach: f32) -> bool {
+    fn rank_nearest(&mut self, reach: f32) -> Option<usize> {
+        let taken = self.descending.taken();
         self.near.clear();
         self.picked.clear();
         kernels::select(&self.nearness, -reach, &mut self.near, &mut self.picked);
         self.ranking
             .rank_selected(&self.nearness, &self.near, &self.picked);
-        // Then a candidate need not be fetched from the array, which lies further away.
-        let plain = self.descending.column().plain;
-        let (ranked, distances) = (self.ranking.indices(), self.ranking.sorted());
-        self.kept.clear();
+        self.near.clear();
+        self.near.extend_from_slice(self.ranking.indices());
+        let distances = self.ranking.sorted();
+        let p = |&i: &u32| taken.ps[i as usize];
+        self.ps.clear();
         let mut running = Running::default();
-        while self.kept.len() < ranked.len() {
-            let start = self.kept.len();
-            let mut end = ranked.len().min(start + SUMMED_AT_ONCE);
-            while end < ranked.len() && distances[end] == distances[end - 1] {
+        while self.ps.len() < distances.len() {
+            let start = self.ps.len();
+            let mut end = distances.len().min(start + SUMMED_AT_ONCE);
+            while end < distances.len() && distances[end] == distances[end - 1] {
                 end += 1;
             }
-            let ranked = ranked[start..end].iter().map(|&i| i as usize);
-            if plain {
-                self.kept.extend(ranked.map(|i| TokenData {
-                    id: self.indices[i] as Token,
-                    logit: self.logits[i],
-                    p: self.ps[i],
-                }));
-            } else {
-                self.kept.extend(ranked.map(|i| TokenData {
-                    p: self.ps[i],
-                    ..data[self.indices[i] as usize]
-                }));
-            }
-            let distances = &distances[start..end];
-            if distances.windows(2).any(|pair| pair[0] == pair[1]) {
-                order_ties(distances, &mut self.kept[start..]);
-            }
-            self.summed.clear();
-            self.summed.extend(self.kept[start..].iter().map(|c| c.p));
+            let ranked = &mut self.near[start..end];
+            order_ties(&distances[start..end], taken.logits, ranked);
+            self.ps.extend(ranked.iter().map(p));
             // The sum must be above `p`.
-            if let Some(kept) = running.add(&self.summed, self.p.next_up(), self.min_keep) {
-                self.kept.truncate(kept);
-                return -distances[kept - 1 - start] < reach;
+            if let Some(kept) = running.add(&self.ps[start..], self.p.next_up(), self.min_keep) {
+                return (-distances[kept - 1] < reach).then_some(kept);
             }
         }
-        false
+        None
+    }
+
+    /// Keeps the first `n` of the ranked candidates.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`n` is at most the number of what was ranked, which are places of what was taken, and those of the candidates"
+    )]
+    fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
+        let taken = self.descending.taken();
+        let ranked = self.near[..n].iter().map(|&i| i as usize).zip(&self.ps);
+        touch(taken.indices);
+        touch(taken.logits);
+        if self.descending.column().plain {
+            // Then no candidate need be fetched from the array, which lies further away, and it can be written.
+            let data = candidates.as_mut_slice();
+            for (to, (i, &p)) in data.iter_mut().zip(ranked) {
+                *to = TokenData {
+                    id: taken.indices[i] as Token,
+                    logit: taken.logits[i],
+                    p,
+                };
+            }
+            return candidates.truncate(n);
+        }
+        let data = candidates.as_slice();
+        let kept = ranked.map(|(i, &p)| TokenData {
+            p,
+            ..data[taken.indices[i] as usize]
+        });
+        self.kept.clear();
+        self.kept.extend(kept);
+        candidates.replace(&self.kept);
     }
 
     /// Leaves the indices of `data` in `scores`, most typical first.
@@ -342,22 +309,35 @@ impl Typical {
     }
 }
 
-/// How often the outline is believed: each takes a pass of 4 bytes per candidate, an `exp` and a `ln` of each that is selected.
-const TRIES: usize = 3;
+/// What of the probability beyond `p` is not taken at first.
+const BESIDE: f32 = 0.35;
 /// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and spares the ranking of some.
 const SHORTENINGS: usize = 3;
 
-/// Puts candidates at equal distance into descending order; `distances` are in order.
+/// Reads an array in order that will be read in none: so it comes into the cache in half the time.
+fn touch<T: Copy>(xs: &[T]) {
+    const LINE: usize = 64;
+    for x in xs.iter().step_by(LINE / size_of::<T>()) {
+        std::hint::black_box(*x);
+    }
+}
+
+/// Puts candidates at equal distance into descending order; `distances` are in order, and `ranked` says which of `logits` belong to them.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the caller passes a distance for each candidate"
+    reason = "the caller passes a distance for each ranked candidate, and these are places of `logits`"
 )]
-fn order_ties(distances: &[f32], candidates: &mut [TokenData]) {
+fn order_ties(distances: &[f32], logits: &[f32], ranked: &mut [u32]) {
     let mut start = 0;
-    for run in distances.chunk_by(|a, b| a == b) {
-        let end = start + run.len();
-        candidates[start..end].sort_by(|a, b| {
-            let order = b.logit.partial_cmp(&a.logit);
+    while start + 1 < distances.len() {
+        if distances[start] != distances[start + 1] {
+            start += 1;
+            continue;
+        }
+        let run = distances[start..].iter();
+        let end = start + run.take_while(|&&x| x == distances[start]).count();
+        ranked[start..end].sort_by(|&a, &b| {
+            let order = logits[b as usize].partial_cmp(&logits[a as usize]);
             order.unwrap_or(std::cmp::Ordering::Equal)
         });
         start = end;

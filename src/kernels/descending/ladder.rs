@@ -16,8 +16,8 @@
 
 use super::super::math::binade;
 use super::super::{current, sum};
-use super::Terms;
 use super::sample::take_groups;
+use super::{MANY, Terms};
 
 /// Buffers for this.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +52,6 @@ const HEAD: usize = 3;
 const BESIDE: usize = 256;
 /// How many are looked at for a pivot.
 const PIVOTS: usize = 64;
-/// More different keys of terms that are half-way than these, and sorting is cheaper.
-const MANY: usize = 16;
 /// More steps than for every power of two that a sum can cross: something is wrong.
 const STEPS: usize = 64;
 
@@ -169,16 +167,6 @@ impl Ladder {
     /// The largest keys, descending.
     pub fn head(&self) -> &[f32] {
         &self.head
-    }
-
-    /// A sample of the keys that are not in the head, descending.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a partition point is at most the length"
-    )]
-    pub fn sample_below(&self) -> &[f32] {
-        let first = self.sample.partition_point(|&key| key >= self.bound);
-        &self.sample[first..]
     }
 
     /// A key that about `n` reach, rather more.
