@@ -356,7 +356,7 @@ fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) ->
 /// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer that is reused.
 ///
 /// Three passes, each beginning where the one before it ended, at what the caches still have: the largest logit, the exponentials, and the division. What lost for
-/// [`Dist`](crate::samplers::dist::Dist): copying the logits to a [`Workspace`] in the first and writing the probabilities from there in the last. That buffer, half a megabyte for 128,256
+/// `Dist`: copying the logits to a [`Workspace`] in the first and writing the probabilities from there in the last. That buffer, half a megabyte for 128,256
 /// candidates, is cold by the time that a model has computed the next logits.
 #[derive(Clone, Debug)]
 pub struct Softmax {
@@ -638,7 +638,7 @@ impl Workspace {
         set_p(data, self.values());
     }
 
-    /// Where the running sum of the values reaches `draw` times their sum, as [`choose`] has it. `sum` is what the last call gave.
+    /// Where the running sum of the values reaches `draw` times their sum, as the function `choose` has it. `sum` is what the last call gave.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
         choose(
             self.values(),

@@ -1,6 +1,6 @@
 //! Exact sums from terms that are known only nearly.
 //!
-//! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's unit (see [`portable`](super::portable)). To know which multiple
+//! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's unit (see `portable`). To know which multiple
 //! that is takes no exact term, unless it lies near the middle between two: an exponential in single precision, right within [`ERROR`], takes a quarter of the time of one
 //! that has the built-in's last bit, and tells it for all terms but a few. For a sum of S in units of u, of whatever number of terms, about 2 S / u times the error lie too near,
 //! and S / u is below 2^24: some dozens of an array, which are computed exactly.
@@ -10,7 +10,7 @@
 use super::BLOCK;
 use super::math::{exp, ln};
 
-/// How far an exponential in single precision may be off, relative to itself, and the exact one from it: for [`exp_near`](super::vector::Vector::exp_near) down to e^-30,
+/// How far an exponential in single precision may be off, relative to itself, and the exact one from it: for `exp_near` down to e^-30,
 /// 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the exponent), half a unit of a float for the exact one, and some. Three units of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 /// The same of what a probability adds to the entropy, where that is below 0.3: the exponential, the sum's reciprocal, its logarithm, the logarithm as a difference, and two
