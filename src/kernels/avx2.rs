@@ -136,6 +136,28 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
+/// One word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two registers, `lanes` where each candidate's is when they are blended.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn load_field<const SECOND: i32, const THIRD: i32>(
+    data: &[TokenData],
+    lanes: &[i32; 8],
+) -> __m256 {
+    assert!(data.len() >= 8);
+    let from = data.as_ptr().cast::<f32>();
+    // SAFETY: the caller promises AVX2; 8 candidates are 24 words.
+    unsafe {
+        let a = _mm256_loadu_ps(from);
+        let b = _mm256_loadu_ps(from.add(8));
+        let c = _mm256_loadu_ps(from.add(16));
+        let merged = _mm256_blend_ps::<SECOND>(a, b);
+        let merged = _mm256_blend_ps::<THIRD>(merged, c);
+        _mm256_permutevar8x32_ps(merged, _mm256_loadu_si256(lanes.as_ptr().cast()))
+    }
+}
+
 impl Vector for Avx2 {
     const LANES: usize = 8;
     type F = __m256;
@@ -178,34 +200,14 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     fn logits(self, data: &[TokenData]) -> __m256 {
-        assert!(data.len() >= 8);
-        let from = data.as_ptr().cast::<f32>();
-        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
-        unsafe {
-            let a = _mm256_loadu_ps(from);
-            let b = _mm256_loadu_ps(from.add(8));
-            let c = _mm256_loadu_ps(from.add(16));
-            let merged = _mm256_blend_ps::<0b0010_0100>(a, b);
-            let merged = _mm256_blend_ps::<0b0100_1001>(merged, c);
-            let lanes = _mm256_loadu_si256(GATHER_LOGITS.as_ptr().cast());
-            _mm256_permutevar8x32_ps(merged, lanes)
-        }
+        // SAFETY: `self` proves AVX2.
+        unsafe { load_field::<0b0010_0100, 0b0100_1001>(data, &GATHER_LOGITS) }
     }
 
     #[inline(always)]
     fn probabilities(self, data: &[TokenData]) -> __m256 {
-        assert!(data.len() >= 8);
-        let from = data.as_ptr().cast::<f32>();
-        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
-        unsafe {
-            let a = _mm256_loadu_ps(from);
-            let b = _mm256_loadu_ps(from.add(8));
-            let c = _mm256_loadu_ps(from.add(16));
-            let merged = _mm256_blend_ps::<0b0100_1001>(a, b);
-            let merged = _mm256_blend_ps::<0b1001_0010>(merged, c);
-            let lanes = _mm256_loadu_si256(GATHER_PROBABILITIES.as_ptr().cast());
-            _mm256_permutevar8x32_ps(merged, lanes)
-        }
+        // SAFETY: `self` proves AVX2.
+        unsafe { load_field::<0b0100_1001, 0b1001_0010>(data, &GATHER_PROBABILITIES) }
     }
 
     #[inline(always)]

@@ -124,10 +124,6 @@ impl Order {
     }
 
     /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys` if they are among them, and says so.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`collect` leaves places of `data`, and each was picked before it was ranked"
-    )]
     fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
@@ -138,29 +134,11 @@ impl Order {
             Fallback::TopK.note();
             return false;
         }
-        let indices = self.indices.iter();
-        if self.indices.len() < FEW {
-            let keys = indices.map(|&i| key(i as usize, &data[i as usize]));
-            self.keys.extend(keys);
-            self.keys.sort_unstable();
-            self.keys.truncate(k);
-            return true;
-        }
-        self.picked.clear();
-        let logits = indices.map(|&i| data[i as usize].logit);
-        self.picked.extend(logits);
-        self.ranking.rank(&self.picked);
-        let ranked = self.ranking.indices().iter().take(k);
-        let indices = ranked.map(|&at| u64::from(self.indices[at as usize]));
-        self.keys.extend(indices);
+        self.rank_collected(data, k);
         true
     }
 
     /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a third of the time of a threshold that rises with them.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`at_least` leaves places of `data`"
-    )]
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -172,12 +150,30 @@ impl Order {
         };
         self.indices.clear();
         at_least(data, 0, threshold, &mut self.indices);
-        let indices = self.indices.iter();
-        let keys = indices.map(|&i| key(i as usize, &data[i as usize]));
-        self.keys.extend(keys);
-        self.keys.sort_unstable();
-        self.keys.truncate(k);
+        self.rank_collected(data, k);
         true
+    }
+
+    /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in `self.keys`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`at_least` leaves places of `data`, and each was picked before it was ranked"
+    )]
+    fn rank_collected(&mut self, data: &[TokenData], k: usize) {
+        let indices = self.indices.iter();
+        if self.indices.len() < FEW {
+            let keys = indices.map(|&i| key(i as usize, &data[i as usize]));
+            self.keys.extend(keys);
+            self.keys.sort_unstable();
+            return self.keys.truncate(k);
+        }
+        self.picked.clear();
+        let logits = indices.map(|&i| data[i as usize].logit);
+        self.picked.extend(logits);
+        self.ranking.rank(&self.picked);
+        let ranked = self.ranking.indices().iter().take(k);
+        let indices = ranked.map(|&at| u64::from(self.indices[at as usize]));
+        self.keys.extend(indices);
     }
 
     /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is too small for one, or too large a share wanted.

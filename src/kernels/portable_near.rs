@@ -42,6 +42,13 @@ impl<V: Vector> Units<V> {
             v.fma(term, self.more, self.c),
         ]
     }
+
+    /// What [`round`](Self::round) gave where both agree, and no term where they do not: the indices of those lanes, the first of which is `first`, are appended to `doubtful`.
+    #[inline(always)]
+    fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
+        push_lanes(v.lt(less, more), first, doubtful);
+        v.if_lt(less, more, self.c, less)
+    }
 }
 
 /// How many units more than so many times those of `c` the bits of the lanes count. No lane counts 2^32 and more.
@@ -213,10 +220,9 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
             // Again without those in doubt.
             counted[0] = v.splat(0.0);
             for (i, chunk) in block.chunks_exact(V::LANES).enumerate() {
-                let [less, more] = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
+                let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
                 let first = base + (i * V::LANES) as u32;
-                push_lanes(v.lt(less, more), first, doubtful);
-                let sure = v.if_lt(less, more, lanes.units.c, less);
+                let sure = lanes.units.sure(v, rounded, first, doubtful);
                 counted[0] = v.add_bits(counted[0], sure);
             }
         }
@@ -225,10 +231,9 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
         if !rest.is_empty() {
             let mut padded = [f32::NEG_INFINITY; MAX_LANES];
             padded[..rest.len()].copy_from_slice(rest);
-            let [less, more] = round::<V, BOUNDED, ENTROPIES>(v, v.load(&padded), lanes);
+            let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(&padded), lanes);
             let first = base + (block.len() - rest.len()) as u32;
-            push_lanes(v.lt(less, more), first, doubtful);
-            let sure = v.if_lt(less, more, lanes.units.c, less);
+            let sure = lanes.units.sure(v, rounded, first, doubtful);
             total += count(v, sure, 1, of.c);
         }
         base += BLOCK as u32;

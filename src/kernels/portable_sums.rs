@@ -203,12 +203,7 @@ fn add_others<V: Vector, T: Load, const SPREAD: bool>(
         return false;
     }
     let mut copy = [0.0; CHUNK];
-    for (from, to) in chunk
-        .chunks_exact(V::LANES)
-        .zip(copy.chunks_exact_mut(V::LANES))
-    {
-        v.store(to, T::load(v, from));
-    }
+    widen_into(v, chunk, &mut copy);
     leave_out(v, &mut copy, max);
     let raised = Reference::of(max);
     let (_, mass, spread) = near_terms::<V, f32, SPREAD, false>(v, &copy, &raised, &mut []);

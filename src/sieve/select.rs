@@ -339,11 +339,7 @@ fn insert<'t>(
     let mut end = candidates.len();
     let mut left = tokens.clone().count();
     reserve(candidates, end + left);
-    candidates.extend(tokens.clone().map(|t| TokenData {
-        id: t.token as Token,
-        logit: t.logit,
-        p: 0.0,
-    }));
+    candidates.resize(end + left, TokenData::default());
     for touched in tokens.rev() {
         let place = place_of(touched.token, &candidates[..end]);
         candidates.copy_within(place..end, place + left);

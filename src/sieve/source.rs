@@ -185,12 +185,16 @@ impl Adjustments {
     )]
     pub fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
         let first = self.biases.partition_point(|&(t, ..)| t < token);
-        let biases = self.biases[first..]
-            .iter()
-            .take_while(|&&(t, ..)| t == token);
-        let biased = biases.fold(logit, |logit, &(.., bias)| logit + bias);
+        let last = first + self.biases[first..].partition_point(|&(t, ..)| t == token);
+        let count = || history.count(token);
+        self.adjust_by(&self.biases[first..last], logit, count)
+    }
+
+    /// A logit after these biases, and the penalties of a token that occurs so often.
+    fn adjust_by(&self, biases: &[Bias], logit: f32, count: impl FnOnce() -> u32) -> f32 {
+        let biased = biases.iter().fold(logit, |logit, &(.., bias)| logit + bias);
         match &self.penalties {
-            Some(penalties) => penalties.adjust(biased, history.count(token)),
+            Some(penalties) => penalties.adjust(biased, count()),
             None => biased,
         }
     }
@@ -229,11 +233,7 @@ impl Adjustments {
             let raw = raw(token as usize);
             let (of_token, later) = biases_of(token, biases);
             biases = later;
-            let biased = of_token.iter().fold(raw, |logit, &(.., bias)| logit + bias);
-            let logit = match &self.penalties {
-                Some(penalties) => penalties.adjust(biased, key as u32),
-                None => biased,
-            };
+            let logit = self.adjust_by(of_token, raw, || key as u32);
             Touched { token, raw, logit }
         }));
     }

@@ -173,12 +173,7 @@ impl Descending {
         self.drop_below(lowest);
         self.exponentiate();
         for _ in 0..ATTEMPTS {
-            let sum = self.ladder.sum(Series {
-                keys: &self.es,
-                values: &self.es,
-                terms: Terms::Exponentials,
-                total: self.total,
-            })?;
+            let sum = self.sum_without_rest()?;
             if self.left_out() < binade(sum) * HALF_UNIT {
                 return Some(sum);
             }
@@ -221,13 +216,18 @@ impl Descending {
 
     /// The sum where all that count are taken.
     fn sum_of_taken(&mut self) -> Option<f32> {
-        let sum = self.ladder.sum(Series {
+        let sum = self.sum_without_rest()?;
+        (self.left_out() < binade(sum) * HALF_UNIT).then_some(sum)
+    }
+
+    /// The sum of what is taken alone.
+    fn sum_without_rest(&mut self) -> Option<f32> {
+        self.ladder.sum(Series {
             keys: &self.es,
             values: &self.es,
             terms: Terms::Exponentials,
             total: self.total,
-        })?;
-        (self.left_out() < binade(sum) * HALF_UNIT).then_some(sum)
+        })
     }
 
     /// Takes all candidates from this logit on.
