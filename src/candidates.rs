@@ -2,7 +2,7 @@
 //!
 //! An array can be reordered, rewritten and shortened in place, never lengthened: its memory belongs to the host.
 
-use crate::kernels::order::Order;
+use crate::algorithms::host_order::HostOrder;
 use crate::kernels::{self, Workspace};
 use crate::token::{Token, TokenData};
 
@@ -144,8 +144,9 @@ impl<'a> Candidates<'a> {
         (self.as_slice().get(index)?.id == id).then_some(index)
     }
 
-    /// Sorts the candidates by descending logit, unless they are sorted. `order` lends the buffers.
-    pub fn sort(&mut self, order: &mut Order) {
+    /// Sorts the candidates by descending logit, unless they are sorted, as the host does, ties
+    /// included. `order` lends the buffers.
+    pub fn sort(&mut self, order: &mut HostOrder) {
         if self.sorted {
             return;
         }
@@ -156,7 +157,7 @@ impl<'a> Candidates<'a> {
     /// Sorts the candidates, unless they are sorted, and writes their probabilities as [`softmax`](Self::softmax) does. `order` and `work` lend the buffers.
     ///
     /// Both at once, so that each candidate is written once. `work` is left in no defined state.
-    pub fn sort_with_softmax(&mut self, order: &mut Order, work: &mut Workspace) {
+    pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {
         if self.sorted || !order.rank_plain(self.as_slice()) {
             self.sort(order);
             return self.softmax(work);

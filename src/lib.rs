@@ -56,6 +56,7 @@
     )
 )]
 
+pub mod algorithms;
 pub mod candidates;
 mod fault;
 pub mod ffi;

@@ -20,17 +20,20 @@ pub enum Fallback {
     DescendingSum,
     /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was masked.
     Sigma,
+    /// Equal logits stood where their order can be seen, and the host's sort was replayed.
+    Ties,
 }
 
 impl Fallback {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::TopK,
         Self::Nucleus,
         Self::Typical,
         Self::Draw,
         Self::DescendingSum,
         Self::Sigma,
+        Self::Ties,
     ];
 
     /// How often it has happened.
@@ -45,4 +48,4 @@ impl Fallback {
     }
 }
 
-static COUNTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+static COUNTS: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];

@@ -30,7 +30,7 @@ pub struct Order {
 
 /// Falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
 #[inline]
-pub(super) fn descending_key(logit: f32) -> u32 {
+pub(crate) fn descending_key(logit: f32) -> u32 {
     let bits = (comparable(logit) + 0.0).to_bits();
     bits ^ reversed(bits)
 }
@@ -45,12 +45,6 @@ fn reversed(bits: u32) -> u32 {
 #[inline]
 pub(super) fn key(index: usize, candidate: &TokenData) -> u64 {
     u64::from(descending_key(candidate.logit)) << 32 | index as u64
-}
-
-/// A key for [`Ranking::sort`] that rises with `x`, then with the index.
-#[inline]
-pub fn ascending(x: f32, index: usize) -> u64 {
-    u64::from(descending_key(-x)) << 32 | index as u64
 }
 
 impl Order {
@@ -76,23 +70,7 @@ impl Order {
         &self.ranked
     }
 
-    /// Sorts `data` descending, in place.
-    pub fn sort(&mut self, data: &mut [TokenData]) {
-        self.top(data, data.len());
-        data.copy_from_slice(&self.ranked);
-    }
-
-    /// Ranks all of `data` aside if it can; then [`ranking`](Self::ranking) holds the order and the logits.
-    pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
-        // Whatever way this and the next arrays go, one of this size has warmed up.
-        self.keys.clear();
-        self.keys.reserve(data.len());
-        self.ranked.clear();
-        self.ranked.reserve(data.len());
-        self.ranking.rank_plain(data)
-    }
-
-    /// What [`rank_plain`](Self::rank_plain) left.
+    /// The buffers for a full order.
     pub fn ranking(&mut self) -> &mut Ranking {
         &mut self.ranking
     }
@@ -233,31 +211,8 @@ const SAMPLE_GROUP: usize = 16;
 
 /// The logit of a key, but for the sign of 0 and NaN.
 #[inline]
-pub(super) fn logit_of(key: u32) -> f32 {
+pub(crate) fn logit_of(key: u32) -> f32 {
     f32::from_bits(key ^ reversed(key))
-}
-
-/// The order in which libstdc++'s `std::sort` leaves `items` when no comparison ever says "less".
-///
-/// That happens in the built-in locally typical sampler when a candidate has probability 0: the entropy becomes NaN, and with it
-/// every score. The introsort then does this at each level of more than 16 items: the median of three brings the
-/// middle item to the front, the partition meets in the middle after exchanging the rest end for end, and both halves
-/// are treated likewise; runs of 16 or fewer stay as they are.
-///
-/// O(n log n) exchanges, no memory. Checked against `std::sort` itself in the tests.
-#[expect(clippy::indexing_slicing, reason = "more than 16 items")]
-pub fn order_of_equals<T>(items: &mut [T]) {
-    const LEFT_ALONE: usize = 16;
-    let mut items = items;
-    while items.len() > LEFT_ALONE {
-        items.swap(0, items.len() / 2);
-        let rest = &mut items[1..];
-        rest.reverse();
-        let cut = 1 + rest.len() / 2;
-        let (front, back) = items.split_at_mut(cut);
-        order_of_equals(back);
-        items = front;
-    }
 }
 
 #[cfg(test)]
@@ -292,11 +247,11 @@ mod tests {
             -1.0,
             -f32::NAN,
         ];
-        let mut data = array(&logits);
+        let data = array(&logits);
         let mut order = Order::default();
         assert_eq!(ids(order.top(&data, 5)), [5, 4, 6, 1, 3]);
-        order.sort(&mut data);
-        assert_eq!(ids(&data), [5, 4, 6, 1, 3, 8, 0, 2, 7, 9]);
+        let n = data.len();
+        assert_eq!(ids(order.top(&data, n)), [5, 4, 6, 1, 3, 8, 0, 2, 7, 9]);
     }
 
     #[test]
@@ -374,16 +329,5 @@ mod tests {
         let mut expected = data.clone();
         expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
         assert_eq!(top, ids(&expected[..40]));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "calls C++")]
-    fn equals_end_where_std_sort_leaves_them() {
-        for n in (0..200).chain([1000, 4097, 32_000, 128_256, 200_000]) {
-            let mut ours: Vec<u32> = (0..n).collect();
-            order_of_equals(&mut ours);
-            let theirs = vendor_llama_cpp::reference::std_sort_equal_order(n as usize);
-            assert!(ours == theirs, "n {n}");
-        }
     }
 }

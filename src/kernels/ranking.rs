@@ -63,22 +63,29 @@ impl Ranking {
             .reserve(2usize.saturating_sub(self.counts.len()));
     }
 
-    /// Ranks the logits of `data`, if the ids are indices and no logit is NaN. Says whether it did.
-    pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
-        if data.len() < FEW {
-            return false;
-        }
-        let column = self.take_logits(data);
-        if column.plain {
-            self.rank_taken(column);
-        }
-        column.plain
-    }
-
     /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
-    pub fn rank_logits(&mut self, data: &[TokenData]) {
+    pub fn rank_logits(&mut self, data: &[TokenData]) -> Column {
         let column = self.take_logits(data);
         self.rank_taken(column);
+        column
+    }
+
+    /// Takes an order that was found elsewhere: `indices` of `xs`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: the indices name elements of `xs`"
+    )]
+    pub fn set(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) {
+        self.indices.clear();
+        self.indices.extend(indices);
+        let sorted = self.indices.iter().map(|&i| xs[i as usize]);
+        self.sorted.clear();
+        self.sorted.extend(sorted);
+    }
+
+    /// The indices, to exchange those of equal floats.
+    pub fn indices_mut(&mut self) -> &mut [u32] {
+        &mut self.indices
     }
 
     /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker than other.
@@ -442,7 +449,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "no pointers, and minutes")]
-    fn only_plain_arrays_are_ranked_whole() {
+    fn plain_arrays_are_told() {
         let plain = |i: i32| TokenData {
             id: i,
             logit: (i * 7919 % 10_000) as f32,
@@ -450,12 +457,12 @@ mod tests {
         };
         let mut data: Vec<TokenData> = (0..10_000).map(plain).collect();
         let mut ranking = Ranking::default();
-        assert!(ranking.rank_plain(&data));
+        assert!(ranking.rank_logits(&data).plain);
         assert!(ranking.sorted().windows(2).all(|pair| pair[0] > pair[1]));
         data[9_999].logit = f32::NAN;
-        assert!(!ranking.rank_plain(&data));
+        assert!(!ranking.rank_logits(&data).plain);
         data[9_999].logit = 0.5;
         data.swap(3, 4);
-        assert!(!ranking.rank_plain(&data));
+        assert!(!ranking.rank_logits(&data).plain);
     }
 }

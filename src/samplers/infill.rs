@@ -10,9 +10,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
-use crate::kernels::order::Order;
 use crate::log;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
@@ -23,7 +23,7 @@ use crate::vocabulary::Vocabulary;
 pub struct Infill {
     vocabulary: Arc<dyn Vocabulary>,
     end: Option<Token>,
-    order: Order,
+    order: HostOrder,
     work: Workspace,
     texts: Texts,
 }
@@ -44,7 +44,7 @@ impl Infill {
         Self {
             vocabulary,
             end,
-            order: Order::default(),
+            order: HostOrder::default(),
             work: Workspace::default(),
             texts: Texts::default(),
         }

@@ -5,10 +5,10 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::math::ln;
-use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -17,7 +17,7 @@ use crate::token::TokenData;
 pub struct MinP {
     p: f32,
     min_keep: usize,
-    order: Order,
+    order: HostOrder,
     /// Scratch: what may be kept.
     passing: Vec<TokenData>,
 }
@@ -31,7 +31,7 @@ impl MinP {
         Some(Self {
             p,
             min_keep,
-            order: Order::default(),
+            order: HostOrder::default(),
             passing: Vec::new(),
         })
     }

@@ -9,13 +9,14 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
 use crate::kernels::descending::Descending;
 use crate::kernels::math::{as_int, ln, log2, pow};
-use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
+use crate::token::TokenData;
 
 /// What of the probabilities is added up without looking at each exactly: much, so that few are looked at, but in few arrays of a hundred the sum doubles there.
 const BESIDE: f32 = 0.15;
@@ -28,6 +29,7 @@ struct Feedback {
     mu: f32,
     rng: SeededMt19937,
     work: Workspace,
+    kept: Vec<TokenData>,
 }
 
 impl Feedback {
@@ -38,7 +40,38 @@ impl Feedback {
             mu: 2.0 * tau,
             rng: SeededMt19937::new(seed),
             work: Workspace::default(),
+            kept: Vec::new(),
         }
+    }
+
+    /// Makes room for what `n` candidates can take: however many are kept, an array of this size
+    /// has warmed up.
+    fn reserve(&mut self, n: usize) {
+        self.work.reserve(n);
+        self.kept.clear();
+        self.kept.reserve(n);
+    }
+
+    /// Keeps the first `n` candidates of those that were ranked for the sum, ties in the host's
+    /// order.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was ranked are places of the candidates"
+    )]
+    fn keep_first(
+        &mut self,
+        candidates: &mut Candidates<'_>,
+        descending: &mut Descending,
+        order: &mut HostOrder,
+        n: usize,
+    ) {
+        let (logits, places, sorted) = descending.first_places(n);
+        order.settle(logits, logits.len(), places, sorted);
+        let data = candidates.as_slice();
+        self.kept.clear();
+        self.kept.extend(places.iter().map(|&i| data[i as usize]));
+        candidates.replace(&self.kept);
+        candidates.set_sorted(true);
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
@@ -67,7 +100,7 @@ pub struct Mirostat {
     n_vocab: i32,
     m: i32,
     feedback: Feedback,
-    order: Order,
+    order: HostOrder,
     descending: Descending,
 }
 
@@ -79,7 +112,7 @@ impl Mirostat {
             n_vocab,
             m,
             feedback: Feedback::new(seed, tau, eta),
-            order: Order::default(),
+            order: HostOrder::default(),
             descending: Descending::default(),
         }
     }
@@ -95,14 +128,17 @@ impl Mirostat {
         let Some(sum) = self.descending.sum(data, BESIDE) else {
             return false;
         };
+        if overflows(self.descending.column().max) {
+            return false;
+        }
         let Some(ps) = self.descending.probabilities(sum, estimated) else {
             return false;
         };
         let s = zipf_exponent(ps, estimated - 1);
         let kept = self.kept(s);
-        let top = self.descending.top(data, kept);
-        candidates.replace(top);
-        candidates.set_sorted(true);
+        self.descending.rank_top(kept);
+        self.feedback
+            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
         true
     }
 
@@ -144,8 +180,7 @@ impl Sampler for Mirostat {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        // However many are kept, an array of this size has warmed up.
-        self.feedback.work.reserve(candidates.len());
+        self.feedback.reserve(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -170,7 +205,7 @@ impl Sampler for Mirostat {
 #[derive(Clone, Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
-    order: Order,
+    order: HostOrder,
     descending: Descending,
 }
 
@@ -179,7 +214,7 @@ impl MirostatV2 {
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
-            order: Order::default(),
+            order: HostOrder::default(),
             descending: Descending::default(),
         }
     }
@@ -193,14 +228,16 @@ impl MirostatV2 {
         let Some(sum) = self.descending.sum(data, BESIDE) else {
             return false;
         };
+        if overflows(self.descending.column().max) {
+            return false;
+        }
         let least = pow(2.0, -self.feedback.mu);
         let ps = self.descending.ranked_at_least(sum, least);
         // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border is there.
         let ranked = ps.len();
         let kept = kept_up_to(ps, self.feedback.mu).unwrap_or(ranked);
-        let top = self.descending.first(data, kept);
-        candidates.replace(top);
-        candidates.set_sorted(true);
+        self.feedback
+            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
         true
     }
 }
@@ -223,8 +260,7 @@ impl Sampler for MirostatV2 {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        // However many are kept, an array of this size has warmed up.
-        self.feedback.work.reserve(candidates.len());
+        self.feedback.reserve(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -247,7 +283,7 @@ impl Sampler for MirostatV2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::{Token, TokenData};
+    use crate::token::Token;
 
     fn selected(m: i32) -> Option<usize> {
         let mut data: Vec<TokenData> = (0..50)

@@ -4,15 +4,15 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
-use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 
 /// Sorts and normalises.
 #[derive(Clone, Debug, Default)]
 pub struct Softmax {
-    order: Order,
+    order: HostOrder,
     work: Workspace,
 }
 

@@ -6,9 +6,9 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
-use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -17,7 +17,7 @@ use crate::token::TokenData;
 pub struct TailFree {
     z: f32,
     min_keep: usize,
-    order: Order,
+    order: HostOrder,
     work: Workspace,
 }
 
@@ -33,7 +33,7 @@ impl TailFree {
         Some(Self {
             z,
             min_keep: min_keep.max(1),
-            order: Order::default(),
+            order: HostOrder::default(),
             work: Workspace::default(),
         })
     }

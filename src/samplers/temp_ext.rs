@@ -7,9 +7,9 @@
 use std::ffi::CStr;
 
 use super::temp::scale;
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels::math::{exp_f64, ln, pow};
-use crate::kernels::order::Order;
 use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
 use crate::token::TokenData;
@@ -20,7 +20,7 @@ pub struct TempExt {
     t: f32,
     delta: f32,
     exponent: f32,
-    order: Order,
+    order: HostOrder,
     work: Workspace,
     /// What each candidate adds to the entropy.
     entropies: Vec<f32>,
@@ -36,7 +36,7 @@ impl TempExt {
             t,
             delta,
             exponent,
-            order: Order::default(),
+            order: HostOrder::default(),
             work: Workspace::default(),
             entropies: Vec::new(),
         })

@@ -4,15 +4,15 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
-use crate::kernels::order::Order;
 use crate::sampler::Sampler;
 
 /// Keeps the `k` most probable candidates.
 #[derive(Clone, Debug)]
 pub struct TopK {
     k: usize,
-    order: Order,
+    order: HostOrder,
 }
 
 impl TopK {
@@ -21,7 +21,7 @@ impl TopK {
         let k = usize::try_from(k).ok().filter(|&k| k > 0)?;
         Some(Self {
             k,
-            order: Order::default(),
+            order: HostOrder::default(),
         })
     }
 

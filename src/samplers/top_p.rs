@@ -10,6 +10,7 @@
 use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
+use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
@@ -25,6 +26,7 @@ pub struct TopP {
     p: f32,
     min_keep: usize,
     work: Workspace,
+    order: HostOrder,
     sample: Sample,
     logits: Vec<f32>,
     indices: Vec<u32>,
@@ -45,6 +47,7 @@ impl TopP {
             p,
             min_keep,
             work: Workspace::default(),
+            order: HostOrder::default(),
             sample: Sample::default(),
             logits: Vec::new(),
             indices: Vec::new(),
@@ -102,6 +105,8 @@ impl TopP {
         let ids = &mut self.indices[..kept];
         ids.copy_from_slice(&self.ranking.indices()[..kept]);
         let logits = &self.ranking.sorted()[..kept];
+        let sorted_by_host = sorted_for(kept, self.logits.len());
+        self.order.settle(&self.logits, sorted_by_host, ids, logits);
         if of.plain {
             let data = &mut candidates.as_mut_slice()[..kept];
             kernels::write_divided(data, ids, logits, &self.ps[..kept], of.sum);
@@ -118,6 +123,32 @@ impl TopP {
         }
         candidates.set_sorted(true);
         true
+    }
+
+    /// Keeps the nucleus where the largest logit is so large that the host's order does not begin
+    /// with it: in the built-in's own steps.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the places are those of the candidates, whose probabilities `work` holds"
+    )]
+    fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
+        candidates.softmax(&mut self.work);
+        let data = candidates.as_slice();
+        for sorted in [sorted_for(0, data.len()), data.len()] {
+            let places = self.order.places(&self.logits, sorted, sorted);
+            let first = places.iter().map(|&i| data[i as usize]);
+            self.kept.clear();
+            self.kept.extend(first);
+            self.ps.clear();
+            self.ps
+                .extend(self.kept.iter().map(|candidate| candidate.p));
+            if let Some(kept) = self.cut(&self.ps) {
+                self.kept.truncate(kept);
+                break;
+            }
+        }
+        candidates.replace(&self.kept);
+        candidates.set_sorted(true);
     }
 
     /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves their exponentials in `ps`.
@@ -156,6 +187,18 @@ impl TopP {
 /// long as a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
+/// How many of `n` candidates the built-in sorts to find a nucleus of so many: of a large array a
+/// few at first, and where these are not enough all.
+fn sorted_for(nucleus: usize, n: usize) -> usize {
+    const AT_FIRST: usize = 256;
+    const LARGE: usize = 1024;
+    if n > LARGE && nucleus <= AT_FIRST {
+        AT_FIRST
+    } else {
+        n
+    }
+}
+
 /// What the probabilities of all candidates are made with.
 #[derive(Clone, Copy, Debug)]
 struct Nucleus {
@@ -179,6 +222,9 @@ impl Sampler for TopP {
             return;
         }
         let column = kernels::column(candidates.as_slice(), &mut self.logits);
+        if overflows(column.max) {
+            return self.keep_in_order(candidates);
+        }
         let of = Nucleus {
             max: column.max,
             sum: kernels::softmax_sum(&self.logits, column.max),

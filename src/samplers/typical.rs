@@ -1,27 +1,33 @@
-//! Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy, until their probabilities exceed p
-//! (Meister et al. 2022).
+//! Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy, until
+//! their probabilities exceed p (Meister et al. 2022).
 //!
-//! Sorts all candidates by logit, then keeps some in the order of their distance from the entropy: the visible order is part of the
-//! contract. Candidates at equal distance keep their descending order. The built-in leaves them as its unstable sort happens to; since
-//! their probabilities differ, that also moves the rounding of the sum, and the cut can fall one candidate apart.
+//! Sorts all candidates by logit, then keeps some in the order of their distance from the entropy.
+//! Where distances are equal, which they often are on both sides of the entropy, the order is that
+//! of the built-in's second sort, and decides where the cut falls (see
+//! [`host_order`](crate::algorithms::host_order)).
 //!
-//! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln 0 is, and then no score is less
-//! than another: what its sort leaves of that is reproduced exactly.
+//! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since
+//! 0 * ln 0 is, and then no score is less than another: all are tied.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]), which takes the probabilities of the largest candidates and the logarithms of these. Within
-//! the distance of those next below all are known; it is shortened to what their probabilities prove, and only what is as near is ranked: beside the two sums some passes of 8 bytes for
-//! each that is taken. What does not go that way is sorted by logit; the most typical candidates then are neighbours, and are collected outwards from the entropy on both sides.
+//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]),
+//! which takes the probabilities of the largest candidates and the logarithms of these. Within the
+//! distance of those next below all are known; it is shortened to what their probabilities prove,
+//! and only what is as near is ranked: beside the two sums some passes of 8 bytes for each that is
+//! taken. Only where a tie stands among what is kept, or at the cut, both sorts are replayed.
 //!
-//! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits, of 29,000 takes as long as all passes over the array.
+//! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits,
+//! of 29,000 takes as long as all passes over the array.
 
 use std::ffi::CStr;
+use std::ops::Range;
 
 use super::running::{Running, SUMMED_AT_ONCE};
+use crate::algorithms::host_order::introsort::{self, Wanted};
+use crate::algorithms::host_order::{HostOrder, Item, item, overflows, place};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Descending;
 use crate::kernels::fallbacks::Fallback;
 use crate::kernels::math::ln;
-use crate::kernels::order::{Order, ascending, order_of_equals};
 use crate::kernels::ranking::Ranking;
 use crate::kernels::{self, Workspace};
 use crate::sampler::Sampler;
@@ -32,10 +38,10 @@ use crate::token::{Token, TokenData};
 pub struct Typical {
     p: f32,
     min_keep: usize,
-    order: Order,
+    order: HostOrder,
     work: Workspace,
-    /// Keys by distance from the entropy.
-    scores: Vec<u64>,
+    /// The candidates by distance from the entropy, where that is replayed.
+    scores: Vec<Item>,
     ranking: Ranking,
     kept: Vec<TokenData>,
     descending: Descending,
@@ -57,7 +63,7 @@ impl Typical {
         Some(Self {
             p,
             min_keep,
-            order: Order::default(),
+            order: HostOrder::default(),
             work: Workspace::default(),
             scores: Vec::new(),
             ranking: Ranking::default(),
@@ -101,16 +107,24 @@ impl Typical {
         let Some(sum) = sum else {
             return false;
         };
+        if overflows(self.descending.column().max) {
+            return false;
+        }
         let Some(entropy) = self.descending.entropy(sum) else {
             return false;
         };
         let reach = self.take_enough(data.len(), sum, entropy, beside);
-        let Some(kept) = self.rank_nearest(reach) else {
-            Fallback::Typical.note();
-            return false;
-        };
-        self.keep_ranked(candidates, kept);
-        true
+        match self.rank_nearest(reach) {
+            Nearest::Distinct(kept) => {
+                self.keep_ranked(candidates, kept);
+                true
+            }
+            Nearest::Tied => false,
+            Nearest::Beyond => {
+                Fallback::Typical.note();
+                false
+            }
+        }
     }
 
     /// Takes of `n` candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
@@ -162,12 +176,13 @@ impl Typical {
         kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
-    /// Ranks the candidates within `reach`, and tells how many of the nearest have a sum that exceeds `p`, if those within `reach` do.
+    /// Ranks the candidates within `reach`, and tells how many of the nearest have a sum that
+    /// exceeds `p`.
     #[expect(
         clippy::indexing_slicing,
         reason = "ranked are places of `nearness`, one for each that is taken; `start` and `end` are at most as many as are ranked, and what `running` counts is less"
     )]
-    fn rank_nearest(&mut self, reach: f32) -> Option<usize> {
+    fn rank_nearest(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.near.clear();
         self.picked.clear();
@@ -182,19 +197,23 @@ impl Typical {
         let mut running = Running::default();
         while self.ps.len() < distances.len() {
             let start = self.ps.len();
-            let mut end = distances.len().min(start + SUMMED_AT_ONCE);
-            while end < distances.len() && distances[end] == distances[end - 1] {
-                end += 1;
-            }
-            let ranked = &mut self.near[start..end];
-            order_ties(&distances[start..end], taken.logits, ranked);
-            self.ps.extend(ranked.iter().map(p));
+            let end = distances.len().min(start + SUMMED_AT_ONCE);
+            self.ps.extend(self.near[start..end].iter().map(p));
             // The sum must be above `p`.
-            if let Some(kept) = running.add(&self.ps[start..], self.p.next_up(), self.min_keep) {
-                return (-distances[kept - 1] < reach).then_some(kept);
+            let kept = running.add(&self.ps[start..], self.p.next_up(), self.min_keep);
+            // Together with the first that is not kept, or not looked at yet.
+            let seen = distances.len().min(kept.unwrap_or(end) + 1);
+            if distances[start..seen].windows(2).any(is_tied) {
+                return Nearest::Tied;
+            }
+            if let Some(kept) = kept {
+                return match -distances[kept - 1] < reach {
+                    true => Nearest::Distinct(kept),
+                    false => Nearest::Beyond,
+                };
             }
         }
-        None
+        Nearest::Beyond
     }
 
     /// Keeps the first `n` of the ranked candidates.
@@ -229,83 +248,90 @@ impl Typical {
         candidates.replace(&self.kept);
     }
 
-    /// Leaves the indices of `data` in `scores`, most typical first.
-    fn rank(&mut self, data: &[TokenData], entropy: f32) {
-        let scores = data.iter().enumerate();
-        let scores = scores.map(|(i, candidate)| ascending(distance(candidate, entropy), i));
+    /// Keeps what is to be kept in the built-in's own way: sorts all by logit, and as far as needed
+    /// by distance.
+    fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
+        candidates.sort_with_softmax(&mut self.order, &mut self.work);
+        let data = candidates.as_slice();
+        self.reserve(data.len());
+        self.ps.extend(data.iter().map(|candidate| candidate.p));
+        self.find_distances();
         self.scores.clear();
-        self.scores.extend(scores);
-        if entropy.is_nan() {
-            order_of_equals(&mut self.scores);
-        } else {
-            self.ranking.sort(&mut self.scores);
-        }
+        let scores = self.nearness.iter().enumerate();
+        self.scores.extend(scores.map(|(i, &x)| item(x, i)));
+        let mut kept = Kept {
+            data,
+            p: self.p,
+            min_keep: self.min_keep,
+            sum: 0.0,
+            kept: &mut self.kept,
+        };
+        introsort::sort(&mut self.scores, &mut kept);
+        candidates.replace(&self.kept);
+        candidates.set_sorted(false);
     }
 
-    /// Collects candidates of `data`, which descends, outwards from the entropy on both sides until their sum exceeds `p`: no other candidate is scored.
-    ///
-    /// Says whether that is the order of the scores. It is if these rise on both sides, as surprisals do but for the rounding of `ln`; so
-    /// the scores taken are compared, and those not taken that lie within many times that rounding.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "no score is NaN, as the entropy is not; one below infinity is that of a candidate"
-    )]
-    fn collect_outwards(&mut self, data: &[TokenData], entropy: f32) -> bool {
-        let score = |i: usize| data.get(i).map_or(f32::INFINITY, |c| distance(c, entropy));
-        // To the left of the first candidate there is none: index -1 wraps around to one beyond the last.
-        let left_of = |i: usize| score(i.wrapping_sub(1));
-        let mut right = data.partition_point(|c| -ln(c.p) < entropy);
-        let mut left = right;
-        let (mut left_score, mut right_score) = (left_of(left), score(right));
-        self.kept.clear();
-        let mut sum = 0.0f32;
-        while self.kept.len() < data.len() {
-            let taken = left_score.min(right_score);
-            // Of equal scores the smaller indices come first: those to the left, in rising order.
-            let group = if left_score <= right_score {
-                let end = left;
-                while left > 0 && left_of(left) == taken {
-                    left -= 1;
-                }
-                left_score = left_of(left);
-                left..end
-            } else {
-                right += 1;
-                right_score = score(right);
-                right - 1..right
-            };
-            if left_score.min(right_score) < taken {
-                return false;
-            }
-            for candidate in &data[group] {
-                self.kept.push(*candidate);
-                sum += candidate.p;
-                if sum > self.p && self.kept.len() >= self.min_keep {
-                    let near = taken + 1e-4 * (1.0 + taken);
-                    let lefts = (0..left).rev().map(score);
-                    let rights = (right..data.len()).map(score);
-                    let rises = |score: f32| score >= taken;
-                    return lefts.take_while(|&s| s <= near).all(rises)
-                        && rights.take_while(|&s| s <= near).all(rises);
-                }
-            }
+    /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.
+    fn find_distances(&mut self) {
+        let ps = &self.ps;
+        self.nearness.resize(ps.len(), 0.0);
+        // From 0 on, which is what the fast sum asks for, and without one that makes it NaN.
+        let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
+        let entropy = if ps.iter().all(ordinary) {
+            kernels::entropies(ps, &mut self.nearness);
+            kernels::sum(0.0, &self.nearness)
+        } else {
+            ps.iter().fold(0.0, |entropy, p| entropy + -p * ln(*p))
+        };
+        if entropy.is_nan() {
+            return self.nearness.fill(0.0);
         }
+        self.picked.resize(ps.len(), 0.0);
+        kernels::lns(ps, &mut self.picked);
+        kernels::nearness(&self.picked, entropy, &mut self.nearness);
+    }
+}
+
+/// What ranking the nearest candidates gave.
+enum Nearest {
+    /// So many are kept, and no two of them, nor the first that is not, are equally near.
+    Distinct(usize),
+    /// Two are.
+    Tied,
+    /// The probabilities within reach are not enough.
+    Beyond,
+}
+
+fn is_tied(pair: &[f32]) -> bool {
+    matches!(pair, [a, b] if a == b)
+}
+
+/// The candidates that are kept, as the second sort finds them.
+struct Kept<'a> {
+    data: &'a [TokenData],
+    p: f32,
+    min_keep: usize,
+    sum: f32,
+    kept: &'a mut Vec<TokenData>,
+}
+
+impl Wanted for Kept<'_> {
+    fn wants(&mut self, _: &mut [Item], _: Range<usize>) -> bool {
         true
     }
 
-    /// Collects candidates of `data` in the order of `scores` until their sum exceeds `p`.
-    #[expect(clippy::indexing_slicing, reason = "scores have the indices of `data`")]
-    fn collect(&mut self, data: &[TokenData]) {
-        self.kept.clear();
-        let mut sum = 0.0f32;
-        for &score in &self.scores {
-            let candidate = data[score as u32 as usize];
+    fn take(&mut self, items: &[Item], _: Range<usize>) -> bool {
+        for &item in items {
+            let Some(&candidate) = self.data.get(place(item)) else {
+                return false;
+            };
             self.kept.push(candidate);
-            sum += candidate.p;
-            if sum > self.p && self.kept.len() >= self.min_keep {
-                return;
+            self.sum += candidate.p;
+            if self.sum > self.p && self.kept.len() >= self.min_keep {
+                return false;
             }
         }
+        true
     }
 }
 
@@ -322,40 +348,6 @@ fn touch<T: Copy>(xs: &[T]) {
     }
 }
 
-/// Puts candidates at equal distance into descending order; `distances` are in order, and `ranked` says which of `logits` belong to them.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller passes a distance for each ranked candidate, and these are places of `logits`"
-)]
-fn order_ties(distances: &[f32], logits: &[f32], ranked: &mut [u32]) {
-    let mut start = 0;
-    while start + 1 < distances.len() {
-        if distances[start] != distances[start + 1] {
-            start += 1;
-            continue;
-        }
-        let run = distances[start..].iter();
-        let end = start + run.take_while(|&&x| x == distances[start]).count();
-        ranked[start..end].sort_by(|&a, &b| {
-            let order = logits[b as usize].partial_cmp(&logits[a as usize]);
-            order.unwrap_or(std::cmp::Ordering::Equal)
-        });
-        start = end;
-    }
-}
-
-/// The surprisal to expect, a `float` sum in the order of the array.
-fn entropy(data: &[TokenData]) -> f32 {
-    data.iter()
-        .fold(0.0f32, |entropy, c| entropy + -c.p * ln(c.p))
-}
-
-/// How far a candidate's surprisal is from the entropy.
-#[inline]
-fn distance(candidate: &TokenData, entropy: f32) -> f32 {
-    (-ln(candidate.p) - entropy).abs()
-}
-
 impl Sampler for Typical {
     fn name(&self) -> &'static CStr {
         c"typical"
@@ -365,18 +357,9 @@ impl Sampler for Typical {
         if candidates.is_empty() {
             return;
         }
-        if self.keep_by_sums(candidates) {
-            return;
+        if !self.keep_by_sums(candidates) {
+            self.keep_in_order(candidates);
         }
-        candidates.sort_with_softmax(&mut self.order, &mut self.work);
-        let data = candidates.as_slice();
-        let entropy = entropy(data);
-        if entropy.is_nan() || !self.collect_outwards(data, entropy) {
-            self.rank(data, entropy);
-            self.collect(data);
-        }
-        candidates.replace(&self.kept);
-        candidates.set_sorted(false);
     }
 }
 

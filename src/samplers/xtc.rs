@@ -6,9 +6,9 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
 use crate::kernels::Workspace;
-use crate::kernels::order::Order;
 use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
 
@@ -19,7 +19,7 @@ pub struct Xtc {
     threshold: f32,
     min_keep: usize,
     rng: SeededMt19937,
-    order: Order,
+    order: HostOrder,
     work: Workspace,
 }
 
@@ -36,7 +36,7 @@ impl Xtc {
             threshold,
             min_keep,
             rng: SeededMt19937::new(seed),
-            order: Order::default(),
+            order: HostOrder::default(),
             work: Workspace::default(),
         })
     }

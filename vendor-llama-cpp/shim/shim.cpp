@@ -57,10 +57,39 @@ void vendor_std_uniform_double(uint32_t seed, size_t n, double * out) {
     std::generate_n(out, n, [&] { return uniform(generator); });
 }
 
-// The order in which std::sort leaves 0, 1, ... n-1 when the comparator calls all of them equal.
-void vendor_std_sort_equal_order(size_t n, uint32_t * out) {
+// The order in which std::sort leaves 0, 1, ... n-1 when it compares their keys.
+void vendor_std_sort(const float * keys, size_t n, uint32_t * out) {
     std::iota(out, out + n, 0u);
-    std::sort(out, out + n, [](uint32_t, uint32_t) { return false; });
+    std::sort(out, out + n, [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
+}
+
+// The same of std::partial_sort, whole: also what it leaves behind the first k.
+void vendor_std_partial_sort(const float * keys, size_t n, size_t k, uint32_t * out) {
+    std::iota(out, out + n, 0u);
+    std::partial_sort(out, out + k, out + n, [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
+}
+
+// n keys on which std::sort runs out of levels and takes to its heap: an adversary that fixes a
+// key only when a comparison asks for it, and then as far back as it can (McIlroy 1999).
+void vendor_std_sort_killer(size_t n, float * keys) {
+    const float  open = -static_cast<float>(n) - 1.0f;
+    float        next = 0.0f;
+    uint32_t     candidate = 0;
+    std::fill(keys, keys + n, open);
+    std::vector<uint32_t> order(n);
+    std::iota(order.begin(), order.end(), 0u);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        if (keys[a] == open && keys[b] == open) {
+            keys[a == candidate ? a : b] = next;
+            next -= 1.0f;
+        }
+        if (keys[a] == open) {
+            candidate = a;
+        } else if (keys[b] == open) {
+            candidate = b;
+        }
+        return keys[a] > keys[b];
+    });
 }
 
 } // extern "C"

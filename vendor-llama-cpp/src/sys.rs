@@ -389,6 +389,10 @@ unsafe extern "C" {
     ) -> i32;
     /// Writes `n` uniform doubles from a Mersenne Twister.
     pub fn vendor_std_uniform_double(seed: u32, n: usize, out: *mut f64);
-    /// Writes the order `std::sort` leaves `n` equal elements in.
-    pub fn vendor_std_sort_equal_order(n: usize, out: *mut u32);
+    /// Writes the order in which `std::sort` leaves the places of `n` keys, larger keys first.
+    pub fn vendor_std_sort(keys: *const f32, n: usize, out: *mut u32);
+    /// The same of `std::partial_sort`.
+    pub fn vendor_std_partial_sort(keys: *const f32, n: usize, k: usize, out: *mut u32);
+    /// Writes `n` keys on which `std::sort` takes to its heap.
+    pub fn vendor_std_sort_killer(n: usize, keys: *mut f32);
 }

@@ -97,7 +97,6 @@ pub struct Descending {
     picked: Vec<f32>,
     ranking: Ranking,
     ranked_ps: Vec<f32>,
-    top: Vec<TokenData>,
 }
 
 /// Candidates that were taken, in the order of the array.
@@ -210,8 +209,6 @@ impl Descending {
         self.ladder.reserve(n);
         self.rest.reserve(n);
         self.ranking.reserve(n);
-        self.top.clear();
-        self.top.reserve(n);
     }
 
     /// The sum where all that count are taken.
@@ -451,7 +448,7 @@ impl Descending {
             .rank_selected(&self.taken, &self.selected, &self.picked);
     }
 
-    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at least, descending. [`first`](Self::first) gives the candidates. `sum` is what
+    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
     /// [`sum`](Self::sum) gave.
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
         // The quotient is rounded, and p may be.
@@ -463,27 +460,29 @@ impl Descending {
         &self.ranked_ps
     }
 
-    /// The first `n` of `data` in the order of what was ranked.
+    /// The places of the first `n` candidates in the order of what was ranked, fewer if there are
+    /// fewer, and their logits; before both, the logits of all candidates.
     #[expect(
         clippy::indexing_slicing,
-        reason = "what was ranked are places of what was taken, and that of `data`"
+        reason = "what was ranked are places of what was taken"
     )]
-    pub fn first(&mut self, data: &[TokenData], n: usize) -> &[TokenData] {
-        let ranked = self.ranking.indices().iter().take(n);
-        self.top.clear();
-        let indices = ranked.map(|&i| self.indices[i as usize]);
-        self.top.extend(indices.map(|i| data[i as usize]));
-        &self.top
+    pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &[f32]) {
+        let ranked = self.ranking.indices();
+        let n = n.min(ranked.len());
+        self.selected.clear();
+        let places = ranked[..n].iter().map(|&i| self.indices[i as usize]);
+        self.selected.extend(places);
+        let sorted = &self.ranking.sorted()[..n];
+        (&self.logits, &mut self.selected, sorted)
     }
 
-    /// The `n` largest of `data`, descending, after [`sum`](Self::sum); all if there are fewer.
-    pub fn top(&mut self, data: &[TokenData], n: usize) -> &[TokenData] {
-        let n = n.min(data.len());
+    /// Ranks the `n` largest candidates, or all if there are fewer, after [`sum`](Self::sum).
+    pub fn rank_top(&mut self, n: usize) {
+        let n = n.min(self.logits.len());
         self.rank_down_to(self.ladder.key_for(n));
         if self.ranking.indices().len() < n {
             self.rank_down_to(0.0);
         }
-        self.first(data, n)
     }
 
     /// What is known of the candidates.

@@ -1,0 +1,134 @@
+//! The built-ins' own step before sorting: more than 128 wanted candidates are dealt into 128
+//! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
+
+use super::{Item, item};
+
+/// How many buckets there are.
+pub const COUNT: usize = 128;
+/// Buckets are as wide as the logits from -10 to 10 allow.
+const SCALE: f32 = COUNT as f32 / 20.0;
+const ZERO: f32 = 10.0 * SCALE;
+/// From here on a float does not fit the host's `int`.
+const INT_LIMIT: f32 = 2_147_483_648.0;
+
+/// Whether a logit is so large that its bucket's number does not fit an `int`.
+///
+/// On x86-64 the conversion then gives the smallest `int`, and the logit lands in the lowest
+/// bucket: an infinite one, which another sampler has put there to force a token, is sorted last.
+#[inline]
+pub fn overflows(logit: f32) -> bool {
+    cfg!(target_arch = "x86_64") && SCALE * logit + ZERO >= INT_LIMIT
+}
+
+/// The bucket of a logit; of NaN the lowest.
+#[inline]
+pub fn number(logit: f32) -> u8 {
+    let exact = SCALE * logit + ZERO;
+    let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
+    let number = if fits { exact } else { 0.0 };
+    number.clamp(0.0, (COUNT - 1) as f32) as u8
+}
+
+/// The least logit of a bucket and of those above it.
+pub fn least(bucket: usize) -> f32 {
+    if bucket == 0 {
+        return f32::NEG_INFINITY;
+    }
+    // The number rises with the logit, rounding included: halving finds where it begins.
+    let (mut below, mut from) = (-16.0f32, 16.0f32);
+    while below.next_up() < from {
+        let middle = below + (from - below) / 2.0;
+        let middle = middle.clamp(below.next_up(), from.next_down());
+        if usize::from(number(middle)) < bucket {
+            below = middle;
+        } else {
+            from = middle;
+        }
+    }
+    from
+}
+
+/// The buckets of an array.
+#[derive(Clone, Debug, Default)]
+pub struct Buckets {
+    numbers: Vec<u8>,
+    /// One for each bucket.
+    counts: Vec<u32>,
+}
+
+impl Buckets {
+    /// Makes room for `n` logits.
+    pub fn reserve(&mut self, n: usize) {
+        self.numbers.clear();
+        self.numbers.reserve(n);
+        self.counts.clear();
+        self.counts.reserve(COUNT);
+    }
+
+    /// Finds the bucket of each logit, and how many each has.
+    #[expect(clippy::indexing_slicing, reason = "numbers are below `COUNT`")]
+    pub fn count(&mut self, logits: &[f32]) {
+        self.numbers.clear();
+        self.numbers.extend(logits.iter().map(|&x| number(x)));
+        // Neighbours often share a bucket, and a count that was just written takes a while to read.
+        let mut counts = [[0u32; COUNT]; 4];
+        let fours = self.numbers.chunks_exact(4);
+        for &n in fours.remainder() {
+            counts[0][usize::from(n) % COUNT] += 1;
+        }
+        for four in fours {
+            for (counts, &n) in counts.iter_mut().zip(four) {
+                counts[usize::from(n) % COUNT] += 1;
+            }
+        }
+        self.counts.clear();
+        let sums = (0..COUNT).map(|i| counts.iter().map(|counts| counts[i]).sum::<u32>());
+        self.counts.extend(sums);
+    }
+
+    /// How many logits a bucket has.
+    pub fn len(&self, bucket: usize) -> usize {
+        self.counts.get(bucket).map_or(0, |&count| count as usize)
+    }
+
+    /// The highest bucket above which, itself included, there are `k` logits; the lowest if there
+    /// are fewer.
+    pub fn holding(&self, k: usize) -> usize {
+        let mut have = 0;
+        let enough = |&bucket: &usize| {
+            have += self.len(bucket);
+            have >= k
+        };
+        (0..COUNT).rev().find(enough).unwrap_or(0)
+    }
+
+    /// Leaves in `items` the logits from this bucket up, the highest bucket first, each in array
+    /// order; `place` tells the place of the i-th logit.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "numbers are below `COUNT`; places follow from the counts"
+    )]
+    pub fn deal(
+        &self,
+        logits: &[f32],
+        lowest: usize,
+        place: impl Fn(usize) -> usize,
+        items: &mut Vec<Item>,
+    ) {
+        let mut places = [0; COUNT];
+        let mut n = 0;
+        for bucket in (lowest..COUNT).rev() {
+            places[bucket] = n;
+            n += self.len(bucket);
+        }
+        items.clear();
+        items.resize(n, 0);
+        for (i, (&logit, &bucket)) in logits.iter().zip(&self.numbers).enumerate() {
+            let bucket = usize::from(bucket);
+            if bucket >= lowest {
+                items[places[bucket]] = item(logit, place(i));
+                places[bucket] += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The order in which the built-in samplers leave candidates, equal logits included.
+//!
+//! The built-ins sort with libstdc++'s `std::sort` and `std::partial_sort`, which are not stable:
+//! where equal elements end follows from each exchange that the algorithms make. The exactness
+//! contract includes it. With logits that come from half precision ties are everywhere, and which
+//! of two tied tokens is kept, or stands first, decides the text.
+//!
+//! Candidates with different logits have but one order, which a radix sort finds much sooner. So
+//! this ranks first and looks for ties; only where one stands among what is wanted, or at the cut,
+//! it replays what the host's algorithms do to the ranges that hold such a tie. A sample tells
+//! where ties are so many that everything is replayed at once. The `k <= 128` largest are found by
+//! the host's own algorithm from the start: its heap changes so rarely that one pass against the
+//! heap's root is as quick as any other way.
+//!
+//! - [`introsort`] and [`heap`]: the algorithms, on items of 8 bytes;
+//! - [`buckets`]: the step that the built-ins put before them;
+//! - [`ties`]: where ties are.
+//!
+//! NaN counts as minus infinity. Where the host is built with another C++ library, see
+//! [`set_stable`].
+
+mod buckets;
+mod heap;
+pub mod introsort;
+#[cfg(test)]
+mod tests;
+mod ties;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kernels::fallbacks::Fallback;
+use crate::kernels::order::{Order, descending_key, logit_of};
+use crate::kernels::ranking::Ranking;
+use crate::kernels::{self, Column};
+use crate::token::{TokenData, comparable};
+use buckets::Buckets;
+pub use buckets::overflows;
+use introsort::All;
+use ties::{Tied, Ties};
+
+/// What is sorted: a key, by which alone items are compared, above a number that tells them apart.
+pub type Item = u64;
+
+/// What an item is compared by: the smaller one comes first.
+#[inline(always)]
+fn key(item: Item) -> u32 {
+    (item >> 32) as u32
+}
+
+/// What tells an item apart.
+#[inline(always)]
+pub fn place(item: Item) -> usize {
+    item as u32 as usize
+}
+
+/// The item of `x` at `place`: a larger one comes first, NaN last.
+#[inline(always)]
+pub fn item(x: f32, place: usize) -> Item {
+    u64::from(descending_key(x)) << 32 | place as u64
+}
+
+/// Up to so many largest candidates the host finds with one heap over the whole array.
+const HEAP: usize = 128;
+/// Shorter arrays are replayed rather than ranked.
+const RANKED: usize = 256;
+/// What selecting by vector registers may write beyond what it selects.
+const PADDING: usize = 64;
+/// How many candidates the heap's root is compared with at once.
+const CHUNK: usize = 1024;
+
+/// Whether ties keep input order, since the host's C++ library is not libstdc++.
+static STABLE: AtomicBool = AtomicBool::new(false);
+
+/// Says whether the host's C++ library is another one than libstdc++, whose order of equal elements
+/// is not known here. Ties then keep input order. For the whole process.
+pub fn set_stable(stable: bool) {
+    STABLE.store(stable, Ordering::Relaxed);
+}
+
+fn is_stable() -> bool {
+    STABLE.load(Ordering::Relaxed)
+}
+
+/// Buffers for finding the order, owned by the sampler that sorts.
+#[derive(Clone, Debug, Default)]
+pub struct HostOrder {
+    order: Order,
+    logits: Vec<f32>,
+    replay: Replay,
+    ties: Ties,
+    indices: Vec<u32>,
+    top: Vec<TokenData>,
+}
+
+impl HostOrder {
+    /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
+    /// them.
+    pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
+        let k = k.min(data.len());
+        if is_stable() && k < data.len() {
+            return self.order.top(data, k);
+        }
+        if k <= HEAP && !is_stable() {
+            self.select_by_heap(data, k);
+        } else if k == data.len() {
+            self.rank(data);
+            return self.take_ranked(data);
+        } else if !self.rank_distinct(data, k) {
+            self.reserve(data.len());
+            kernels::column(data, &mut self.logits);
+            self.replay.all(&self.logits, k, k);
+        } else {
+            return self.order.first_ranked(data, k);
+        }
+        self.top.clear();
+        let items = self.replay.items.iter().take(k);
+        self.top
+            .extend(items.filter_map(|&item| data.get(place(item))));
+        &self.top
+    }
+
+    /// Sorts `data`, in place.
+    pub fn sort(&mut self, data: &mut [TokenData]) {
+        self.top(data, data.len());
+        data.copy_from_slice(&self.top);
+    }
+
+    /// Ranks all of `data` aside if it can, which takes ids that are places and no NaN; then
+    /// [`ranking`](Self::ranking) holds the order and the logits.
+    /// Not where the largest logit [`overflows`] either, since the order does not begin with it.
+    pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
+        if data.len() < RANKED {
+            return false;
+        }
+        let column = self.rank(data);
+        column.plain && !overflows(column.max)
+    }
+
+    /// Ranks all of `data`, whatever the ids; then [`ranking`](Self::ranking) holds the order and
+    /// the logits, NaN as minus infinity.
+    pub fn rank(&mut self, data: &[TokenData]) -> Column {
+        self.reserve(data.len());
+        let replays = data.len() < RANKED || looks_tied(data);
+        if !replays || is_stable() {
+            let column = self.order.ranking().rank_logits(data);
+            if is_stable() {
+                return column;
+            }
+            if !overflows(column.max) {
+                if self.ties.find(self.order.ranking().sorted(), false) {
+                    kernels::column(data, &mut self.logits);
+                    self.replay
+                        .tied(&self.logits, data.len(), f32::NEG_INFINITY, &self.ties);
+                    self.replay
+                        .exchange(&self.ties, self.order.ranking().indices_mut());
+                }
+                return column;
+            }
+        }
+        let column = kernels::column(data, &mut self.logits);
+        self.replay.all(&self.logits, data.len(), data.len());
+        let indices = self.replay.items.iter().map(|&item| item as u32);
+        self.order.ranking().set(&self.logits, indices);
+        column
+    }
+
+    /// What [`rank`](Self::rank) left.
+    pub fn ranking(&mut self) -> &mut Ranking {
+        self.order.ranking()
+    }
+
+    /// The places of the `need` first of `logits` in the order in which the host leaves them when
+    /// it sorts the `k` largest, as it does for more than 128.
+    pub fn places(&mut self, logits: &[f32], k: usize, need: usize) -> &[u32] {
+        self.replay.all(logits, k, need);
+        let items = self.replay.items.iter().take(need);
+        self.indices.clear();
+        self.indices.extend(items.map(|&item| item as u32));
+        &self.indices
+    }
+
+    /// Brings tied candidates among `ranked` into the order in which the host leaves them when it
+    /// sorts the `k` largest.
+    ///
+    /// `ranked` are the places of the first of `logits` in descending order of these, `sorted` the
+    /// logits there. None of the logits [`overflows`].
+    pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &[f32]) {
+        let cut = ranked.len() < logits.len();
+        // Whether there are ties or not, an array of this size has warmed up.
+        self.reserve(logits.len());
+        if is_stable() || !self.ties.find(sorted, cut) {
+            return;
+        }
+        let least = sorted.last().copied().unwrap_or(0.0);
+        self.replay.tied(logits, k, least, &self.ties);
+        self.replay.exchange(&self.ties, ranked);
+    }
+
+    fn reserve(&mut self, n: usize) {
+        self.top.clear();
+        self.top.reserve(n);
+        self.logits.clear();
+        self.logits.reserve(n);
+        self.replay.reserve(n);
+        self.ties.reserve(n);
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "all of `data` was ranked: an index for each"
+    )]
+    fn take_ranked(&mut self, data: &[TokenData]) -> &[TokenData] {
+        let indices = self.order.ranking().indices().iter();
+        self.top.clear();
+        self.top.extend(indices.map(|&i| data[i as usize]));
+        &self.top
+    }
+
+    /// Ranks the `k` largest, fewer than all, if they are distinct, also from the one behind them.
+    /// Says whether it did.
+    fn rank_distinct(&mut self, data: &[TokenData], k: usize) -> bool {
+        if looks_tied(data) {
+            return false;
+        }
+        let ranked = self.order.top(data, k + 1);
+        let logit = |candidate: &TokenData| comparable(candidate.logit);
+        let is_tied = |pair: &[TokenData]| matches!(pair, [a, b] if logit(a) == logit(b));
+        let first = ranked.first().map_or(0.0, logit);
+        !overflows(first) && !ranked.windows(2).any(is_tied)
+    }
+
+    /// Leaves in the items the `k` largest of `data`, at most 128, as one heap finds them.
+    ///
+    /// The heap changes about `k ln(n / k)` times in random order, and only for a logit above that
+    /// of its root: most of the array is compared with the root in vector registers.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`k` is at most the length of `data`"
+    )]
+    fn select_by_heap(&mut self, data: &[TokenData], k: usize) {
+        let heap = &mut self.replay.items;
+        heap.clear();
+        let first = data[..k].iter().enumerate();
+        heap.extend(first.map(|(i, candidate)| item(candidate.logit, i)));
+        heap::make_heap(heap);
+        let Some(&root) = heap.first() else {
+            return;
+        };
+        let mut root = key(root);
+        for (chunk, start) in data[k..].chunks(CHUNK).zip((k..).step_by(CHUNK)) {
+            self.indices.clear();
+            kernels::at_least(chunk, start, above(root), &mut self.indices);
+            for &i in &self.indices {
+                let item = item(data[i as usize].logit, i as usize);
+                if key(item) < root {
+                    heap::replace_root(heap, item);
+                    root = key(heap[0]);
+                }
+            }
+        }
+        heap::sort_heap(heap);
+    }
+}
+
+/// The least logit that comes before one of this key.
+fn above(key: u32) -> f32 {
+    logit_of(key).next_up()
+}
+
+/// The host's partial sort, replayed.
+#[derive(Clone, Debug, Default)]
+struct Replay {
+    buckets: Buckets,
+    items: Vec<Item>,
+    /// The logits of the buckets that are needed, and their places.
+    picked: Vec<f32>,
+    indices: Vec<u32>,
+}
+
+impl Replay {
+    fn reserve(&mut self, n: usize) {
+        self.buckets.reserve(n);
+        self.items.clear();
+        self.items.reserve(n);
+        self.picked.clear();
+        self.picked.reserve(n + PADDING);
+        self.indices.clear();
+        self.indices.reserve(n + PADDING);
+    }
+
+    /// Leaves the first `need` of the `k` largest of `logits` in the items, in the host's order.
+    fn all(&mut self, logits: &[f32], k: usize, need: usize) {
+        let (k, need) = (k.min(logits.len()), need.min(logits.len()));
+        if k <= HEAP {
+            return self.by_heap(logits, k);
+        }
+        self.buckets.count(logits);
+        let last = self.buckets.holding(need);
+        self.buckets.deal(logits, last, |i| i, &mut self.items);
+        self.sort_buckets(last, k, None);
+    }
+
+    /// Leaves those of the first of the `k` largest of `logits` in the items that are tied. `least`
+    /// is the last of those first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an index for each logit that is selected"
+    )]
+    fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
+        if k <= HEAP {
+            return self.by_heap(logits, k);
+        }
+        let last = usize::from(buckets::number(least));
+        if last == 0 {
+            self.buckets.count(logits);
+            self.buckets.deal(logits, 0, |i| i, &mut self.items);
+            return self.sort_buckets(last, k, Some(ties));
+        }
+        self.indices.clear();
+        self.picked.clear();
+        let threshold = buckets::least(last);
+        kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
+        self.buckets.count(&self.picked);
+        let place = |i: usize| self.indices[i] as usize;
+        self.buckets
+            .deal(&self.picked, last, place, &mut self.items);
+        self.sort_buckets(last, k, Some(ties));
+    }
+
+    fn by_heap(&mut self, logits: &[f32], k: usize) {
+        let items = logits.iter().enumerate();
+        self.items.clear();
+        self.items.extend(items.map(|(i, &logit)| item(logit, i)));
+        heap::partial_sort(&mut self.items, k);
+    }
+
+    /// Sorts the buckets from `last` up, which hold what is needed of the `k` largest, as far as
+    /// `ties` ask for it, or all. The bucket in which the k-th falls is partially sorted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the items are those of the buckets from `last` up"
+    )]
+    fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
+        Fallback::Ties.note();
+        let mut start = 0;
+        for bucket in (last..buckets::COUNT).rev() {
+            let end = start + self.buckets.len(bucket);
+            let items = &mut self.items[start..end];
+            if end >= k {
+                if end > k || ties.is_none_or(|ties| ties.any_in(start..end)) {
+                    heap::partial_sort(items, k - start);
+                }
+                return;
+            }
+            match ties {
+                Some(ties) => introsort::sort(items, &mut Tied { ties, first: start }),
+                None => introsort::sort(items, &mut All),
+            }
+            start = end;
+        }
+    }
+
+    /// Puts the places of tied items where they belong among those that are `ranked`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "runs lie within what was ranked, of which there are no fewer items"
+    )]
+    fn exchange(&self, ties: &Ties, ranked: &mut [u32]) {
+        let mut start = 0;
+        while let Some(run) = ties.next_run(start) {
+            start = run.end;
+            for rank in run {
+                ranked[rank] = self.items[rank] as u32;
+            }
+        }
+    }
+}
+
+/// Whether a sample has so many equal logits that a replay of everything is the quickest way.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
+)]
+fn looks_tied(data: &[TokenData]) -> bool {
+    const SIZE: usize = 512;
+    const GROUP: usize = 8;
+    const TIES: usize = 3;
+    if data.len() < 4 * SIZE {
+        return false;
+    }
+    let mut sample = [0; SIZE];
+    let groups = SIZE / GROUP;
+    for (i, to) in sample.chunks_mut(GROUP).enumerate() {
+        let start = i * (data.len() - GROUP) / groups;
+        for (to, candidate) in to.iter_mut().zip(&data[start..start + GROUP]) {
+            *to = descending_key(candidate.logit);
+        }
+    }
+    sample.sort_unstable();
+    sample.windows(2).filter(|pair| pair[0] == pair[1]).count() > TIES
+}

@@ -1,0 +1,266 @@
+//! Against `std::sort` and `std::partial_sort` themselves.
+
+use vendor_llama_cpp::reference;
+
+use super::*;
+use crate::kernels::order::logit_of;
+
+/// A small generator of test inputs.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// About normal.
+    fn normal(&mut self) -> f32 {
+        let units = (0..6).map(|_| self.below(1 << 24) as f32 / 16_777_216.0);
+        2.0 * (units.sum::<f32>() - 3.0)
+    }
+}
+
+/// Logits in which ties stand in many ways.
+fn logits(n: usize, random: &mut Random) -> Vec<f32> {
+    let spread = 1.0 + random.below(5) as f32;
+    let centre = random.below(30) as f32 - 15.0;
+    let most = random.pick(&[2, 5, 100, 100_000]);
+    let values = 1 + random.below(most);
+    let shape = random.below(12);
+    let masked = random.below(4) == 0;
+    let mut logits: Vec<f32> = (0..n)
+        .map(|i| match shape {
+            0 => centre + spread * random.normal(),
+            1 => f32::from_bits((centre + spread * random.normal()).to_bits() & 0xFFFF_0000),
+            2 => half::f16::from_f32(centre + spread * random.normal()).to_f32(),
+            3 => ((centre + spread * random.normal()) * 4.0).round() / 4.0,
+            4 => random.below(values) as f32 / 8.0 - 9.0,
+            5 => centre,
+            6 => (i % 2) as f32,
+            7 => i as f32 / 64.0,
+            8 => -(i as f32) / 64.0,
+            9 => (i / 7) as f32 / 64.0 - 5.0,
+            10 => random.pick(&[0.0, -0.0, 1e-40, -1e-40]),
+            _ => random.pick(&[f32::NEG_INFINITY, -12.0, 3.0, 12.0]),
+        })
+        .collect();
+    if masked {
+        for logit in &mut logits {
+            if random.below(2) == 0 {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+    logits
+}
+
+fn items(keys: &[f32]) -> Vec<Item> {
+    keys.iter().enumerate().map(|(i, &x)| item(x, i)).collect()
+}
+
+fn places(items: &[Item]) -> Vec<u32> {
+    items.iter().map(|&item| item as u32).collect()
+}
+
+fn sizes(random: &mut Random) -> usize {
+    let most = random.pick(&[20, 200, 2000, 20_000]);
+    random.below(most)
+}
+
+/// How many random arrays each test tries; LLAMA_SIEVE_TEST_SORTS sets another number.
+fn rounds() -> usize {
+    let set = std::env::var("LLAMA_SIEVE_TEST_SORTS").ok();
+    set.and_then(|n| n.parse().ok()).unwrap_or(5_000)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn sorted_as_std_sort_does() {
+    let mut random = Random(1);
+    for round in 0..rounds() {
+        let keys = logits(sizes(&mut random), &mut random);
+        let mut ours = items(&keys);
+        introsort::sort(&mut ours, &mut All);
+        assert!(places(&ours) == reference::std_sort(&keys), "round {round}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn partially_sorted_as_std_partial_sort_does() {
+    let mut random = Random(2);
+    for round in 0..rounds() {
+        let keys = logits(sizes(&mut random), &mut random);
+        let k = random.below(keys.len() + 1);
+        let mut ours = items(&keys);
+        heap::partial_sort(&mut ours, k);
+        let theirs = reference::std_partial_sort(&keys, k);
+        assert!(places(&ours)[..k] == theirs[..k], "round {round}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn large_arrays_and_those_that_run_out_of_levels() {
+    let mut random = Random(3);
+    for n in [17, 100, 1000, 4097, 128_256, 200_000] {
+        for _ in 0..4 {
+            let keys = logits(n, &mut random);
+            let mut ours = items(&keys);
+            introsort::sort(&mut ours, &mut All);
+            assert!(places(&ours) == reference::std_sort(&keys), "{n}");
+        }
+        let equal = vec![1.5; n];
+        let mut killer = reference::std_sort_killer(n.min(20_000));
+        // The same with ties.
+        for coarse in [1.0, 2.0, 5.0] {
+            killer.iter_mut().for_each(|x| *x = (*x / coarse).floor());
+            for keys in [&equal, &killer] {
+                let mut ours = items(keys);
+                introsort::sort(&mut ours, &mut All);
+                assert!(places(&ours) == reference::std_sort(keys), "{n}");
+            }
+        }
+    }
+}
+
+/// What the built-ins' partial sort leaves, from the standard library's own functions.
+fn reference_places(logits: &[f32], k: usize) -> Vec<u32> {
+    if k <= HEAP {
+        let mut order = reference::std_partial_sort(logits, k);
+        order.truncate(k);
+        return order;
+    }
+    let mut dealt = vec![Vec::new(); buckets::COUNT];
+    for (i, &x) in logits.iter().enumerate() {
+        let exact = 6.4f32 * x + 64.0;
+        let number = if (-2_147_483_648.0..2_147_483_648.0).contains(&exact) {
+            exact as i32
+        } else {
+            i32::MIN
+        };
+        dealt[number.clamp(0, 127) as usize].push(i as u32);
+    }
+    let mut order = Vec::new();
+    for bucket in dealt.iter().rev() {
+        let keys: Vec<f32> = bucket.iter().map(|&i| logits[i as usize]).collect();
+        let left = k - order.len();
+        let sorted = if bucket.len() >= left {
+            reference::std_partial_sort(&keys, left)
+        } else {
+            reference::std_sort(&keys)
+        };
+        order.extend(sorted.iter().take(left).map(|&i| bucket[i as usize]));
+        if order.len() == k {
+            break;
+        }
+    }
+    order
+}
+
+fn candidates(logits: &[f32]) -> Vec<TokenData> {
+    let data = logits.iter().enumerate();
+    let data = data.map(|(i, &logit)| TokenData {
+        id: i as i32,
+        logit,
+        p: 0.0,
+    });
+    data.collect()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn the_largest_are_those_of_the_built_ins() {
+    let mut random = Random(4);
+    let mut order = HostOrder::default();
+    for round in 0..rounds() {
+        let mut logits = logits(1 + sizes(&mut random), &mut random);
+        let n = logits.len();
+        if round % 8 == 0 {
+            let large = random.pick(&[f32::INFINITY, 3.4e8, 3.3e8, f32::MAX]);
+            logits[random.below(n)] = large;
+        }
+        let k = match random.below(4) {
+            0 => n,
+            1 => 1 + random.below(n),
+            2 => n.min(random.pick(&[40, 127, 128, 129, 256])),
+            _ => n.min(1 + random.below(300)),
+        };
+        let data = candidates(&logits);
+        let ours: Vec<u32> = order.top(&data, k).iter().map(|c| c.id as u32).collect();
+        assert!(
+            ours == reference_places(&logits, k),
+            "round {round}, {k} of {n}"
+        );
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn ties_among_what_is_ranked_are_settled() {
+    let mut random = Random(5);
+    let mut order = HostOrder::default();
+    for round in 0..rounds() {
+        let logits = logits(129 + sizes(&mut random), &mut random);
+        let n = logits.len();
+        let k = if n > 1024 && round % 2 == 0 { 256 } else { n };
+        let need = 1 + random.below(if round % 3 == 0 { k } else { k.min(300) });
+        let mut ranked: Vec<u32> = (0..n as u32).collect();
+        ranked.sort_by(|&a, &b| {
+            let [a, b] = [a, b].map(|i| logits[i as usize]);
+            b.partial_cmp(&a).expect("no NaN")
+        });
+        ranked.truncate(need);
+        let sorted: Vec<f32> = ranked.iter().map(|&i| logits[i as usize]).collect();
+        order.settle(&logits, k, &mut ranked, &sorted);
+        let expected = reference_places(&logits, k);
+        assert!(
+            ranked == expected[..need],
+            "round {round}, {need} of {k} of {n}"
+        );
+    }
+}
+
+#[test]
+fn buckets_begin_at_their_least_logit() {
+    for bucket in 1..buckets::COUNT {
+        let least = buckets::least(bucket);
+        assert_eq!(usize::from(buckets::number(least)), bucket);
+        assert_eq!(usize::from(buckets::number(least.next_down())), bucket - 1);
+    }
+    assert_eq!(buckets::number(f32::NAN), 0);
+    assert_eq!(buckets::number(f32::NEG_INFINITY), 0);
+    assert!(!overflows(f32::NAN) && !overflows(f32::NEG_INFINITY) && !overflows(3.3e8));
+    assert_eq!(overflows(f32::INFINITY), cfg!(target_arch = "x86_64"));
+}
+
+/// Small enough for Miri: every way through, with a stable sort as the oracle of what is distinct.
+#[test]
+fn distinct_logits_have_one_order() {
+    let mut random = Random(6);
+    let mut order = HostOrder::default();
+    for n in [0, 1, 2, 16, 17, 40, 128, 129, 300] {
+        let mut keys: Vec<f32> = (0..n).map(|i| (i * 7919 % 307) as f32 / 10.0).collect();
+        if n > 3 {
+            keys.swap(0, random.below(n));
+        }
+        let data = candidates(&keys);
+        let mut expected = data.clone();
+        expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        for k in [1, 16, 40, 129, n] {
+            let k = k.min(n);
+            assert_eq!(order.top(&data, k), &expected[..k], "{k} of {n}");
+        }
+        assert!(
+            expected
+                .iter()
+                .all(|c| logit_of(descending_key(c.logit)) == c.logit)
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! Where equal logits stand in an order, and with it where the host's sort has to be replayed.
+
+use std::ops::Range;
+
+use super::introsort::Wanted;
+use super::{Item, key};
+use crate::token::comparable;
+
+const BITS: usize = u64::BITS as usize;
+
+/// Which ranks have a logit that is equal to that of the next rank.
+#[derive(Clone, Debug, Default)]
+pub struct Ties {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Ties {
+    /// Makes room for `n` ranks.
+    pub fn reserve(&mut self, n: usize) {
+        self.words.clear();
+        self.words.reserve(n.div_ceil(BITS));
+    }
+
+    /// Notes the ties in descending logits. `cut`: the last may be tied with one that is not there.
+    /// Returns whether there are any.
+    pub fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
+        self.len = sorted.len();
+        self.words.clear();
+        let mut any = 0;
+        for (block, first) in sorted.chunks(BITS).zip((0..).step_by(BITS)) {
+            let next = sorted.get(first + 1..).unwrap_or_default();
+            let word = equal_bits(block, next);
+            any |= word;
+            self.words.push(word);
+        }
+        if let Some(last) = self.len.checked_sub(1).filter(|_| cut) {
+            self.set(last);
+            any = 1;
+        }
+        any != 0
+    }
+
+    /// The next ranks from `start` on that have equal logits: two or more, or the last one, if it
+    /// may be tied with one that is not there.
+    pub fn next_run(&self, start: usize) -> Option<Range<usize>> {
+        let first = self.next_set(start)?;
+        let mut end = first + 1;
+        while self.is_set(end - 1) && end < self.len {
+            end += 1;
+        }
+        Some(first..end)
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "words are numbered below their number"
+    )]
+    fn next_set(&self, start: usize) -> Option<usize> {
+        let mut number = start / BITS;
+        let mut word = self.words.get(number)? & u64::MAX << (start % BITS);
+        while word == 0 {
+            number += 1;
+            if number == self.words.len() {
+                return None;
+            }
+            word = self.words[number];
+        }
+        Some(number * BITS + word.trailing_zeros() as usize)
+    }
+
+    fn is_set(&self, rank: usize) -> bool {
+        let word = self.words.get(rank / BITS);
+        word.is_some_and(|word| word >> (rank % BITS) & 1 == 1)
+    }
+
+    fn set(&mut self, rank: usize) {
+        if let Some(word) = self.words.get_mut(rank / BITS) {
+            *word |= 1 << (rank % BITS);
+        }
+    }
+
+    /// Whether two of these ranks are tied.
+    pub fn any_in(&self, ranks: Range<usize>) -> bool {
+        let last = ranks.end.saturating_sub(1);
+        self.next_set(ranks.start).is_some_and(|tied| tied < last)
+    }
+}
+
+/// A bit for each of at most 64 logits: whether it is equal to its place in `next`.
+fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
+    let equal = |(&a, &b): (&f32, &f32)| comparable(a) == comparable(b);
+    let pairs = || block.iter().zip(next);
+    // Mostly there is none, which takes no bits to see.
+    if pairs().map(|pair| u32::from(equal(pair))).sum::<u32>() == 0 {
+        return 0;
+    }
+    let bits = pairs().enumerate();
+    bits.fold(0, |bits, (i, pair)| bits | u64::from(equal(pair)) << i)
+}
+
+/// Those places of a range that are tied, as a part of the order in which the whole will be.
+pub struct Tied<'a> {
+    pub ties: &'a Ties,
+    /// The rank of the range's first item.
+    pub first: usize,
+}
+
+impl Wanted for Tied<'_> {
+    fn wants(&mut self, items: &mut [Item], places: Range<usize>) -> bool {
+        let ranks = self.first + places.start..self.first + places.end;
+        if self.ties.any_in(ranks.clone()) {
+            return true;
+        }
+        // One item may belong to a tie that began in the part before, another to one that goes on
+        // in the next. They are the first and the last here, and distinct from the others.
+        if ranks.start > 0 && self.ties.is_set(ranks.start - 1) {
+            bring(items, 0, |a, b| a < b);
+        }
+        if ranks.end > ranks.start && self.ties.is_set(ranks.end - 1) {
+            bring(items, items.len() - 1, |a, b| a > b);
+        }
+        false
+    }
+
+    fn take(&mut self, _: &[Item], _: Range<usize>) -> bool {
+        true
+    }
+}
+
+/// Exchanges the item at `place` for the one whose key is `before` all others.
+#[expect(clippy::indexing_slicing, reason = "the caller has an item there")]
+fn bring(items: &mut [Item], place: usize, before: impl Fn(u32, u32) -> bool) {
+    let mut best = place;
+    for (i, &item) in items.iter().enumerate() {
+        if before(key(item), key(items[best])) {
+            best = i;
+        }
+    }
+    items.swap(place, best);
+}
