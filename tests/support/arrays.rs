@@ -1,5 +1,6 @@
-//! Candidate arrays of every shape that a sampler meets.
+//! Candidate arrays of every kind that a sampler meets: the inputs of all tests.
 
+use half::{bf16, f16};
 use vendor_llama_cpp::sys::llama_token_data;
 
 use super::HostSampler;
@@ -31,7 +32,8 @@ impl Rng {
         (low + self.unit() * (high - low)) as f32
     }
 
-    /// About normal with mean 0 and deviation 1: the sum of four uniform numbers, plus low bits so that ties stay rare.
+    /// About normal with mean 0 and deviation 1: the sum of four uniform numbers, plus low bits so
+    /// that ties stay rare.
     pub fn normal(&mut self) -> f32 {
         let bits = self.next();
         let fine = self.next();
@@ -105,10 +107,23 @@ pub enum Shape {
     MinP,
     /// One logit is plus infinity.
     OneInfinite,
+    /// A few values, each of many candidates.
+    Few,
+    Two,
+    AllEqual,
+    /// Two values in turn.
+    Alternating,
+    Ascending,
+    /// Distinct, but for equal ones around a rank at which samplers and sorts cut.
+    TiesAtCut,
+    /// Zeros of both signs among others.
+    Zeros,
+    /// Some infinite, of both signs, and some beyond what fits the buckets of the built-in's sort.
+    Huge,
 }
 
 impl Shape {
-    pub const ALL: [Shape; 12] = [
+    pub const ALL: [Shape; 20] = [
         Shape::Peaked,
         Shape::Flat,
         Shape::Jitter,
@@ -121,6 +136,14 @@ impl Shape {
         Shape::TopK,
         Shape::MinP,
         Shape::OneInfinite,
+        Shape::Few,
+        Shape::Two,
+        Shape::AllEqual,
+        Shape::Alternating,
+        Shape::Ascending,
+        Shape::TiesAtCut,
+        Shape::Zeros,
+        Shape::Huge,
     ];
 
     pub fn array(self, n: usize, rng: &mut Rng) -> Array {
@@ -155,12 +178,182 @@ impl Shape {
                 array.data[rng.below(n)].logit = f32::INFINITY;
                 array
             }
+            Shape::Few => {
+                let count = 2 + rng.below(60);
+                let values: Vec<f32> = (0..count).map(|_| bulk(rng)).collect();
+                Array::of_logits((0..n).map(|_| rng.pick(&values)))
+            }
+            Shape::Two => {
+                let (values, share) = ([bulk(rng), bulk(rng)], rng.unit());
+                Array::of_logits((0..n).map(|_| values[usize::from(rng.chance(share))]))
+            }
+            Shape::AllEqual => {
+                let value = bulk(rng);
+                Array::of_logits((0..n).map(|_| value))
+            }
+            Shape::Alternating => {
+                let values = [bulk(rng), bulk(rng)];
+                Array::of_logits((0..n).map(|i| values[i % 2]))
+            }
+            Shape::Ascending => {
+                let mut array = sorted(n, rng, false);
+                array.data.reverse();
+                array
+            }
+            Shape::TiesAtCut => ties_at_cut(n, rng),
+            Shape::Zeros => {
+                let values = [0.0, -0.0, 0.0, -0.0, bulk(rng), bulk(rng)];
+                Array::of_logits((0..n).map(|_| rng.pick(&values)))
+            }
+            Shape::Huge => huge(n, rng),
         }
     }
 }
 
-/// Mostly small sizes, some of a vocabulary's: what goes wrong at 200,000 mostly goes wrong at 2,000, and faster.
+/// What logits are rounded to before a sampler sees them. A model that computes in half precision
+/// gives many equal ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Grid {
+    F32,
+    F16,
+    Bf16,
+    Quarters,
+}
+
+impl Grid {
+    pub const ALL: [Grid; 4] = [Grid::F32, Grid::F16, Grid::Bf16, Grid::Quarters];
+
+    pub fn round(self, x: f32) -> f32 {
+        match self {
+            Grid::F32 => x,
+            Grid::F16 => f16::from_f32(x).to_f32(),
+            Grid::Bf16 => bf16::from_f32(x).to_f32(),
+            Grid::Quarters => (x * 4.0).round() / 4.0,
+        }
+    }
+}
+
+/// How ids stand in the array.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ids {
+    /// As the shape has them: mostly every token in its place.
+    Given,
+    /// Every token, in any order.
+    Shuffled,
+    /// Some tokens of the vocabulary, ascending.
+    Subset,
+}
+
+/// How an input is made: what the tests draw at random, and print when something differs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    pub shape: Shape,
+    pub grid: Grid,
+    pub ids: Ids,
+    /// Half of the candidates are masked.
+    pub half_masked: bool,
+    /// An earlier sampler left probabilities.
+    pub with_p: bool,
+    /// An earlier sampler has chosen.
+    pub with_choice: bool,
+    /// The array is said to be sorted, and need not be.
+    pub claims_order: bool,
+}
+
+impl Recipe {
+    pub fn of_shape(shape: Shape) -> Self {
+        Self {
+            shape,
+            grid: Grid::F32,
+            ids: Ids::Given,
+            half_masked: false,
+            with_p: false,
+            with_choice: false,
+            claims_order: false,
+        }
+    }
+
+    /// Any of all.
+    pub fn random(rng: &mut Rng) -> Self {
+        Self {
+            shape: rng.pick(&Shape::ALL),
+            grid: rng.pick(&[Grid::F32, Grid::F32, Grid::F16, Grid::Bf16, Grid::Quarters]),
+            ids: rng.pick(&[
+                Ids::Given,
+                Ids::Given,
+                Ids::Given,
+                Ids::Shuffled,
+                Ids::Subset,
+            ]),
+            half_masked: rng.chance(0.04),
+            with_p: rng.chance(0.2),
+            with_choice: rng.chance(0.1),
+            claims_order: rng.chance(0.01),
+        }
+    }
+
+    /// `n` candidates of a vocabulary of at least as many.
+    pub fn array(self, n: usize, vocabulary: usize, rng: &mut Rng) -> Array {
+        let mut array = self.shape.array(n, rng);
+        let n = array.data.len();
+        for candidate in &mut array.data {
+            candidate.logit = self.grid.round(candidate.logit);
+        }
+        if self.half_masked {
+            let from = if array.sorted { n / 2 } else { 0 };
+            for candidate in &mut array.data[from..] {
+                if array.sorted || rng.chance(0.5) {
+                    candidate.logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        self.set_ids(&mut array, vocabulary, rng);
+        if self.with_p {
+            for candidate in &mut array.data {
+                candidate.p = rng.range(0.0, 1.0);
+            }
+        }
+        if self.with_choice {
+            array.selected = rng.below(n) as i64;
+        }
+        array.sorted |= self.claims_order;
+        array
+    }
+
+    fn set_ids(self, array: &mut Array, vocabulary: usize, rng: &mut Rng) {
+        let n = array.data.len();
+        match self.ids {
+            Ids::Given => {}
+            Ids::Shuffled => {
+                for i in (1..n).rev() {
+                    let j = rng.below(i + 1);
+                    let (a, b) = (array.data[i].id, array.data[j].id);
+                    (array.data[i].id, array.data[j].id) = (b, a);
+                }
+            }
+            Ids::Subset => {
+                let mut left = vocabulary - n.min(vocabulary);
+                let mut next = 0;
+                for candidate in &mut array.data {
+                    let skipped = rng.below(left.min(4) + 1);
+                    left -= skipped;
+                    next += skipped;
+                    candidate.id = next as i32;
+                    next += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Mostly small sizes, some of a vocabulary's: what goes wrong at 200,000 mostly goes wrong at
+/// 2,000, and faster. Some around those at which the built-ins' sorts change.
 pub fn size(rng: &mut Rng) -> usize {
+    if rng.chance(0.1) {
+        return rng.pick(&[
+            16, 17, 18, 32, 33, 128, 129, 130, 256, 257, 1024, 1025, 1026,
+        ]);
+    }
     let (low, high) = rng.pick(&[
         (1, 2),
         (2, 20),
@@ -212,10 +405,55 @@ fn sorted(n: usize, rng: &mut Rng, said: bool) -> Array {
     array
 }
 
-fn shuffled(n: usize, rng: &mut Rng) -> Array {
-    let mut array = peaked(n, rng);
-    for i in (1..n).rev() {
-        array.data.swap(i, rng.below(i + 1));
+/// Ranks at which samplers cut, and at which the built-ins choose another sort.
+const CUTS: [usize; 9] = [1, 5, 16, 40, 128, 129, 256, 1000, 1024];
+
+fn ties_at_cut(n: usize, rng: &mut Rng) -> Array {
+    let mut array = sorted(n, rng, false);
+    for _ in 0..1 + rng.below(3) {
+        let cut = rng.pick(&CUTS).min(n - 1);
+        let from = cut.saturating_sub(rng.below(20));
+        let to = n.min(cut + 1 + rng.below(20));
+        let logit = array.data[cut].logit;
+        array.data[from..to]
+            .iter_mut()
+            .for_each(|c| c.logit = logit);
+    }
+    shuffle(&mut array, rng);
+    // Every token in its place again: it is the logits that were shuffled.
+    for (candidate, id) in array.data.iter_mut().zip(0..) {
+        candidate.id = id;
     }
     array
+}
+
+fn huge(n: usize, rng: &mut Rng) -> Array {
+    let mut array = peaked(n, rng);
+    let values = [
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        3.3e8,
+        3.4e8,
+        -3.4e8,
+        1e30,
+        -1e30,
+        f32::MAX,
+        f32::MIN,
+    ];
+    for _ in 0..1 + rng.below(1 + n / 8) {
+        array.data[rng.below(n)].logit = rng.pick(&values);
+    }
+    array
+}
+
+fn shuffled(n: usize, rng: &mut Rng) -> Array {
+    let mut array = peaked(n, rng);
+    shuffle(&mut array, rng);
+    array
+}
+
+fn shuffle(array: &mut Array, rng: &mut Rng) {
+    for i in (1..array.data.len()).rev() {
+        array.data.swap(i, rng.below(i + 1));
+    }
 }

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::{Model, sys};
 
-use super::compare::Order;
 use super::{HostSampler, Rng};
 
 /// Both sides of one sampler with equal parameters.
@@ -19,26 +18,23 @@ pub struct Pair {
 /// A row of the table.
 pub struct Member {
     pub name: &'static str,
-    /// Whether it sorts: then infinite logits are undefined in the built-in, whose buckets overflow.
-    pub sorts: bool,
-    /// `beyond`: also parameters that can make logits infinite or NaN, after which the built-ins' order is undefined.
+    /// `beyond`: also parameters that can make logits infinite or NaN.
     pub make: fn(&mut Rng, n_vocab: i32, beyond: bool) -> Pair,
-    /// The largest array that makes sense: infill compares all pairs, and asks the vocabulary for every id.
+    /// The largest array that makes sense: infill compares all pairs.
     pub max_size: usize,
-    /// Whether the built-in needs `accept` of a real token after each `apply`: its clone reads out of bounds in between, and it aborts on
-    /// token -1.
+    /// The built-in asks this vocabulary for every id.
+    pub vocabulary: usize,
+    /// Whether the built-in needs `accept` of a real token after each `apply`: its clone reads out
+    /// of bounds in between, and it aborts on token -1.
     pub accept_always: bool,
-    /// How its output may differ from the built-in's where the contract allows it.
-    pub order: Order,
 }
 
 const ORDINARY: Member = Member {
     name: "",
-    sorts: false,
     make: |_, _, _| unreachable!("a row without a sampler"),
     max_size: usize::MAX,
+    vocabulary: 262_144,
     accept_always: false,
-    order: Order::Logit,
 };
 
 fn probability(rng: &mut Rng) -> f32 {
@@ -71,7 +67,6 @@ macro_rules! pair {
 pub const FAMILY: &[Member] = &[
     Member {
         name: "greedy",
-        sorts: false,
         make: |_, _, _| {
             pair!(
                 sieve::llama_sieve_init_greedy,
@@ -82,7 +77,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "dist",
-        sorts: false,
         make: |rng, _, _| {
             let seed = rng.next() as u32 & 0xFFFF;
             pair!(
@@ -95,7 +89,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "top_k",
-        sorts: true,
         make: |rng, _, _| {
             let edges = [
                 i32::MIN,
@@ -126,7 +119,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "top_p",
-        sorts: true,
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
@@ -140,7 +132,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "min_p",
-        sorts: true,
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
@@ -154,7 +145,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "typical",
-        sorts: true,
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
             pair!(
@@ -164,12 +154,10 @@ pub const FAMILY: &[Member] = &[
                 keep
             )
         },
-        order: Order::Entropy,
         ..ORDINARY
     },
     Member {
         name: "temp",
-        sorts: false,
         make: |rng, _, _| {
             let t = if rng.chance(0.5) {
                 rng.pick(&[0.0, -0.0, -1.0, 1.0, 1e-6, 0.1, 0.8, 100.0])
@@ -186,7 +174,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "top_n_sigma",
-        sorts: false,
         make: |rng, _, _| {
             let n = if rng.chance(0.5) {
                 rng.pick(&[0.0, -1.0, 1e-6, 0.5, 1.0, 2.0, 5.0, 100.0])
@@ -203,7 +190,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "penalties",
-        sorts: false,
         make: |rng, n_vocab, beyond| {
             let n_vocab = rng.pick(&[n_vocab, n_vocab, 0, -1]);
             let last_n = rng.pick(&[-1, 0, 1, 2, 3, 16, 64, 64, 2000]);
@@ -225,7 +211,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "temp_ext",
-        sorts: true,
         make: |rng, _, beyond| {
             let t = rng.pick(&[0.0, -1.0, 1.0, 0.8, 0.3, 2.0]);
             let delta = rng.pick(&[0.0, -1.0, 0.3, 0.5, 1.0, 5.0]);
@@ -243,7 +228,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "xtc",
-        sorts: true,
         make: |rng, _, _| {
             let p = rng.pick(&[0.0, 0.3, 0.5, 1.0, 1.0, 2.0]);
             let t = rng.pick(&[0.1, 0.05, 0.01, 0.0, -1.0, 0.5, 0.6]);
@@ -261,7 +245,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "mirostat",
-        sorts: true,
         make: |rng, n_vocab, _| {
             let n_vocab = rng.pick(&[n_vocab, 32_000, 0, -1]);
             let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
@@ -280,7 +263,6 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "mirostat_v2",
-        sorts: true,
         make: |rng, _, _| {
             let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
             pair!(
@@ -295,13 +277,11 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "dry",
-        sorts: false,
         make: dry,
         ..ORDINARY
     },
     Member {
         name: "adaptive_p",
-        sorts: false,
         make: |rng, _, _| {
             let target = rng.pick(&[0.5, 0.1, 0.9, 0.0, 1.0, -1.0, 2.0]);
             let decay = rng.pick(&[0.9, 0.0, 0.5, 0.99, 1.0, -1.0]);
@@ -319,13 +299,11 @@ pub const FAMILY: &[Member] = &[
     },
     Member {
         name: "logit_bias",
-        sorts: false,
         make: logit_bias,
         ..ORDINARY
     },
     Member {
         name: "infill",
-        sorts: true,
         make: |_, _, _| {
             let vocab = vocabulary();
             Pair {
@@ -337,7 +315,7 @@ pub const FAMILY: &[Member] = &[
             }
         },
         max_size: 400,
-        order: Order::Replaced,
+        vocabulary: 2048,
         ..ORDINARY
     },
 ];

@@ -6,10 +6,14 @@ pub mod compare;
 pub mod family;
 
 use std::ffi::CStr;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::sync::LazyLock;
 
 use vendor_llama_cpp::sys;
 
-pub use arrays::{Array, Rng};
+pub use arrays::{Array, Grid, Rng};
 
 /// A sampler, ours or built in, driven through the host's functions.
 pub struct HostSampler(*mut sys::llama_sampler);
@@ -65,6 +69,13 @@ impl HostSampler {
         name.to_string_lossy().into_owned()
     }
 
+    /// Applies member `i` of this chain alone.
+    pub fn apply_member(&self, i: usize, array: &mut Array) {
+        // SAFETY: this is a chain, which owns the member, and has so many.
+        let member = unsafe { sys::llama_sampler_chain_get(self.0, i as i32) };
+        ManuallyDrop::new(Self::new(member)).apply(array);
+    }
+
     pub fn apply(&self, array: &mut Array) {
         let mut raw = sys::llama_token_data_array {
             data: array.data.as_mut_ptr(),
@@ -100,6 +111,15 @@ impl HostSampler {
         unsafe { sys::llama_sampler_copy(src.0, self.0) };
     }
 
+    /// As `sample` from these logits; also gives what the chain left of the array.
+    pub fn sample_from(&self, logits: &[f32], grid: Grid) -> (i32, Array) {
+        let mut array = Array::of_logits(logits.iter().map(|&logit| grid.round(logit)));
+        self.apply(&mut array);
+        let token = array.data[array.selected as usize].id;
+        self.accept(token);
+        (token, array)
+    }
+
     pub fn sample(&self, ctx: *mut sys::llama_context) -> i32 {
         // SAFETY: the sampler and the context live, and the context has logits.
         unsafe { sys::llama_sampler_sample(self.0, ctx, -1) }
@@ -127,6 +147,27 @@ pub fn number_from_env(name: &str, default: usize) -> usize {
     };
     text.parse()
         .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
+}
+
+/// The seed of this run: fresh, or what LLAMA_SIEVE_TEST_SEED says. Printed even by tests that pass,
+/// whose output is not shown otherwise.
+static RUN_SEED: LazyLock<u64> = LazyLock::new(|| {
+    let fresh = RandomState::new().build_hasher().finish() as u32 as usize;
+    let seed = number_from_env("LLAMA_SIEVE_TEST_SEED", fresh);
+    let told = writeln!(std::io::stderr(), "LLAMA_SIEVE_TEST_SEED={seed}");
+    told.expect("stderr is open");
+    seed as u64
+});
+
+/// Random numbers for the test `name`, other ones in each run.
+pub fn fresh_rng(name: &str) -> Rng {
+    let mix = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    Rng(name.bytes().fold(*RUN_SEED, mix))
+}
+
+/// How to repeat this run.
+pub fn replay() -> String {
+    format!("LLAMA_SIEVE_TEST_SEED={}", *RUN_SEED)
 }
 
 /// The trained model of the repository, also for the crate in fuzz/.
