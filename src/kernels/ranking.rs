@@ -83,11 +83,6 @@ impl Ranking {
         self.sorted.extend(sorted);
     }
 
-    /// The indices, to exchange those of equal floats.
-    pub fn indices_mut(&mut self) -> &mut [u32] {
-        &mut self.indices
-    }
-
     /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker than other.
     fn take_logits(&mut self, data: &[TokenData]) -> Column {
         self.sorted.resize(data.len(), 0.0);
@@ -148,9 +143,9 @@ impl Ranking {
         &self.sorted
     }
 
-    /// Both, the floats to rewrite.
-    pub fn parts_mut(&mut self) -> (&[u32], &mut [f32]) {
-        (&self.indices, &mut self.sorted)
+    /// Both, to rewrite.
+    pub fn parts_mut(&mut self) -> (&mut [u32], &mut [f32]) {
+        (&mut self.indices, &mut self.sorted)
     }
 
     fn rank_between(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {

@@ -103,8 +103,9 @@ impl TopP {
             return false;
         };
         let ids = &mut self.indices[..kept];
-        ids.copy_from_slice(&self.ranking.indices()[..kept]);
-        let logits = &self.ranking.sorted()[..kept];
+        let (ranked, sorted) = self.ranking.parts_mut();
+        ids.copy_from_slice(&ranked[..kept]);
+        let logits = &mut sorted[..kept];
         let sorted_by_host = sorted_for(kept, self.logits.len());
         self.order.settle(&self.logits, sorted_by_host, ids, logits);
         if of.plain {

@@ -151,8 +151,9 @@ impl HostOrder {
                     kernels::column(data, &mut self.logits);
                     self.replay
                         .tied(&self.logits, data.len(), f32::NEG_INFINITY, &self.ties);
+                    let (indices, sorted) = self.order.ranking().parts_mut();
                     self.replay
-                        .exchange(&self.ties, self.order.ranking().indices_mut());
+                        .exchange(&self.ties, &self.logits, indices, sorted);
                 }
                 return column;
             }
@@ -184,7 +185,7 @@ impl HostOrder {
     ///
     /// `ranked` are the places of the first of `logits` in descending order of these, `sorted` the
     /// logits there. None of the logits [`overflows`].
-    pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &[f32]) {
+    pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
         // Whether there are ties or not, an array of this size has warmed up.
         self.reserve(logits.len());
@@ -193,7 +194,7 @@ impl HostOrder {
         }
         let least = sorted.last().copied().unwrap_or(0.0);
         self.replay.tied(logits, k, least, &self.ties);
-        self.replay.exchange(&self.ties, ranked);
+        self.replay.exchange(&self.ties, logits, ranked, sorted);
     }
 
     fn reserve(&mut self, n: usize) {
@@ -360,17 +361,22 @@ impl Replay {
         }
     }
 
-    /// Puts the places of tied items where they belong among those that are `ranked`.
+    /// Puts the places of tied items where they belong among those that are `ranked`, and the
+    /// logits there: zeros of both signs are equal.
     #[expect(
         clippy::indexing_slicing,
         reason = "runs lie within what was ranked, of which there are no fewer items"
     )]
-    fn exchange(&self, ties: &Ties, ranked: &mut [u32]) {
+    fn exchange(&self, ties: &Ties, logits: &[f32], ranked: &mut [u32], sorted: &mut [f32]) {
         let mut start = 0;
         while let Some(run) = ties.next_run(start) {
             start = run.end;
+            let zeros = sorted[run.start] == 0.0;
             for rank in run {
                 ranked[rank] = self.items[rank] as u32;
+                if zeros {
+                    sorted[rank] = logits[place(self.items[rank])];
+                }
             }
         }
     }

@@ -217,13 +217,15 @@ fn ties_among_what_is_ranked_are_settled() {
             b.partial_cmp(&a).expect("no NaN")
         });
         ranked.truncate(need);
-        let sorted: Vec<f32> = ranked.iter().map(|&i| logits[i as usize]).collect();
-        order.settle(&logits, k, &mut ranked, &sorted);
+        let mut sorted: Vec<f32> = ranked.iter().map(|&i| logits[i as usize]).collect();
+        order.settle(&logits, k, &mut ranked, &mut sorted);
         let expected = reference_places(&logits, k);
         assert!(
             ranked == expected[..need],
             "round {round}, {need} of {k} of {n}"
         );
+        let logits = ranked.iter().map(|&i| logits[i as usize].to_bits());
+        assert!(sorted.iter().map(|x| x.to_bits()).eq(logits), "{round}");
     }
 }
 

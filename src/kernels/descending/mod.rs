@@ -466,14 +466,13 @@ impl Descending {
         clippy::indexing_slicing,
         reason = "what was ranked are places of what was taken"
     )]
-    pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &[f32]) {
-        let ranked = self.ranking.indices();
+    pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &mut [f32]) {
+        let (ranked, sorted) = self.ranking.parts_mut();
         let n = n.min(ranked.len());
         self.selected.clear();
         let places = ranked[..n].iter().map(|&i| self.indices[i as usize]);
         self.selected.extend(places);
-        let sorted = &self.ranking.sorted()[..n];
-        (&self.logits, &mut self.selected, sorted)
+        (&self.logits, &mut self.selected, &mut sorted[..n])
     }
 
     /// Ranks the `n` largest candidates, or all if there are fewer, after [`sum`](Self::sum).
