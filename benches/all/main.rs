@@ -31,6 +31,8 @@ pub struct Options {
     /// Fewer sizes, shorter rows.
     pub quick: bool,
     only: String,
+    /// The shapes whose name contains it.
+    shape: String,
     part: Option<String>,
     /// One size instead of all.
     pub size: Option<usize>,
@@ -46,6 +48,7 @@ impl Options {
         let mut options = Self {
             quick: false,
             only: String::new(),
+            shape: String::new(),
             part: None,
             size: None,
             aligned: false,
@@ -70,6 +73,7 @@ impl Options {
                 }
                 "--quick" => options.quick = true,
                 "--only" => options.only = value(),
+                "--shape" => options.shape = value(),
                 "--part" => options.part = Some(value()),
                 "--size" => options.size = Some(value().parse().expect("--size needs a number")),
                 "--seconds" => {
@@ -98,6 +102,11 @@ impl Options {
         name.contains(&self.only)
     }
 
+    /// Whether a shape of this name is wanted.
+    pub fn wants_shape(&self, name: &str) -> bool {
+        name.contains(&self.shape)
+    }
+
     /// How long one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
         let default = if self.quick { 0.5 } else { 1.0 };
@@ -122,6 +131,7 @@ const USAGE: &str = "\
 cargo bench -- [options]
   --quick                one size, under a minute
   --only TEXT            the rows whose name contains TEXT
+  --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT
   --part NAME            samplers, sieve, trie or dry_breakers
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one

@@ -2,6 +2,7 @@
 //!
 //! The copy of the array is outside the timed part; it leaves the array as warm as a host's loop that builds it.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use llama_sieve::ffi::samplers as sieve;
@@ -151,6 +152,9 @@ pub const ROWS: &[Row] = &[
         )
     }),
     row("penalties(64)", penalties),
+    row("chain: top_k 40, top_p, min_p, temp, dist", |_| {
+        chain([top_k(40), top_p(), min_p(), temp(), dist()])
+    }),
     row(
         "chain: penalties, top_k 40, top_p, min_p, temp, dist",
         |n| chain([penalties(n), top_k(40), top_p(), min_p(), temp(), dist()]),
@@ -233,6 +237,44 @@ pub fn input(n: usize, peaked: bool) -> Array {
     array
 }
 
+/// Every shape of `n` candidates that is measured.
+fn shapes(n: usize) -> Vec<(&'static str, Array)> {
+    let (peaked, flat) = (input(n, true), input(n, false));
+    let value = |logit: fn(usize) -> f32| Array::of_logits((0..n).map(logit));
+    vec![
+        ("distinct", distinct(&peaked)),
+        ("bf16 peaked", rounded(&peaked)),
+        ("bf16 flat", rounded(&flat)),
+        ("peaked", peaked),
+        ("flat", flat),
+        ("all equal", value(|_| 1.0)),
+        ("two values", value(|i| (i * 7919 % 1009 / 505) as f32)),
+        ("alternating", value(|i| (i % 2) as f32)),
+        ("descending", value(|i| -(i as f32) / 1e4)),
+    ]
+}
+
+/// The same with the next float where one is taken.
+fn distinct(array: &Array) -> Array {
+    let mut taken = HashSet::new();
+    let logits = array.data.iter().map(|candidate| {
+        let mut logit = candidate.logit;
+        while !taken.insert(logit.to_bits()) {
+            logit = logit.next_up();
+        }
+        logit
+    });
+    let logits: Vec<f32> = logits.collect();
+    assert_eq!(taken.len(), logits.len(), "no two are alike");
+    Array::of_logits(logits)
+}
+
+/// What a device that computes in bfloat16 makes of them.
+fn rounded(array: &Array) -> Array {
+    let logits = array.data.iter().map(|candidate| candidate.logit);
+    Array::of_logits(logits.map(|logit| half::bf16::from_f32(logit).to_f32()))
+}
+
 /// What the trained model leaves after some words.
 fn recorded() -> Array {
     let model = Model::load(trained_model()).expect("the model loads");
@@ -251,11 +293,12 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     };
     let sizes = options.size.as_ref().map_or(sizes, std::slice::from_ref);
     for &n in sizes {
-        for (shape, peaked) in [("peaked", true), ("flat", false)] {
-            rows(&input(n, peaked), shape, options, done);
+        let shapes = shapes(n).into_iter();
+        for (shape, input) in shapes.filter(|(name, _)| options.wants_shape(name)) {
+            rows(&input, shape, options, done);
         }
     }
-    if options.size.is_none() && !options.quick {
+    if options.size.is_none() && !options.quick && options.wants_shape("recorded") {
         rows(&recorded(), "recorded", options, done);
     }
 }

@@ -53,8 +53,15 @@ impl Order {
     /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate array does, since token
     /// numbers are 31 bits.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
-        self.rank(data, k);
+        if !self.rank(data, k) {
+            self.collect_top(data, k);
+        }
         self.first_ranked(data, k)
+    }
+
+    /// The same where a sample or the shortness of the array makes it quick.
+    pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
+        self.rank(data, k).then(|| self.first_ranked(data, k))
     }
 
     /// The first `k` of what was ranked last.
@@ -75,24 +82,30 @@ impl Order {
         &mut self.ranking
     }
 
-    /// Leaves the keys of the `k` largest in `self.keys`, in order.
-    fn rank(&mut self, data: &[TokenData], k: usize) {
+    /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
+    fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.keys.clear();
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
-            return;
+            return true;
         }
         // With a large share wanted, a threshold stays low and only costs.
-        if k >= data.len() / 8 && data.len() >= FEW {
+        if k < data.len() / 8 {
+            return false;
+        }
+        if data.len() >= FEW {
             self.ranking.rank_logits(data);
             let ranked = self.ranking.indices().iter().take(k);
-            return self.keys.extend(ranked.map(|&i| u64::from(i)));
+            self.keys.extend(ranked.map(|&i| u64::from(i)));
+            return true;
         }
-        if k >= data.len() / 8 {
-            let keys = data.iter().enumerate().map(|(i, c)| key(i, c));
-            self.keys.extend(keys);
-        } else {
-            self.collect_top(data, k);
-        }
+        let keys = data.iter().enumerate().map(|(i, c)| key(i, c));
+        self.keys.extend(keys);
+        self.sort_keys(k);
+        true
+    }
+
+    /// Sorts the keys, and keeps the first `k`.
+    fn sort_keys(&mut self, k: usize) {
         if k < self.keys.len() {
             self.keys.select_nth_unstable(k - 1);
             self.keys.truncate(k);
@@ -183,9 +196,11 @@ impl Order {
         (threshold != f32::NEG_INFINITY).then_some(threshold)
     }
 
-    /// Collects a superset of the keys of the `k` largest, at most `2 k` at any time.
+    /// Leaves the keys of the `k` largest in `self.keys`, in order, with a threshold that rises:
+    /// of the keys that reach it there are at most `2 k` at any time.
     fn collect_top(&mut self, data: &[TokenData], k: usize) {
         let capacity = 2 * k;
+        self.keys.clear();
         self.keys.reserve(capacity);
         let mut threshold = u64::MAX;
         for (i, candidate) in data.iter().enumerate() {
@@ -200,6 +215,7 @@ impl Order {
                 self.keys.truncate(k);
             }
         }
+        self.sort_keys(k);
     }
 }
 

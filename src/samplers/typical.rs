@@ -52,6 +52,8 @@ pub struct Typical {
     picked: Vec<f32>,
     /// Their probabilities.
     ps: Vec<f32>,
+    /// Whether there were ties, as there then will be again. Only a guess, for speed.
+    tied: bool,
 }
 
 impl Typical {
@@ -73,6 +75,7 @@ impl Typical {
             near: Vec::new(),
             picked: Vec::new(),
             ps: Vec::new(),
+            tied: false,
         })
     }
 
@@ -97,7 +100,7 @@ impl Typical {
 
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        if candidates.is_sorted() {
+        if candidates.is_sorted() || self.tied {
             return false;
         }
         let data = candidates.as_slice();
@@ -119,7 +122,10 @@ impl Typical {
                 self.keep_ranked(candidates, kept);
                 true
             }
-            Nearest::Tied => false,
+            Nearest::Tied => {
+                self.tied = true;
+                false
+            }
             Nearest::Beyond => {
                 Fallback::Typical.note();
                 false
@@ -248,27 +254,63 @@ impl Typical {
         candidates.replace(&self.kept);
     }
 
-    /// Keeps what is to be kept in the built-in's own way: sorts all by logit, and as far as needed
+    /// Keeps what is to be kept in the built-in's own way: ranks all by logit, and as far as needed
     /// by distance.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what is kept are ranks, of which there is one for each candidate, as of probabilities"
+    )]
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.sort_with_softmax(&mut self.order, &mut self.work);
+        let ranked = !candidates.is_sorted() && self.order.rank_loosely(candidates.as_slice());
+        if !ranked {
+            candidates.sort_with_softmax(&mut self.order, &mut self.work);
+        }
         let data = candidates.as_slice();
         self.reserve(data.len());
-        self.ps.extend(data.iter().map(|candidate| candidate.p));
+        if ranked {
+            let sorted = self.order.ranking().sorted();
+            let sum = self.work.exponentiate_sorted(sorted);
+            self.ps.extend_from_slice(self.work.values());
+            kernels::divide(&mut self.ps, sum);
+        } else {
+            self.ps.extend(data.iter().map(|candidate| candidate.p));
+        }
+        self.rank_by_distance();
+        let ranks = self.near.iter().map(|&rank| rank as usize);
+        if ranked {
+            self.order.settle_ranks(&self.near);
+            let places = self.order.ranking().indices();
+            self.kept.extend(ranks.map(|rank| TokenData {
+                p: self.ps[rank],
+                ..data[places[rank] as usize]
+            }));
+        } else {
+            self.kept.extend(ranks.map(|rank| data[rank]));
+        }
+        candidates.replace(&self.kept);
+        candidates.set_sorted(false);
+    }
+
+    /// Leaves in `near` the ranks by logit of what is kept, nearest first.
+    fn rank_by_distance(&mut self) {
         self.find_distances();
         self.scores.clear();
         let scores = self.nearness.iter().enumerate();
         self.scores.extend(scores.map(|(i, &x)| item(x, i)));
         let mut kept = Kept {
-            data,
+            ps: &self.ps,
             p: self.p,
             min_keep: self.min_keep,
             sum: 0.0,
-            kept: &mut self.kept,
+            ranks: &mut self.near,
         };
         introsort::sort(&mut self.scores, &mut kept);
-        candidates.replace(&self.kept);
-        candidates.set_sorted(false);
+        let kept = self.scores.get(..self.near.len() + 1);
+        let key = |item: &Item| item >> 32;
+        self.tied &= kept.is_some_and(|kept| {
+            kept.windows(2)
+                .any(|pair| matches!(pair, [a, b] if key(a) == key(b)))
+        });
     }
 
     /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.
@@ -308,11 +350,11 @@ fn is_tied(pair: &[f32]) -> bool {
 
 /// The candidates that are kept, as the second sort finds them.
 struct Kept<'a> {
-    data: &'a [TokenData],
+    ps: &'a [f32],
     p: f32,
     min_keep: usize,
     sum: f32,
-    kept: &'a mut Vec<TokenData>,
+    ranks: &'a mut Vec<u32>,
 }
 
 impl Wanted for Kept<'_> {
@@ -322,12 +364,10 @@ impl Wanted for Kept<'_> {
 
     fn take(&mut self, items: &[Item], _: Range<usize>) -> bool {
         for &item in items {
-            let Some(&candidate) = self.data.get(place(item)) else {
-                return false;
-            };
-            self.kept.push(candidate);
-            self.sum += candidate.p;
-            if self.sum > self.p && self.kept.len() >= self.min_keep {
+            let rank = place(item);
+            self.ranks.push(rank as u32);
+            self.sum += self.ps.get(rank).copied().unwrap_or(0.0);
+            if self.sum > self.p && self.ranks.len() >= self.min_keep {
                 return false;
             }
         }

@@ -35,6 +35,50 @@ pub fn sort_heap(heap: &mut [Item]) {
     }
 }
 
+/// Sorts a heap of equal items: the same permutation.
+///
+/// Then the hole always moves to the right child, so that only the right spine of the heap takes
+/// part, the places 0, 2, 6, 14 and so on. It is a queue: what leaves at the root is the item that
+/// came in first, and the last item of the heap comes in at its end. All masked candidates are
+/// equal, and the general way takes some twenty dependent loads for each.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "places of the spine are below `len`; of it there are at most as many as `QUEUE` has room for"
+)]
+fn sort_heap_of_equals(heap: &mut [Item]) {
+    const QUEUE: usize = 64;
+    let mut queue = [0; QUEUE];
+    let (mut first, mut end) = (0usize, 0usize);
+    // The place on the spine behind the last one.
+    let mut next = 0;
+    while next < heap.len() {
+        queue[end] = heap[next];
+        end += 1;
+        next = 2 * next + 2;
+    }
+    for len in (1..heap.len()).rev() {
+        if (next - 2) / 2 == len {
+            // The heap's last item is the spine's.
+            next = len;
+            end -= 1;
+            heap[len] = queue[end % QUEUE];
+        }
+        let item = heap[len];
+        heap[len] = queue[first % QUEUE];
+        first += 1;
+        queue[end % QUEUE] = if next == len && len > 1 {
+            // The hole ends at a left child, whose item moves up.
+            std::mem::replace(&mut heap[len - 1], item)
+        } else {
+            item
+        };
+        end += 1;
+    }
+    if let Some(root) = heap.first_mut() {
+        *root = queue[first % QUEUE];
+    }
+}
+
 /// Leaves the first `k` of `items` in order, as `std::partial_sort` does. What it leaves behind
 /// them differs.
 #[expect(clippy::indexing_slicing, reason = "`k` is at most the length")]
@@ -48,7 +92,15 @@ pub fn partial_sort(items: &mut [Item], k: usize) {
             }
         }
     }
-    sort_heap(heap);
+    match all_equal(heap) {
+        true => sort_heap_of_equals(heap),
+        false => sort_heap(heap),
+    }
+}
+
+fn all_equal(items: &[Item]) -> bool {
+    let first = items.first().map_or(0, |&item| key(item));
+    items.iter().all(|&item| key(item) == first)
 }
 
 /// Moves the hole at `top` down to a leaf, always to the child that comes later, and of equal ones

@@ -63,8 +63,12 @@ pub fn item(x: f32, place: usize) -> Item {
 const HEAP: usize = 128;
 /// Shorter arrays are replayed rather than ranked.
 const RANKED: usize = 256;
+/// More than so many are looked at for ties before they are ranked.
+const MANY: usize = 8192;
 /// What selecting by vector registers may write beyond what it selects.
 const PADDING: usize = 64;
+/// For so many times the heap's size candidates are compared with the root one by one.
+const EAGER: usize = 8;
 /// How many candidates the heap's root is compared with at once.
 const CHUNK: usize = 1024;
 
@@ -90,6 +94,9 @@ pub struct HostOrder {
     ties: Ties,
     indices: Vec<u32>,
     top: Vec<TokenData>,
+    /// Whether there were ties among the few largest candidates, as there then will be again:
+    /// half precision makes them. Only a guess, for speed.
+    tied: bool,
 }
 
 impl HostOrder {
@@ -101,16 +108,25 @@ impl HostOrder {
             return self.order.top(data, k);
         }
         if k <= HEAP && !is_stable() {
+            if !self.tied && matches!(self.rank_some(data, k), Ranked::Distinct) {
+                return self.order.first_ranked(data, k);
+            }
             self.select_by_heap(data, k);
+            let items = &self.replay.items;
+            self.tied = items.windows(2).any(|pair| key(pair[0]) == key(pair[1]));
         } else if k == data.len() {
             self.rank(data);
             return self.take_ranked(data);
-        } else if !self.rank_distinct(data, k) {
-            self.reserve(data.len());
-            kernels::column(data, &mut self.logits);
-            self.replay.all(&self.logits, k, k);
         } else {
-            return self.order.first_ranked(data, k);
+            match self.rank_some(data, k) {
+                Ranked::Distinct => return self.order.first_ranked(data, k),
+                Ranked::Tied(least) => self.replay.of_candidates(data, k, least),
+                Ranked::No => {
+                    self.reserve(data.len());
+                    kernels::column(data, &mut self.logits);
+                    self.replay.all(&self.logits, k, k);
+                }
+            }
         }
         self.top.clear();
         let items = self.replay.items.iter().take(k);
@@ -121,8 +137,8 @@ impl HostOrder {
 
     /// Sorts `data`, in place.
     pub fn sort(&mut self, data: &mut [TokenData]) {
-        self.top(data, data.len());
-        data.copy_from_slice(&self.top);
+        let sorted = self.top(data, data.len());
+        data.copy_from_slice(sorted);
     }
 
     /// Ranks all of `data` aside if it can, which takes ids that are places and no NaN; then
@@ -136,11 +152,37 @@ impl HostOrder {
         column.plain && !overflows(column.max)
     }
 
+    /// Ranks all of `data` as [`rank`](Self::rank) does, with ties in any order:
+    /// [`settle_ranks`](Self::settle_ranks) then puts those right that are looked at. Says whether
+    /// it could: not where the largest logit [`overflows`], nor few candidates.
+    pub fn rank_loosely(&mut self, data: &[TokenData]) -> bool {
+        if data.len() < RANKED {
+            return false;
+        }
+        self.reserve(data.len());
+        let column = self.order.ranking().rank_logits(data);
+        kernels::column(data, &mut self.logits);
+        !overflows(column.max)
+    }
+
+    /// Brings the ties that one of these ranks belongs to into the host's order.
+    pub fn settle_ranks(&mut self, ranks: &[u32]) {
+        let (indices, sorted) = self.order.ranking().parts_mut();
+        if is_stable() || !self.ties.find(sorted, false) {
+            return;
+        }
+        self.ties.keep_runs_of(ranks);
+        self.replay
+            .tied(&self.logits, sorted.len(), f32::NEG_INFINITY, &self.ties);
+        self.replay
+            .exchange(&self.ties, &self.logits, indices, sorted);
+    }
+
     /// Ranks all of `data`, whatever the ids; then [`ranking`](Self::ranking) holds the order and
     /// the logits, NaN as minus infinity.
     pub fn rank(&mut self, data: &[TokenData]) -> Column {
         self.reserve(data.len());
-        let replays = data.len() < RANKED || looks_tied(data);
+        let replays = data.len() < RANKED || looks_tied::<512>(data, 3);
         if !replays || is_stable() {
             let column = self.order.ranking().rank_logits(data);
             if is_stable() {
@@ -217,17 +259,24 @@ impl HostOrder {
         &self.top
     }
 
-    /// Ranks the `k` largest, fewer than all, if they are distinct, also from the one behind them.
-    /// Says whether it did.
-    fn rank_distinct(&mut self, data: &[TokenData], k: usize) -> bool {
-        if looks_tied(data) {
-            return false;
+    /// Ranks the `k` largest and the one behind them, if there is a quick way.
+    fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
+        // Ranking takes long where half of the candidates are equal.
+        if data.len() > MANY && looks_tied::<64>(data, 16) {
+            return Ranked::No;
         }
-        let ranked = self.order.top(data, k + 1);
+        let Some(ranked) = self.order.top_quickly(data, k + 1) else {
+            return Ranked::No;
+        };
         let logit = |candidate: &TokenData| comparable(candidate.logit);
         let is_tied = |pair: &[TokenData]| matches!(pair, [a, b] if logit(a) == logit(b));
-        let first = ranked.first().map_or(0.0, logit);
-        !overflows(first) && !ranked.windows(2).any(is_tied)
+        if ranked.first().is_some_and(|first| overflows(logit(first))) {
+            return Ranked::No;
+        }
+        if ranked.windows(2).any(is_tied) {
+            return Ranked::Tied(ranked.get(k - 1).map_or(0.0, logit));
+        }
+        Ranked::Distinct
     }
 
     /// Leaves in the items the `k` largest of `data`, at most 128, as one heap finds them.
@@ -248,19 +297,35 @@ impl HostOrder {
             return;
         };
         let mut root = key(root);
-        for (chunk, start) in data[k..].chunks(CHUNK).zip((k..).step_by(CHUNK)) {
+        let mut offer = |i: usize, root: &mut u32| {
+            let item = item(data[i].logit, i);
+            if key(item) < *root {
+                heap::replace_root(heap, item);
+                *root = key(heap[0]);
+            }
+        };
+        // At first many come before the root.
+        let rest = data.len().min(k + EAGER * k);
+        (k..rest).for_each(|i| offer(i, &mut root));
+        for (chunk, start) in data[rest..].chunks(CHUNK).zip((rest..).step_by(CHUNK)) {
             self.indices.clear();
             kernels::at_least(chunk, start, above(root), &mut self.indices);
             for &i in &self.indices {
-                let item = item(data[i as usize].logit, i as usize);
-                if key(item) < root {
-                    heap::replace_root(heap, item);
-                    root = key(heap[0]);
-                }
+                offer(i as usize, &mut root);
             }
         }
         heap::sort_heap(heap);
     }
+}
+
+/// What came of ranking some candidates.
+enum Ranked {
+    /// No two are equal.
+    Distinct,
+    /// Some are; the last one has this logit.
+    Tied(f32),
+    /// They were not ranked.
+    No,
 }
 
 /// The least logit that comes before one of this key.
@@ -301,12 +366,30 @@ impl Replay {
         self.sort_buckets(last, k, None);
     }
 
-    /// Leaves those of the first of the `k` largest of `logits` in the items that are tied. `least`
-    /// is the last of those first.
+    /// The same of candidates of which the k-th largest has the logit `least`.
     #[expect(
         clippy::indexing_slicing,
-        reason = "an index for each logit that is selected"
+        reason = "`at_least` leaves places of `data`"
     )]
+    fn of_candidates(&mut self, data: &[TokenData], k: usize, least: f32) {
+        let last = usize::from(buckets::number(least));
+        self.indices.clear();
+        kernels::at_least(data, 0, buckets::least(last), &mut self.indices);
+        self.picked.clear();
+        let logits = self.indices.iter().map(|&i| data[i as usize].logit);
+        self.picked.extend(logits);
+        if last == 0 && self.picked.len() < data.len() {
+            // NaN is in the lowest bucket, too.
+            self.indices.clear();
+            self.indices.extend(0..data.len() as u32);
+            self.picked.clear();
+            self.picked.extend(data.iter().map(|c| comparable(c.logit)));
+        }
+        self.sort_picked(last, k, None);
+    }
+
+    /// Leaves those of the first of the `k` largest of `logits` in the items that are tied. `least`
+    /// is the last of those first.
     fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
         if k <= HEAP {
             return self.by_heap(logits, k);
@@ -321,11 +404,20 @@ impl Replay {
         self.picked.clear();
         let threshold = buckets::least(last);
         kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
+        self.sort_picked(last, k, Some(ties));
+    }
+
+    /// Deals what is picked, and sorts it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an index for each logit that is picked"
+    )]
+    fn sort_picked(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         self.buckets.count(&self.picked);
         let place = |i: usize| self.indices[i] as usize;
         self.buckets
             .deal(&self.picked, last, place, &mut self.items);
-        self.sort_buckets(last, k, Some(ties));
+        self.sort_buckets(last, k, ties);
     }
 
     fn by_heap(&mut self, logits: &[f32], k: usize) {
@@ -382,15 +474,13 @@ impl Replay {
     }
 }
 
-/// Whether a sample has so many equal logits that a replay of everything is the quickest way.
+/// Whether a sample of `SIZE` candidates has more than so many that are equal to another.
 #[expect(
     clippy::indexing_slicing,
     reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
 )]
-fn looks_tied(data: &[TokenData]) -> bool {
-    const SIZE: usize = 512;
+fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
     const GROUP: usize = 8;
-    const TIES: usize = 3;
     if data.len() < 4 * SIZE {
         return false;
     }
@@ -403,5 +493,5 @@ fn looks_tied(data: &[TokenData]) -> bool {
         }
     }
     sample.sort_unstable();
-    sample.windows(2).filter(|pair| pair[0] == pair[1]).count() > TIES
+    sample.windows(2).filter(|pair| pair[0] == pair[1]).count() > ties
 }

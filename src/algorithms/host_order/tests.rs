@@ -194,6 +194,11 @@ fn the_largest_are_those_of_the_built_ins() {
         };
         let data = candidates(&logits);
         let ours: Vec<u32> = order.top(&data, k).iter().map(|c| c.id as u32).collect();
+        if k == n {
+            let mut sorted = data.clone();
+            order.sort(&mut sorted);
+            assert!(sorted.iter().map(|c| c.id as u32).eq(ours.iter().copied()));
+        }
         assert!(
             ours == reference_places(&logits, k),
             "round {round}, {k} of {n}"

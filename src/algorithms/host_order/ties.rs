@@ -13,6 +13,8 @@ const BITS: usize = u64::BITS as usize;
 pub struct Ties {
     words: Vec<u64>,
     len: usize,
+    /// A bit for each rank that somebody looks at.
+    named: Vec<u64>,
 }
 
 impl Ties {
@@ -20,6 +22,8 @@ impl Ties {
     pub fn reserve(&mut self, n: usize) {
         self.words.clear();
         self.words.reserve(n.div_ceil(BITS));
+        self.named.clear();
+        self.named.reserve(n.div_ceil(BITS));
     }
 
     /// Notes the ties in descending logits. `cut`: the last may be tied with one that is not there.
@@ -41,32 +45,31 @@ impl Ties {
         any != 0
     }
 
+    /// Forgets the ties that none of `ranks` belongs to.
+    pub fn keep_runs_of(&mut self, ranks: &[u32]) {
+        self.named.clear();
+        self.named.resize(self.words.len(), 0);
+        for &rank in ranks {
+            if let Some(word) = self.named.get_mut(rank as usize / BITS) {
+                *word |= 1 << (rank as usize % BITS);
+            }
+        }
+        let mut start = 0;
+        while let Some(run) = self.next_run(start) {
+            start = run.end;
+            // Only as far as the run goes.
+            let named = self.named.get(..run.end.div_ceil(BITS)).unwrap_or_default();
+            if next_set(named, run.start).is_none_or(|rank| rank >= run.end) {
+                clear(&mut self.words, run);
+            }
+        }
+    }
+
     /// The next ranks from `start` on that have equal logits: two or more, or the last one, if it
     /// may be tied with one that is not there.
     pub fn next_run(&self, start: usize) -> Option<Range<usize>> {
-        let first = self.next_set(start)?;
-        let mut end = first + 1;
-        while self.is_set(end - 1) && end < self.len {
-            end += 1;
-        }
-        Some(first..end)
-    }
-
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "words are numbered below their number"
-    )]
-    fn next_set(&self, start: usize) -> Option<usize> {
-        let mut number = start / BITS;
-        let mut word = self.words.get(number)? & u64::MAX << (start % BITS);
-        while word == 0 {
-            number += 1;
-            if number == self.words.len() {
-                return None;
-            }
-            word = self.words[number];
-        }
-        Some(number * BITS + word.trailing_zeros() as usize)
+        let first = next_set(&self.words, start)?;
+        Some(first..self.len.min(next_clear(&self.words, first) + 1))
     }
 
     fn is_set(&self, rank: usize) -> bool {
@@ -83,7 +86,44 @@ impl Ties {
     /// Whether two of these ranks are tied.
     pub fn any_in(&self, ranks: Range<usize>) -> bool {
         let last = ranks.end.saturating_sub(1);
-        self.next_set(ranks.start).is_some_and(|tied| tied < last)
+        let words = self.words.get(..last.div_ceil(BITS)).unwrap_or(&self.words);
+        next_set(words, ranks.start).is_some_and(|tied| tied < last)
+    }
+}
+
+/// The first bit from `start` on that is set.
+fn next_set(words: &[u64], start: usize) -> Option<usize> {
+    let (first, later) = words.get(start / BITS..)?.split_first()?;
+    let first = first & u64::MAX << (start % BITS);
+    let mut words = std::iter::once(&first).chain(later).enumerate();
+    let (number, word) = words.find(|&(_, &word)| word != 0)?;
+    Some((start / BITS + number) * BITS + word.trailing_zeros() as usize)
+}
+
+/// The first bit from `start` on that is not set.
+fn next_clear(words: &[u64], start: usize) -> usize {
+    let mut mask = u64::MAX << (start % BITS);
+    let words = words.iter().enumerate().skip(start / BITS);
+    for (number, word) in words {
+        let clear = !word & std::mem::replace(&mut mask, u64::MAX);
+        if clear != 0 {
+            return number * BITS + clear.trailing_zeros() as usize;
+        }
+    }
+    usize::MAX - 1
+}
+
+/// Clears these bits.
+fn clear(words: &mut [u64], bits: Range<usize>) {
+    let first = bits.start / BITS;
+    for (number, word) in words.iter_mut().enumerate().skip(first) {
+        let start = number * BITS;
+        if start >= bits.end {
+            return;
+        }
+        let from = u64::MAX << bits.start.saturating_sub(start).min(BITS - 1);
+        let kept_behind = u64::MAX.checked_shl((bits.end - start) as u32).unwrap_or(0);
+        *word &= !from | kept_behind;
     }
 }
 
