@@ -171,6 +171,20 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn load_d(self, from: &[f64]) -> __m256d {
+        assert!(from.len() >= 4);
+        // SAFETY: `self` proves AVX2; 4 doubles are there.
+        unsafe { _mm256_loadu_pd(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store_d(self, to: &mut [f64], x: __m256d) {
+        assert!(to.len() >= 4);
+        // SAFETY: `self` proves AVX2; 4 doubles are there.
+        unsafe { _mm256_storeu_pd(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
     fn load_wide(self, from: &[f32]) -> [__m256d; 2] {
         assert!(from.len() >= 8);
         // SAFETY: `self` proves AVX2; 8 floats are there. From memory the conversion needs no shuffle.
@@ -450,6 +464,14 @@ impl Vector for Avx2 {
         fn add_d(a: __m256d, b: __m256d) -> __m256d = _mm256_add_pd(a, b);
         fn sub_d(a: __m256d, b: __m256d) -> __m256d = _mm256_sub_pd(a, b);
         fn mul_d(a: __m256d, b: __m256d) -> __m256d = _mm256_mul_pd(a, b);
+        fn add_shifted_bits(entry: __m256d, n: __m256d) -> __m256d = {
+            let n = _mm256_slli_epi64::<45>(_mm256_castpd_si256(n));
+            _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(entry), n))
+        };
+        fn eq_d(a: __m256d, b: __m256d) -> u32 = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(a, b)) as u32;
+        fn if_eq_d(a: __m256d, b: __m256d, x: __m256d, y: __m256d) -> __m256d =
+            _mm256_blendv_pd(y, x, _mm256_cmp_pd::<_CMP_EQ_OQ>(a, b));
+        fn div_d(a: __m256d, b: __m256d) -> __m256d = _mm256_div_pd(a, b);
         fn fma_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmadd_pd(a, b, c);
         fn fms_d(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmsub_pd(a, b, c);
         fn abs_d(a: __m256d) -> __m256d = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);

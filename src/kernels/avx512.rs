@@ -243,6 +243,20 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn load_d(self, from: &[f64]) -> __m512d {
+        assert!(from.len() >= 8);
+        // SAFETY: `self` proves AVX-512; 8 doubles are there.
+        unsafe { _mm512_loadu_pd(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store_d(self, to: &mut [f64], x: __m512d) {
+        assert!(to.len() >= 8);
+        // SAFETY: `self` proves AVX-512; 8 doubles are there.
+        unsafe { _mm512_storeu_pd(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
     fn load_wide(self, from: &[f32]) -> [__m512d; 2] {
         assert!(from.len() >= 16);
         // SAFETY: `self` proves AVX-512; 16 floats are there. From memory the conversion needs no shuffle.
@@ -651,6 +665,14 @@ impl Vector for Avx512 {
         fn add_d(a: __m512d, b: __m512d) -> __m512d = _mm512_add_pd(a, b);
         fn sub_d(a: __m512d, b: __m512d) -> __m512d = _mm512_sub_pd(a, b);
         fn mul_d(a: __m512d, b: __m512d) -> __m512d = _mm512_mul_pd(a, b);
+        fn add_shifted_bits(entry: __m512d, n: __m512d) -> __m512d = {
+            let n = _mm512_slli_epi64::<45>(_mm512_castpd_si512(n));
+            _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(entry), n))
+        };
+        fn eq_d(a: __m512d, b: __m512d) -> u32 = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(a, b).into();
+        fn if_eq_d(a: __m512d, b: __m512d, x: __m512d, y: __m512d) -> __m512d =
+            _mm512_mask_blend_pd(_mm512_cmp_pd_mask::<_CMP_EQ_OQ>(a, b), y, x);
+        fn div_d(a: __m512d, b: __m512d) -> __m512d = _mm512_div_pd(a, b);
         fn fma_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmadd_pd(a, b, c);
         fn fms_d(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmsub_pd(a, b, c);
         fn abs_d(a: __m512d) -> __m512d = _mm512_abs_pd(a);

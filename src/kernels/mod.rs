@@ -25,6 +25,8 @@ pub mod descending;
 pub mod deviation;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod exp;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod exp_double;
 pub mod fallbacks;
 pub mod few;
 pub mod floats;
@@ -43,6 +45,8 @@ mod portable_floats;
 mod portable_near;
 mod portable_sums;
 mod portable_survivors;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod portable_wide;
 pub mod ranking;
 mod scalar;
 mod scalar_floats;
@@ -242,9 +246,10 @@ pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[
     (current().write_divided)(data, ids, logits, ps, by);
 }
 
-/// Writes whole candidates, with each of `ps` times `factor` in `double`. Reads 12 bytes per candidate and writes 12.
-pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) {
-    (current().write_scaled)(data, ids, logits, ps, factor);
+/// Writes whole candidates, with each of `ps` divided by `by` in `double`. Reads 12 bytes per
+/// candidate and writes 12.
+pub fn write_quotients(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f64) {
+    (current().write_quotients)(data, ids, logits, ps, by);
 }
 
 /// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but for candidates that are masked. Gives the largest, and whether all are numbers, NaN that
@@ -424,9 +429,9 @@ impl Softmax {
     }
 }
 
-/// Multiplies every `p` by `factor` in `double`. Reads and writes 12 bytes per candidate.
-pub fn scale_p(data: &mut [TokenData], factor: f64) {
-    (current().scale_p)(data, factor);
+/// Divides every `p` by `by` in `double`. Reads and writes 12 bytes per candidate.
+pub fn divide_p_double(data: &mut [TokenData], by: f64) {
+    (current().divide_p_double)(data, by);
 }
 
 /// One `float` per candidate, and sums of them, in buffers that are reused.
@@ -555,9 +560,11 @@ impl Workspace {
         (current().exp_sum)(sum, values, logits[0])
     }
 
-    /// Divides descending logits by `by`, which leaves the largest finite; then `exp(logit - largest)` with the difference in `double`, and the sum in `double`, as
-    /// [`exponentiate_wide`](Self::exponentiate_wide).
-    pub fn divide_and_exponentiate_wide(&mut self, logits: &mut [f32], by: f32) -> f64 {
+    /// Divides descending logits by `by`, which leaves the largest finite; then
+    /// `exp(logit - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
+    ///
+    /// [`exponentiate_as_double`]: Self::exponentiate_as_double
+    pub fn divide_and_exponentiate(&mut self, logits: &mut [f32], by: f32) -> f64 {
         self.reserve(logits.len());
         let max = logits.first().map_or(0.0, |x| x / by);
         let mut sum = 0.0;
@@ -565,7 +572,7 @@ impl Workspace {
         for (from, to) in logits.chunks_mut(IN_CACHE).zip(to) {
             divide(from, by);
             to.copy_from_slice(from);
-            sum += (current().exp_wide)(to, max);
+            sum = (current().exp_double)(sum, to, max);
         }
         sum
     }
@@ -618,6 +625,16 @@ impl Workspace {
         (current().exp_wide)(&mut self.values[..self.len], max)
     }
 
+    /// `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as the
+    /// built-in has them.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn exponentiate_as_double(&mut self, data: &[TokenData], max: f32) -> f64 {
+        let largest = self.take_logits(data);
+        // What is above the first is in an array that is wrongly said to be sorted.
+        let table = if largest > max { &SCALAR } else { current() };
+        (table.exp_double)(0.0, &mut self.values[..self.len], max)
+    }
+
     /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have them.
     pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
         let sum = self.exponentiate(data, sorted);
@@ -649,8 +666,8 @@ impl Workspace {
         )
     }
 
-    /// Writes the values times `factor` as probabilities.
-    pub fn write_p_scaled(&self, data: &mut [TokenData], factor: f64) {
-        (current().set_p_scaled)(data, self.values(), factor);
+    /// Writes the values divided by `by` in `double` as probabilities.
+    pub fn write_p_divided(&self, data: &mut [TokenData], by: f64) {
+        (current().set_quotients)(data, self.values(), by);
     }
 }

@@ -91,6 +91,20 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn load_d(self, from: &[f64]) -> float64x2_t {
+        assert!(from.len() >= 2);
+        // SAFETY: 2 doubles are there.
+        unsafe { vld1q_f64(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store_d(self, to: &mut [f64], x: float64x2_t) {
+        assert!(to.len() >= 2);
+        // SAFETY: 2 doubles are there.
+        unsafe { vst1q_f64(to.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32], x: float32x4_t) {
         assert!(to.len() >= 4);
         // SAFETY: 4 floats are there.
@@ -262,6 +276,16 @@ impl Vector for Neon {
         fn add_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vaddq_f64(a, b);
         fn sub_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vsubq_f64(a, b);
         fn mul_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vmulq_f64(a, b);
+        fn add_shifted_bits(entry: float64x2_t, n: float64x2_t) -> float64x2_t = {
+            let n = vshlq_n_u64::<45>(vreinterpretq_u64_f64(n));
+            vreinterpretq_f64_u64(vaddq_u64(vreinterpretq_u64_f64(entry), n))
+        };
+        fn eq_d(a: float64x2_t, b: float64x2_t) -> u32 = {
+            let equal = vceqq_f64(a, b);
+            (vgetq_lane_u64::<0>(equal) & 1 | vgetq_lane_u64::<1>(equal) & 2) as u32
+        };
+        fn if_eq_d(a: float64x2_t, b: float64x2_t, x: float64x2_t, y: float64x2_t) -> float64x2_t = vbslq_f64(vceqq_f64(a, b), x, y);
+        fn div_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vdivq_f64(a, b);
         fn fma_d(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t = vfmaq_f64(c, a, b);
         fn fms_d(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t = vfmaq_f64(vnegq_f64(c), a, b);
         fn abs_d(a: float64x2_t) -> float64x2_t = vabsq_f64(a);

@@ -32,6 +32,7 @@ use std::mem::MaybeUninit;
 use super::exp::{C, LOWEST, ROUND, SCALE};
 use super::math::binade;
 pub use super::portable_near::{nearness, rounded_sum, softmax_sum, surprisals};
+pub use super::portable_wide::{divide_p_double, exp_double, set_quotients, write_quotients};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
 use super::{BLOCK, Column, Curve, GROUP, Squares, ln, scalar};
@@ -799,14 +800,14 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
 
 /// How far ahead, in candidates, a pass that writes without having read asks for the cache lines. The processor asks early for what a loop reads, but not for what it writes, and the stores
 /// wait for one line after the other: 92 us for the probabilities of 128,256 candidates, 62 so.
-const AHEAD: usize = 128;
+pub(super) const AHEAD: usize = 128;
 
 /// The same for a pass that computes so much with what it reads that the processor has little of what comes next in view.
 const FAR: usize = 2 * AHEAD;
 
 /// Asks for the cache lines of the candidates of a register; they may be outside of the array.
 #[inline(always)]
-fn ask_for<V: Vector>(v: V, at: *const TokenData) {
+pub(super) fn ask_for<V: Vector>(v: V, at: *const TokenData) {
     for offset in (0..V::LANES * size_of::<TokenData>()).step_by(64) {
         v.prefetch(at.wrapping_byte_add(offset));
     }
@@ -829,28 +830,6 @@ pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
         at -= V::LANES;
         ask_for(v, data.as_ptr().wrapping_add(at).wrapping_sub(AHEAD));
         v.set_p(&mut data[at..], v.load(&ps[at..]));
-    }
-}
-
-/// Reads 4 bytes per candidate, and reads and writes its 12, the last ones first.
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `at` is at most that"
-)]
-pub fn set_p_scaled<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], factor: f64) {
-    assert_eq!(data.len(), ps.len());
-    let factors = v.splat_d(factor);
-    let mut at = data.len() - data.len() % V::LANES;
-    for (candidate, &p) in data[at..].iter_mut().zip(&ps[at..]) {
-        candidate.p = (f64::from(p) * factor) as f32;
-    }
-    while at > 0 {
-        at -= V::LANES;
-        ask_for(v, data.as_ptr().wrapping_add(at).wrapping_sub(AHEAD));
-        let [low, high] = v.load_wide(&ps[at..]);
-        let p = [v.mul_d(low, factors), v.mul_d(high, factors)];
-        v.set_p(&mut data[at..], v.narrow(p));
     }
 }
 
@@ -971,20 +950,6 @@ pub fn divide_p<V: Vector>(v: V, data: &mut [TokenData], by: f32, sums: &mut [f6
         *to = sum;
     }
     sum
-}
-
-/// Reads and writes 12 bytes per candidate, the first ones first: they were written last.
-#[inline(always)]
-pub fn scale_p<V: Vector>(v: V, data: &mut [TokenData], factor: f64) {
-    let factors = v.splat_d(factor);
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    for chunk in &mut chunks {
-        ask_for(v, chunk.as_ptr().wrapping_add(AHEAD));
-        let [low, high] = v.widen(v.probabilities(chunk));
-        let p = [v.mul_d(low, factors), v.mul_d(high, factors)];
-        v.set_p(chunk, v.narrow(p));
-    }
-    scalar::scale_p(chunks.into_remainder(), factor);
 }
 
 /// Reads and writes 4 bytes per element.
@@ -1471,34 +1436,6 @@ pub fn write_divided<V: Vector>(
     }
     let (ids, logits, ps) = (&ids[whole..], &logits[whole..], &ps[whole..]);
     scalar::write_divided(&mut data[whole..], ids, logits, ps, by);
-}
-
-/// Reads 12 bytes per candidate and writes 12.
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `whole` is at most that"
-)]
-pub fn write_scaled<V: Vector>(
-    v: V,
-    data: &mut [TokenData],
-    ids: &[u32],
-    logits: &[f32],
-    ps: &[f32],
-    factor: f64,
-) {
-    let n = data.len();
-    assert!(n == ids.len() && n == logits.len() && n == ps.len());
-    let factors = v.splat_d(factor);
-    let whole = n - n % V::LANES;
-    for at in (0..whole).step_by(V::LANES) {
-        ask_for(v, data.as_ptr().wrapping_add(at + AHEAD));
-        let [low, high] = v.load_wide(&ps[at..]);
-        let p = v.narrow([v.mul_d(low, factors), v.mul_d(high, factors)]);
-        v.set_all(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
-    }
-    let (ids, logits, ps) = (&ids[whole..], &logits[whole..], &ps[whole..]);
-    scalar::write_scaled(&mut data[whole..], ids, logits, ps, factor);
 }
 
 /// ln x of one register of positive normal floats.

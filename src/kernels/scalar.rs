@@ -87,6 +87,18 @@ pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 {
     sum
 }
 
+/// The same with the host's `exp` and a sum as if added one by one to `start`: in the operations of
+/// the built-in, on every instruction set.
+pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
+    let mut sum = start;
+    for x in xs {
+        let e = exp_f64(f64::from(*x) - f64::from(max));
+        *x = e as f32;
+        sum += e;
+    }
+    sum
+}
+
 /// `start` plus all terms, which are not negative, in order.
 pub fn sum(start: f32, xs: &[f32]) -> f32 {
     xs.iter().fold(start, |sum, x| sum + x)
@@ -200,18 +212,18 @@ pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// Multiplies the probabilities by `factor` in `double`.
-pub fn scale_p(data: &mut [TokenData], factor: f64) {
+/// Divides the probabilities by `by` in `double`.
+pub fn divide_p_double(data: &mut [TokenData], by: f64) {
     for candidate in data {
-        candidate.p = (f64::from(candidate.p) * factor) as f32;
+        candidate.p = (f64::from(candidate.p) / by) as f32;
     }
 }
 
-/// Writes the probabilities, each times `factor` in `double`.
-pub fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) {
+/// Writes the probabilities, each divided by `by` in `double`.
+pub fn set_quotients(data: &mut [TokenData], ps: &[f32], by: f64) {
     assert_eq!(data.len(), ps.len());
     for (candidate, &p) in data.iter_mut().zip(ps) {
-        candidate.p = (f64::from(p) * factor) as f32;
+        candidate.p = (f64::from(p) / by) as f32;
     }
 }
 
@@ -360,9 +372,9 @@ pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[
     write(data, ids, logits, ps, |p| p / by);
 }
 
-/// Writes whole candidates, with each of `ps` times `factor` in `double`.
-pub fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) {
-    write(data, ids, logits, ps, |p| (f64::from(p) * factor) as f32);
+/// Writes whole candidates, with each of `ps` divided by `by` in `double`.
+pub fn write_quotients(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f64) {
+    write(data, ids, logits, ps, |p| (f64::from(p) / by) as f32);
 }
 
 #[expect(clippy::indexing_slicing, reason = "the lengths are equal: asserted")]

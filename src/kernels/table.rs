@@ -15,7 +15,7 @@ type Tail = fn(&[f32], &[f32], f32, f32, f32, Option<&mut Vec<u32>>) -> f32;
 /// The type of [`scalar::pick`].
 type Pick = fn(&[f32], &[f32], f32, f32, &mut Vec<f32>);
 
-/// The type of [`scalar::write_divided`] and [`scalar::write_scaled`], which divide or multiply by a `T`.
+/// The type of [`scalar::write_divided`] and [`scalar::write_quotients`], which divide by a `T`.
 type Write<T> = fn(&mut [TokenData], &[u32], &[f32], &[f32], T);
 
 /// The type of [`scalar::moments`].
@@ -47,6 +47,7 @@ pub struct Table {
     pub(super) exp_sum: fn(f32, &mut [f32], f32) -> f32,
     pub(super) exp_sum_double: fn(&mut [f32], f32, &mut [f64]) -> f64,
     pub(super) exp_wide: fn(&mut [f32], f32) -> f64,
+    pub(super) exp_double: fn(f64, &mut [f32], f32) -> f64,
     pub(super) sum: fn(f32, &[f32]) -> f32,
     pub(super) sum_double: fn(&[f32], &mut [f64]) -> f64,
     pub(super) moments: Moments,
@@ -54,11 +55,11 @@ pub struct Table {
     pub(super) signed_sum: fn(&[TokenData]) -> (f32, usize),
     pub(super) squares_masking: fn(&mut [TokenData], f32, f32) -> f32,
     pub(super) set_p: fn(&mut [TokenData], &[f32]),
-    pub(super) set_p_scaled: fn(&mut [TokenData], &[f32], f64),
+    pub(super) set_quotients: fn(&mut [TokenData], &[f32], f64),
     pub(super) exp_p: ExpP,
     pub(super) exp_p_in_order: fn(&mut [TokenData], f32, &mut [f32; BLOCK]) -> f32,
     pub(super) divide_p: fn(&mut [TokenData], f32, &mut [f64]) -> f64,
-    pub(super) scale_p: fn(&mut [TokenData], f64),
+    pub(super) divide_p_double: fn(&mut [TokenData], f64),
     pub(super) divide: fn(&mut [f32], f32),
     pub(super) divide_logits: fn(&mut [TokenData], f32),
     pub(super) mask_below: fn(&mut [TokenData], f32),
@@ -72,7 +73,7 @@ pub struct Table {
     pub(super) fetch: fn(&[f32], &mut [u32], &mut [f32]),
     pub(super) next_rise: fn(&[f32], usize) -> usize,
     pub(super) write_divided: Write<f32>,
-    pub(super) write_scaled: Write<f64>,
+    pub(super) write_quotients: Write<f64>,
     pub(super) lns: fn(&[f32], &mut [f32]),
     pub(super) bend: Bend,
     pub(super) entropies: fn(&[f32], &mut [f32]) -> f32,
@@ -95,6 +96,7 @@ pub(super) static SCALAR: Table = Table {
     exp_sum: scalar::exp_sum,
     exp_sum_double: scalar::exp_sum_double,
     exp_wide: scalar::exp_wide,
+    exp_double: scalar::exp_double,
     sum: scalar::sum,
     sum_double: scalar::sum_double,
     moments: scalar::moments,
@@ -102,11 +104,11 @@ pub(super) static SCALAR: Table = Table {
     signed_sum: scalar::signed_sum,
     squares_masking: scalar::squares_masking,
     set_p: scalar::set_p,
-    set_p_scaled: scalar::set_p_scaled,
+    set_quotients: scalar::set_quotients,
     exp_p: scalar::exp_p,
     exp_p_in_order: scalar::exp_p_in_order,
     divide_p: scalar::divide_p,
-    scale_p: scalar::scale_p,
+    divide_p_double: scalar::divide_p_double,
     divide: scalar::divide,
     divide_logits: scalar::divide_logits,
     mask_below: scalar::mask_below,
@@ -120,7 +122,7 @@ pub(super) static SCALAR: Table = Table {
     fetch: scalar::fetch,
     next_rise: scalar::next_rise,
     write_divided: scalar::write_divided,
-    write_scaled: scalar::write_scaled,
+    write_quotients: scalar::write_quotients,
     lns: scalar::lns,
     bend: scalar::bend,
     entropies: scalar::entropies,
@@ -146,6 +148,7 @@ macro_rules! instantiate {
             fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32;
             fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64;
             fn exp_wide(xs: &mut [f32], max: f32) -> f64;
+            fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64;
             fn sum(start: f32, xs: &[f32]) -> f32;
             fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64;
             fn moments(data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool) -> (f32, Option<f32>);
@@ -153,11 +156,11 @@ macro_rules! instantiate {
             fn signed_sum(data: &[TokenData]) -> (f32, usize);
             fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32;
             fn set_p(data: &mut [TokenData], ps: &[f32]) -> ();
-            fn set_p_scaled(data: &mut [TokenData], ps: &[f32], factor: f64) -> ();
+            fn set_quotients(data: &mut [TokenData], ps: &[f32], by: f64) -> ();
             fn exp_p(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK], sums: &mut [f64]) -> f64;
             fn exp_p_in_order(data: &mut [TokenData], max: f32, values: &mut [f32; BLOCK]) -> f32;
             fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64;
-            fn scale_p(data: &mut [TokenData], factor: f64) -> ();
+            fn divide_p_double(data: &mut [TokenData], by: f64) -> ();
             fn divide(xs: &mut [f32], by: f32) -> ();
             fn divide_logits(data: &mut [TokenData], by: f32) -> ();
             fn mask_below(data: &mut [TokenData], threshold: f32) -> ();
@@ -171,7 +174,7 @@ macro_rules! instantiate {
             fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) -> ();
             fn next_rise(xs: &[f32], start: usize) -> usize;
             fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) -> ();
-            fn write_scaled(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], factor: f64) -> ();
+            fn write_quotients(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f64) -> ();
             fn lns(xs: &[f32], to: &mut [f32]) -> ();
             fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool);
             fn entropies(ps: &[f32], to: &mut [f32]) -> f32;
@@ -183,10 +186,10 @@ macro_rules! instantiate {
         /// Only where the processor has it may a function of the table be called.
         pub unsafe fn table() -> &'static Table {
             static TABLE: Table = Table {
-                name: $name, max, argmax, near_max, logits, softmax_sum, rounded_sum, surprisals, nearness, exp_sum, exp_sum_double, exp_wide, sum, sum_double, moments, any_between,
-                signed_sum, squares_masking, set_p, set_p_scaled, exp_p, exp_p_in_order, divide_p, scale_p, divide, divide_logits, mask_below, at_least, select, pick, tail, column,
+                name: $name, max, argmax, near_max, logits, softmax_sum, rounded_sum, surprisals, nearness, exp_sum, exp_sum_double, exp_wide, exp_double, sum, sum_double, moments, any_between,
+                signed_sum, squares_masking, set_p, set_quotients, exp_p, exp_p_in_order, divide_p, divide_p_double, divide, divide_logits, mask_below, at_least, select, pick, tail, column,
                 column_selecting, steps, fetch, next_rise, write_divided,
-                write_scaled, lns,
+                write_quotients, lns,
                 bend, entropies,
                 floats: FLOATS,
                 buckets: BUCKETS,
@@ -268,7 +271,7 @@ fn choose() -> &'static Table {
         .as_deref()
         .and_then(|name| supported.iter().find(|t| t.name.to_str() == Ok(name)));
     let mut table = named.copied().unwrap_or(best);
-    if !exp_agrees(table) || !ln_agrees(table) {
+    if !exp_agrees(table) || !exp_double_agrees(table) || !ln_agrees(table) {
         table = &SCALAR;
     }
     let chosen = ptr::from_ref(table).cast_mut();
@@ -301,6 +304,22 @@ pub(super) fn exp_agrees(table: &Table) -> bool {
     let expected: Vec<u32> = xs.iter().map(|&x| math::exp(x).to_bits()).collect();
     (table.exp_sum)(0.0, &mut xs, 0.0);
     xs.iter().zip(&expected).all(|(x, e)| x.to_bits() == *e)
+}
+
+/// The same in double precision, of the host's `exp`, and of the sum of all.
+pub(super) fn exp_double_agrees(table: &Table) -> bool {
+    const N: usize = 4096;
+    // In no order, and with differences that no float holds.
+    let xs: Vec<f32> = (0..N)
+        .map(|i| i.wrapping_mul(2_654_435_761) % N)
+        .map(|i| 0.3 - 700.0 * (i as f32 / N as f32).powi(5))
+        .collect();
+    let max = 0.3;
+    let [mut ours, mut theirs] = [xs.clone(), xs];
+    let sum = (table.exp_double)(1.0, &mut ours, max);
+    let expected = (SCALAR.exp_double)(1.0, &mut theirs, max);
+    let agrees = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+    sum.to_bits() == expected.to_bits() && ours.iter().zip(&theirs).all(agrees)
 }
 
 /// The same of its `ln` and the host's `logf`.

@@ -2,7 +2,7 @@
 
 use super::exp::HIGHEST;
 use super::fallbacks::Fallback;
-use super::table::{SCALAR, Table, exp_agrees, ln_agrees, supported};
+use super::table::{SCALAR, Table, exp_agrees, exp_double_agrees, ln_agrees, supported};
 use super::{BLOCK, Curve, GROUP, Workspace, math, softmax_sum};
 use crate::token::TokenData;
 
@@ -244,8 +244,8 @@ fn exponentials_in_place() {
         (SCALAR.divide)(&mut xs, 0.7);
         let ps: Vec<f32> = in_order.iter().map(|c| c.p).collect();
         assert_eq!(bits(&ps), bits(&xs), "{:?}", table.name);
-        (table.scale_p)(&mut data, 1.0 / 3.0);
-        (SCALAR.scale_p)(&mut expected, 1.0 / 3.0);
+        (table.divide_p_double)(&mut data, 3.0);
+        (SCALAR.divide_p_double)(&mut expected, 3.0);
         assert_eq!(bits_of(&data), bits_of(&expected), "{:?}", table.name);
     });
 }
@@ -288,6 +288,77 @@ fn wide_exponentials() {
             assert!(a.to_bits().abs_diff(b.to_bits()) <= 1, "{a} {b}");
         }
     });
+}
+
+#[test]
+fn exponentials_in_double_precision() {
+    for_all(|table, logits| {
+        let mut xs = vec![0.0; logits.len()];
+        let max = (SCALAR.logits)(&array(logits), &mut xs);
+        if !max.is_finite() {
+            return;
+        }
+        for descending in [false, true] {
+            if descending {
+                xs.sort_by(|a, b| b.total_cmp(a));
+            }
+            // A sum of 1 or more: the largest of all is in it.
+            for start in [1.0, 1.999_999_999, 77.7, 1e17] {
+                let (mut a, mut b) = (xs.clone(), xs.clone());
+                let sum = (table.exp_double)(start, &mut a, max);
+                let expected = (SCALAR.exp_double)(start, &mut b, max);
+                assert_eq!(bits(&a), bits(&b), "{:?}", table.name);
+                assert_eq!(sum.to_bits(), expected.to_bits(), "{:?}", table.name);
+            }
+        }
+    });
+}
+
+#[test]
+fn exp_in_double_precision_is_that_of_the_host() {
+    for table in supported() {
+        assert!(exp_double_agrees(table), "{:?}", table.name);
+    }
+}
+
+/// Terms around half of the distance between two doubles near 1.
+#[test]
+fn sums_of_halves_in_double_precision() {
+    for start in [1.0, 1.0 + f64::EPSILON, 3.5] {
+        let xs: Vec<f32> = (0..5000).map(|i| -36.5 + (i % 97) as f32 / 60.0).collect();
+        for table in supported() {
+            let (mut a, mut b) = (xs.clone(), xs.clone());
+            let sum = (table.exp_double)(start, &mut a, 0.0);
+            let expected = (SCALAR.exp_double)(start, &mut b, 0.0);
+            assert_eq!(sum.to_bits(), expected.to_bits(), "{:?}", table.name);
+        }
+    }
+}
+
+#[test]
+fn quotients_that_are_near_to_a_border() {
+    let mut data: Vec<TokenData> = array(&vec![0.0; 4096]);
+    // Multiples of an odd divisor, plus half a unit: quotients that lie between two floats.
+    for (candidate, i) in data.iter_mut().zip(0u32..) {
+        candidate.p = f32::from_bits(0x3f00_0000 + i * 2049);
+    }
+    for by in [
+        1.0 + 2f64.powi(-24),
+        3.0,
+        2f64.powi(126) * 1.1,
+        f64::NAN,
+        0.0,
+        f64::INFINITY,
+    ] {
+        for table in supported() {
+            let (mut a, mut b) = (data.clone(), data.clone());
+            (table.divide_p_double)(&mut a, by);
+            (SCALAR.divide_p_double)(&mut b, by);
+            for (a, b) in a.iter().zip(&b) {
+                assert!(same(a.p, b.p), "{:?}, by {by}: {} {}", table.name, a.p, b.p);
+            }
+        }
+    }
 }
 
 #[test]
@@ -485,10 +556,10 @@ fn rewriting() {
             assert_eq!(bits_of(&a), bits_of(&b), "{:?}", table.name);
         };
         both(&|t, data| (t.set_p)(data, logits));
-        both(&|t, data| (t.set_p_scaled)(data, logits, 1.0 / 3.0));
+        both(&|t, data| (t.set_quotients)(data, logits, 3.0));
         let ids: Vec<u32> = (7..).take(logits.len()).collect();
         both(&|t, data| (t.write_divided)(data, &ids, logits, logits, 0.3));
-        both(&|t, data| (t.write_scaled)(data, &ids, logits, logits, 1.0 / 3.0));
+        both(&|t, data| (t.write_quotients)(data, &ids, logits, logits, 3.0));
         both(&|t, data| (t.divide_logits)(data, 0.8));
         both(&|t, data| (t.mask_below)(data, 0.5));
         both(&|t, data| (t.mask_below)(data, f32::NAN));

@@ -156,6 +156,18 @@ pub trait Vector: Copy {
     fn load_wide(self, from: &[f32]) -> [Self::D; 2] {
         self.widen(self.load(from))
     }
+    /// The first doubles of `from`.
+    fn load_d(self, from: &[f64]) -> Self::D;
+    /// Writes to the beginning of `to`.
+    fn store_d(self, to: &mut [f64], x: Self::D);
+    /// The sum of the bits of each `entry` and 2^45 times those of each n, as integers.
+    fn add_shifted_bits(self, entry: Self::D, n: Self::D) -> Self::D;
+    /// a == b, false for NaN.
+    fn eq_d(self, a: Self::D, b: Self::D) -> u32;
+    /// `x` where a == b, else `y`.
+    fn if_eq_d(self, a: Self::D, b: Self::D, x: Self::D, y: Self::D) -> Self::D;
+    /// a / b.
+    fn div_d(self, a: Self::D, b: Self::D) -> Self::D;
     /// Rounded to floats.
     fn narrow(self, a: [Self::D; 2]) -> Self::F;
     /// Writes two registers of doubles, rounded to floats, to the beginning of `to`.

@@ -43,7 +43,7 @@ impl Dist {
         let sum = self.work.exponentiate_double(data, sorted);
         let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
         let chosen = self.work.choose(sum, draw, exactly);
-        self.work.write_p_scaled(data, 1.0 / sum);
+        self.work.write_p_divided(data, sum);
         chosen
     }
 
@@ -51,7 +51,7 @@ impl Dist {
         let sum = self.softmax.exponentiate(data, sorted);
         let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);
         let chosen = self.softmax.choose(data, sum, draw, exactly);
-        kernels::scale_p(data, 1.0 / sum);
+        kernels::divide_p_double(data, sum);
         chosen
     }
 }

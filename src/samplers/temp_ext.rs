@@ -66,9 +66,9 @@ impl TempExt {
         if !temperature.is_finite() || temperature <= 0.0 || !max.is_finite() {
             return false;
         }
-        let sum = self.work.divide_and_exponentiate_wide(logits, temperature);
+        let sum = self.work.divide_and_exponentiate(logits, temperature);
         let ps = self.work.values();
-        kernels::write_scaled(candidates.as_mut_slice(), ids, logits, ps, 1.0 / sum);
+        kernels::write_quotients(candidates.as_mut_slice(), ids, logits, ps, sum);
         candidates.set_sorted(true);
         true
     }
@@ -108,8 +108,8 @@ impl Sampler for TempExt {
         if !temperature.is_finite() || !max.is_finite() {
             return softmax_f64(data);
         }
-        let sum = self.work.exponentiate_wide(data, max);
-        self.work.write_p_scaled(data, 1.0 / sum);
+        let sum = self.work.exponentiate_as_double(data, max);
+        self.work.write_p_divided(data, sum);
     }
 }
 

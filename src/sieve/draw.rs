@@ -40,7 +40,7 @@ pub(super) fn cdf_of_many(
 ) -> usize {
     let sum = exponentials.exponentiate_double(candidates, false);
     let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
-    exponentials.write_p_scaled(candidates, 1.0 / sum);
+    exponentials.write_p_divided(candidates, sum);
     chosen
 }
 

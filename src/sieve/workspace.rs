@@ -40,9 +40,7 @@ impl OnRequest {
             reserve(&mut candidates, survivors.len());
             survivors.write_to(&mut candidates);
             let sum = spare.exponentials.exponentiate_double(&candidates, false);
-            spare
-                .exponentials
-                .write_p_scaled(&mut candidates, 1.0 / sum);
+            spare.exponentials.write_p_divided(&mut candidates, sum);
             candidates
         })
     }
