@@ -451,6 +451,7 @@ impl Vector for Avx2 {
         fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
         fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         fn abs(a: __m256) -> __m256 = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+        fn fraction(a: __m256) -> __m256 = _mm256_sub_ps(a, _mm256_floor_ps(a));
         fn ge(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(a, b)) as u32;
         fn lt(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) as u32;
         fn eq(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) as u32;

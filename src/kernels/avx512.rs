@@ -648,6 +648,7 @@ impl Vector for Avx512 {
         fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         fn abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
         fn max_abs(a: __m512, b: __m512) -> __m512 = _mm512_range_ps::<0b1011>(a, b);
+        fn fraction(a: __m512) -> __m512 = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(a);
         fn ge(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b).into();
         fn lt(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b).into();
         fn eq(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b).into();

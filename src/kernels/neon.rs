@@ -264,6 +264,7 @@ impl Vector for Neon {
         fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
         fn div(a: float32x4_t, b: float32x4_t) -> float32x4_t = vdivq_f32(a, b);
         fn abs(a: float32x4_t) -> float32x4_t = vabsq_f32(a);
+        fn fraction(a: float32x4_t) -> float32x4_t = vsubq_f32(a, vrndmq_f32(a));
         fn ge(a: float32x4_t, b: float32x4_t) -> u32 = bits(vcgeq_f32(a, b));
         fn lt(a: float32x4_t, b: float32x4_t) -> u32 = bits(vcltq_f32(a, b));
         fn eq(a: float32x4_t, b: float32x4_t) -> u32 = bits(vceqq_f32(a, b));

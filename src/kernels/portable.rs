@@ -11,8 +11,9 @@
 //! That happens about once per doubling of the sum, and for one term in S / t half-way: some dozens of blocks per array. Bounding the error of a
 //! plain vector sum lost: with 2^17 terms the bound is far wider than the distance of most decisions from their threshold.
 //!
-//! Of sums in `double` the opposite holds. Terms of 24 bits are half-way between multiples of 53 bits all the time, as soon as they are 2^30 times smaller
-//! than the sum; but the bound is so narrow that a draw falls inside it once in many millions. They are added in any order.
+//! Sums in `double` are like that, too, but terms of 24 bits are half-way between multiples of 53 bits
+//! all the time, as soon as they are 2^30 times smaller than the sum: see
+//! [`portable_wide`](super::portable_wide).
 //!
 //! # Backwards and forwards
 //!
@@ -32,6 +33,7 @@ use std::mem::MaybeUninit;
 use super::exp::{C, LOWEST, ROUND, SCALE};
 use super::math::binade;
 pub use super::portable_near::{nearness, rounded_sum, softmax_sum, surprisals};
+use super::portable_wide::add_floats_in_order;
 pub use super::portable_wide::{divide_p_double, exp_double, set_quotients, write_quotients};
 use super::scalar::TWO_23;
 use super::vector::{LnParts, MAX_LANES, Vector, push_lanes};
@@ -245,7 +247,7 @@ pub fn exp_sum_double<V: Vector>(v: V, xs: &mut [f32], max: f32, sums: &mut [f64
     let mut sum = 0.0;
     for (block, to) in xs.chunks_mut(BLOCK).zip(sums) {
         exponentiate(v, block, max);
-        sum += block_sum_double(v, block);
+        sum = add_floats_in_order(v, sum, block);
         *to = sum;
     }
     sum
@@ -366,7 +368,7 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
 
 /// The sum of the terms in `double`, in any order: eight partial sums.
 #[inline(always)]
-fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
+pub(super) fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     let mut a = v.splat_d(0.0);
     let mut b = a;
     let mut chunks = terms.chunks_exact(V::LANES);
@@ -833,7 +835,7 @@ pub fn set_p<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
     }
 }
 
-/// Reads and writes 12 bytes per candidate, the last ones first.
+/// Reads and writes 12 bytes per candidate.
 #[inline(always)]
 pub fn exp_p<V: Vector>(
     v: V,
@@ -842,16 +844,13 @@ pub fn exp_p<V: Vector>(
     values: &mut [f32; BLOCK],
     sums: &mut [f64],
 ) -> f64 {
-    for (block, to) in data.chunks_mut(BLOCK).zip(sums.iter_mut()).rev() {
-        let next = block.as_ptr().wrapping_sub(BLOCK);
-        let values = exponentials_of(v, block, max, next, values);
-        *to = block_sum_double(v, values);
-        write_p(v, block, values);
-    }
     let mut sum = 0.0;
-    for to in sums {
-        sum += *to;
+    for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
+        let next = block.as_ptr().wrapping_add(BLOCK);
+        let values = exponentials_of(v, block, max, next, values);
+        sum = add_floats_in_order(v, sum, values);
         *to = sum;
+        write_p(v, block, values);
     }
     sum
 }

@@ -2,7 +2,7 @@
 
 use super::exp::ROUND;
 use super::exp_double::{C, SCALE, STEP, TABLE};
-use super::portable::{AHEAD, ask_for};
+use super::portable::{AHEAD, ask_for, block_sum_double};
 use super::vector::{MAX_LANES, Vector};
 use super::{BLOCK, scalar};
 use crate::token::TokenData;
@@ -152,6 +152,111 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
     let decided =
         added == total_above(v, up, middle) && largest < 2.0 * binade && sum < 2.0 * binade;
     decided.then_some(sum)
+}
+
+/// How many terms have a bit each.
+const GROUP: usize = 64;
+
+/// What is tried at once where a whole block does not go.
+const PART: usize = GROUP;
+
+/// `sum` and the terms, floats that are not negative, as if added one by one in `double`.
+#[inline(always)]
+pub(super) fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
+    if sum.is_nan() {
+        return sum;
+    }
+    if sum == 0.0 && block_sum_double(v, terms) == 0.0 {
+        return sum;
+    }
+    if let Some(sum) = try_floats(v, sum, terms) {
+        return sum;
+    }
+    let mut sum = sum;
+    for part in terms.chunks(PART) {
+        sum = match try_floats(v, sum, part) {
+            Some(sum) => sum,
+            None => part.iter().fold(sum, |sum, &t| sum + f64::from(t)),
+        };
+    }
+    sum
+}
+
+/// The same where the sum stays in its binade.
+///
+/// Many terms are half-way here: half of those half as large as the smallest that adds without
+/// rounding, a quarter of the next smaller ones, and so on. Every lane takes them down, as in
+/// [`try_block`]. In order each goes to the even one of both neighbours, so that it goes up if the sum
+/// and what the term has below half of a unit are odd together; after it the sum is even. So all that
+/// counts is which terms are half-way and which add an odd number of units: a bit each.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is 0 or 1; a group has at most `GROUP` terms"
+)]
+fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
+    // Then no float is too large or small to be counted in units.
+    if !(1e-15..1e15).contains(&sum) {
+        return None;
+    }
+    let binade = f64::from_bits(sum.to_bits() & 0x7ff0_0000_0000_0000);
+    let unit = binade * f64::EPSILON;
+    let (middle, below) = (v.splat_d(1.5 * binade), v.splat_d(BELOW));
+    let mut down = [middle; 2];
+    let mut odd = sum.to_bits() & 1 == 1;
+    let mut ups = 0;
+    for group in terms.chunks(GROUP) {
+        let mut padded = [0.0; GROUP];
+        let group = match group.len() {
+            GROUP => group,
+            len => {
+                padded[..len].copy_from_slice(group);
+                &padded
+            }
+        };
+        let (mut halves, mut odds) = (0, 0);
+        for (chunk, shift) in group.chunks_exact(V::LANES).zip((0..).step_by(V::LANES)) {
+            let [half, odd] = halves_and_odds(v, chunk, (0.5 / unit) as f32);
+            halves |= u64::from(half) << shift;
+            odds |= u64::from(odd) << shift;
+            let doubles = v.load_wide(chunk);
+            for i in 0..2 {
+                down[i] = v.fma_d(doubles[i], below, down[i]);
+            }
+        }
+        ups += rounded_up(halves, odds, &mut odd);
+    }
+    let largest = v.largest_d(v.max_d(down[0], down[1]));
+    let sum = sum + total_above(v, down, middle) + f64::from(ups) * unit;
+    (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
+}
+
+/// Which terms are half-way between two units, and which add an odd number of these, or half a unit
+/// more. `scale` gives half of their number.
+#[inline(always)]
+fn halves_and_odds<V: Vector>(v: V, terms: &[f32], scale: f32) -> [u32; 2] {
+    let quarter = v.splat(0.25);
+    let rest = v.fraction(v.mul(v.load(terms), v.splat(scale)));
+    let half = v.eq(v.abs(v.sub(rest, v.splat(0.5))), quarter);
+    [half, v.lt(quarter, rest) & v.ge(v.splat(0.75), rest)]
+}
+
+/// How many of the terms that are half-way go up. `odd`: whether the sum was odd, or will be.
+#[inline(always)]
+fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
+    // Each bit of `so_far`: whether the terms up to there add an odd number.
+    let mut so_far = odds;
+    for shift in [1, 2, 4, 8, 16, 32] {
+        so_far ^= so_far << shift;
+    }
+    // What that bit was at the last term before that was half-way: the carries of a sum that makes one
+    // where such a bit is 1, ends it where it is 0, and carries on elsewhere.
+    let set = so_far & halves;
+    let (a, overflow) = (set | !halves).overflowing_add(set);
+    let (added, overflow_too) = a.overflowing_add(u64::from(*odd));
+    let before = added ^ (set | !halves) ^ set;
+    *odd = (so_far >> 63 == 1) != (overflow || overflow_too);
+    ((so_far ^ before) & halves).count_ones()
 }
 
 #[inline(always)]

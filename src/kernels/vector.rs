@@ -134,6 +134,8 @@ pub trait Vector: Copy {
         }
         self.max(self.load(&padded), b)
     }
+    /// By how much each lane is more than the integer at or below it.
+    fn fraction(self, a: Self::F) -> Self::F;
     /// a >= b, false for NaN.
     fn ge(self, a: Self::F, b: Self::F) -> u32;
     /// a < b, false for NaN.
