@@ -380,7 +380,7 @@ impl Default for Softmax {
 }
 
 impl Softmax {
-    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, right but for the order of additions. `sorted`: the first logit counts as the largest.
+    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, as if added one by one. `sorted`: the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate twice, and writes them once.
     pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
@@ -597,7 +597,7 @@ impl Workspace {
         sum
     }
 
-    /// As [`exponentiate`](Self::exponentiate) with a sum in `double` that is right but for the order of additions; [`choose`](Self::choose) uses it.
+    /// As [`exponentiate`](Self::exponentiate) with a sum in `double`, as if added one by one; [`choose`](Self::choose) uses it.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
         let largest = self.take_logits(data);

@@ -190,10 +190,7 @@ pub(super) fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f
 /// and what the term has below half of a unit are odd together; after it the sum is even. So all that
 /// counts is which terms are half-way and which add an odd number of units: a bit each.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is 0 or 1; a group has at most `GROUP` terms"
-)]
+#[expect(clippy::indexing_slicing, reason = "what remains is less than a group")]
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     // Then no float is too large or small to be counted in units.
     if !(1e-15..1e15).contains(&sum) {
@@ -205,25 +202,17 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     let mut down = [middle; 2];
     let mut odd = sum.to_bits() & 1 == 1;
     let mut ups = 0;
-    for group in terms.chunks(GROUP) {
+    let scale = v.splat((0.5 / unit) as f32);
+    let mut groups = terms.chunks_exact(GROUP);
+    for group in &mut groups {
+        let [halves, odds] = take_down(v, group, scale, below, &mut down);
+        ups += rounded_up(halves, odds, &mut odd);
+    }
+    let rest = groups.remainder();
+    if !rest.is_empty() {
         let mut padded = [0.0; GROUP];
-        let group = match group.len() {
-            GROUP => group,
-            len => {
-                padded[..len].copy_from_slice(group);
-                &padded
-            }
-        };
-        let (mut halves, mut odds) = (0, 0);
-        for (chunk, shift) in group.chunks_exact(V::LANES).zip((0..).step_by(V::LANES)) {
-            let [half, odd] = halves_and_odds(v, chunk, (0.5 / unit) as f32);
-            halves |= u64::from(half) << shift;
-            odds |= u64::from(odd) << shift;
-            let doubles = v.load_wide(chunk);
-            for i in 0..2 {
-                down[i] = v.fma_d(doubles[i], below, down[i]);
-            }
-        }
+        padded[..rest.len()].copy_from_slice(rest);
+        let [halves, odds] = take_down(v, &padded, scale, below, &mut down);
         ups += rounded_up(halves, odds, &mut odd);
     }
     let largest = v.largest_d(v.max_d(down[0], down[1]));
@@ -231,14 +220,32 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
 }
 
-/// Which terms are half-way between two units, and which add an odd number of these, or half a unit
-/// more. `scale` gives half of their number.
+/// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an odd
+/// number of these, or half a unit more. `scale` gives half of their number.
 #[inline(always)]
-fn halves_and_odds<V: Vector>(v: V, terms: &[f32], scale: f32) -> [u32; 2] {
-    let quarter = v.splat(0.25);
-    let rest = v.fraction(v.mul(v.load(terms), v.splat(scale)));
-    let half = v.eq(v.abs(v.sub(rest, v.splat(0.5))), quarter);
-    [half, v.lt(quarter, rest) & v.ge(v.splat(0.75), rest)]
+#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
+fn take_down<V: Vector>(
+    v: V,
+    group: &[f32],
+    scale: V::F,
+    below: V::D,
+    down: &mut [V::D; 2],
+) -> [u64; 2] {
+    let (quarter, middle) = (v.splat(0.25), v.splat(0.5));
+    let three_quarters = v.splat(0.75);
+    let (mut halves, mut odds) = (0, 0);
+    for (chunk, shift) in group.chunks_exact(V::LANES).zip((0..).step_by(V::LANES)) {
+        let rest = v.fraction(v.mul(v.load(chunk), scale));
+        let half = v.eq(v.abs(v.sub(rest, middle)), quarter);
+        let odd = v.lt(quarter, rest) & v.ge(three_quarters, rest);
+        halves |= u64::from(half) << shift;
+        odds |= u64::from(odd) << shift;
+        let doubles = v.load_wide(chunk);
+        for i in 0..2 {
+            down[i] = v.fma_d(doubles[i], below, down[i]);
+        }
+    }
+    [halves, odds]
 }
 
 /// How many of the terms that are half-way go up. `odd`: whether the sum was odd, or will be.

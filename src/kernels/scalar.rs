@@ -62,7 +62,8 @@ pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     sum
 }
 
-/// The same with a sum in `double`, whose last bits depend on the instruction set; `sums` takes the sum up to the end of each block of [`BLOCK`].
+/// The same with a sum in `double`, as if added one by one; `sums` takes the sum up to the end of each
+/// block of [`BLOCK`].
 pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in xs.chunks_mut(BLOCK).zip(sums) {

@@ -2,9 +2,10 @@
 //!
 //! Probabilities are `exp(logit - max)` over their sum, added in array order in `double`; one `double` of std::mt19937 is drawn
 //! per non-empty array, also for a single candidate; the choice is the first whose running sum reaches draw * sum.
-//! The sum is formed in any order and kept for every block of candidates, among which the choice is a binary search; only a draw that falls within
-//! the rounding error of the border between two candidates makes it add in order. `p` is multiplied by the reciprocal of the sum in `double`, which moves it by 1
-//! ulp at most.
+//! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
+//! choice is a binary search; only a draw that falls within the rounding error of the border between
+//! two candidates makes it add one by one. `p` is the quotient in `double`, by a product with the
+//! inverse where that is the same float.
 //!
 //! Reads 12 bytes per candidate three times, one `exp` each, and writes them twice.
 
