@@ -239,7 +239,10 @@ fn cache_model(name: &str, at_least: usize, lookups: &'static [&'static [Token]]
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);
     every_order(name, at_least, move || {
-        let cache = Arc::new(Shared::new(NonZeroUsize::new(2).expect("not 0")));
+        let cache = Arc::new(Shared::new(
+            NonZeroUsize::new(2).expect("not 0"),
+            usize::MAX,
+        ));
         let threads: Vec<_> = lookups
             .iter()
             .map(|tokens| {

@@ -1,7 +1,9 @@
 //! The process-wide cache of tries: the same payload is parsed once.
 //!
-//! 128 tries, least recently used, keyed by the SHA-256 of the payload's bytes. A hit costs the hash and a lookup. Tries are shared by `Arc`, so
-//! one in use survives its eviction. Safe from any thread; nothing is parsed under the lock.
+//! At most 128 tries that together occupy at most 16 MiB, least recently used, keyed by the SHA-256
+//! of the payload's bytes. A trie that is larger than that alone is not kept. A hit costs the hash
+//! and a lookup. Tries are shared by `Arc`, so one in use survives its eviction. Safe from any
+//! thread; nothing is parsed under the lock.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,6 +18,9 @@ use crate::trie::descriptor::Payload;
 
 /// How many tries are kept.
 pub const CAPACITY: usize = 128;
+
+/// How many bytes these may occupy together.
+pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
 
@@ -42,11 +47,12 @@ struct Cache {
 /// A cache that any thread may use.
 pub(crate) struct Shared {
     capacity: NonZeroUsize,
+    max_bytes: usize,
     /// Made at the first use, under its own lock.
     cache: Mutex<Option<Cache>>,
 }
 
-static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() });
+static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
 /// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
@@ -63,9 +69,10 @@ pub fn stats() -> CacheStats {
 }
 
 impl Shared {
-    pub(crate) const fn new(capacity: NonZeroUsize) -> Self {
+    pub(crate) const fn new(capacity: NonZeroUsize, max_bytes: usize) -> Self {
         Self {
             capacity,
+            max_bytes,
             cache: Mutex::new(None),
         }
     }
@@ -79,7 +86,9 @@ impl Shared {
         }
         // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
         let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
-        drop(self.with(|cache| cache.put(key, Arc::clone(&trie))));
+        if trie.bytes() <= self.max_bytes {
+            drop(self.with(|cache| cache.put(key, Arc::clone(&trie), self.max_bytes)));
+        }
         Ok(trie)
     }
 
@@ -118,15 +127,87 @@ impl Cache {
 
     /// Gives what had to go, to be freed without the lock.
     #[must_use]
-    fn put(&mut self, key: Key, trie: Arc<Trie>) -> Option<Arc<Trie>> {
+    fn put(&mut self, key: Key, trie: Arc<Trie>, max_bytes: usize) -> Vec<Arc<Trie>> {
         fault::point();
+        let mut removed = Vec::new();
         self.stats.bytes += trie.bytes() as u64;
-        let removed = self.tries.push(key, trie);
+        if let Some((removed_key, trie)) = self.tries.push(key, trie) {
+            // Another thread may have parsed the same payload in the meantime: that is replaced,
+            // not evicted.
+            self.remove(trie, removed_key != key, &mut removed);
+        }
+        while self.stats.bytes > max_bytes as u64
+            && let Some((_, trie)) = self.tries.pop_lru()
+        {
+            self.remove(trie, true, &mut removed);
+        }
         self.stats.entries = self.tries.len() as u64;
-        let (removed_key, removed) = removed?;
-        self.stats.bytes -= removed.bytes() as u64;
-        // Another thread may have parsed the same payload in the meantime: that is replaced, not evicted.
-        self.stats.evictions += u64::from(removed_key != key);
-        Some(removed)
+        removed
+    }
+
+    fn remove(&mut self, trie: Arc<Trie>, evicted: bool, removed: &mut Vec<Arc<Trie>>) {
+        self.stats.bytes -= trie.bytes() as u64;
+        self.stats.evictions += u64::from(evicted);
+        removed.push(trie);
+    }
+}
+
+#[cfg(all(test, not(model)))]
+mod tests {
+    use super::*;
+
+    fn payload(token: usize, n_leaves: usize) -> String {
+        let leaves: Vec<String> = (0..n_leaves)
+            .map(|i| format!(r#"{{"name":"n{i}","tokens":[{token},{i}]}}"#))
+            .collect();
+        let leaves = leaves.join(",");
+        format!(r#"{{"descriptors":[{{"path":"p","leaves":[{leaves}]}}]}}"#)
+    }
+
+    fn bytes_of(json: &str) -> usize {
+        let payload = Payload::parse(json.as_bytes(), None).expect("the payload is good");
+        Trie::new(&payload).bytes()
+    }
+
+    #[test]
+    fn bytes_are_bounded_like_entries() {
+        let small = bytes_of(&payload(1, 10));
+        let cache = Shared::new(NonZeroUsize::new(5).expect("not 0"), 3 * small);
+        let get = |token, n_leaves| {
+            let json = payload(token, n_leaves);
+            let trie = cache.trie_of(json.as_bytes(), None);
+            assert_eq!(trie.expect("the payload is good").n_nodes(), n_leaves + 2);
+        };
+        let expect = |entries: u64, evictions: u64| {
+            let stats = cache.stats();
+            assert_eq!((stats.entries, stats.evictions), (entries, evictions));
+            assert_eq!(stats.bytes, entries * small as u64);
+        };
+        for token in 1..=3 {
+            get(token, 10);
+            expect(token as u64, 0);
+        }
+        // The first is used again, so that the second goes.
+        get(1, 10);
+        get(4, 10);
+        expect(3, 1);
+        get(1, 10);
+        assert_eq!(cache.stats().hits, 2);
+        get(2, 10);
+        expect(3, 2);
+        // One that takes the place of all.
+        let fits = |n_leaves: &usize| bytes_of(&payload(9, *n_leaves)) <= 3 * small;
+        let n_leaves = (10..100).rev().find(fits).expect("10 are small");
+        let large = bytes_of(&payload(9, n_leaves));
+        assert!(large > 2 * small);
+        get(9, n_leaves);
+        let stats = cache.stats();
+        assert_eq!((stats.entries, stats.evictions), (1, 5));
+        assert_eq!(stats.bytes, large as u64);
+        // One that does not fit changes nothing.
+        get(9, 100);
+        assert_eq!(cache.stats().entries, 1);
+        get(9, n_leaves);
+        assert_eq!((cache.stats().hits, cache.stats().misses), (3, 7));
     }
 }
