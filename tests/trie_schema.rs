@@ -38,10 +38,18 @@ fn the_schema_and_the_parser_agree() {
         r#"{"descriptors":[["a",[{"name":"n","tokens":[1]}]]]}"#,
         r#"{"descriptors":[{"path":"a","leaves":[["n",[1]]]}]}"#,
         r#"{"modelId":"m"}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"a\u0000b","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","leaves":[{"name":"a\nb","tokens":[1]}]}]}"#,
         r#"[1]"#,
         "null",
     ];
-    for case in cases {
+    let long = [500, 501].map(|n| {
+        let tokens = vec![7; n];
+        format!(
+            r#"{{"descriptors":[{{"path":"a","leaves":[{{"name":"n","tokens":{tokens:?}}}]}}]}}"#
+        )
+    });
+    for case in cases.into_iter().chain(long.iter().map(String::as_str)) {
         let value: Value = serde_json::from_str(case).expect("the case is JSON");
         let by_schema = schemas.validate(&value, index).is_ok();
         let by_parser = Payload::parse(case.as_bytes(), None).is_ok();

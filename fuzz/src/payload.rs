@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::span::LONGEST;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The allowed sequences of one descriptor, with their names.
@@ -69,7 +70,13 @@ fn descriptor_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Leaves
 
 fn leaf_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Vec<i32>), &'static str> {
     let name = text(required(value, "name")?)?.to_owned();
+    if name.contains('\0') {
+        return Err("C cannot read the name");
+    }
     let tokens = array(required(value, "tokens")?)?;
+    if tokens.len() > LONGEST {
+        return Err("a value is longer than a span");
+    }
     let tokens = tokens.iter().map(|token| {
         let &Json::Integer(token) = token else {
             return Err("a token is no integer");

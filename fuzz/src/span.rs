@@ -4,8 +4,8 @@ use llama_sieve::TokenData;
 
 use crate::payload::{Descriptors, Leaves};
 
-/// A span that has not ended after this many tokens is closed.
-const LONGEST: usize = 500;
+/// A value has no more tokens than this. A span that has not ended after as many is closed.
+pub const LONGEST: usize = 500;
 
 /// What is constrained, and where the text is.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Span {
         let values = self.leaves().iter().map(|(_, tokens)| tokens);
         let values: Vec<&Vec<i32>> = values.filter(|value| value.starts_with(prefix)).collect();
         let mut run = Vec::new();
-        for depth in prefix.len().. {
+        for depth in prefix.len()..LONGEST {
             // Where a value ends, ending is a choice.
             let next = values.iter().map(|value| value.get(depth).copied());
             let mut next: Vec<Option<i32>> = next.collect();

@@ -1,15 +1,19 @@
 //! A position in a trie: the state machine of a constrained span.
 //!
-//! A span begins at the root of a descriptor and is active until a value is complete, a token leaves the trie, or 500 tokens were accepted. While it is
-//! active, the tokens that may follow are the children of the node; at a node where a value ends and others go on, the host's choice decides.
+//! A span begins at the root of a descriptor and is active until a value is complete or a token
+//! leaves the trie. While it is active, the tokens that may follow are the children of the node; at
+//! a node where a value ends and others go on, the host's choice decides.
+//!
+//! A payload has no value that is longer than a span may be. A trie that was built without that
+//! check is bounded here: its span is closed after as many tokens.
 
 use std::sync::Arc;
 
 use crate::token::Token;
 use crate::trie::arena::{NodeId, Trie};
 
-/// A span that has not ended after this many tokens is closed.
-pub const MAX_SPAN: usize = 500;
+/// The most tokens of a value, and of a span.
+pub const SPAN_LIMIT: usize = 500;
 
 /// What accepting a token led to, where that is worth a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,18 +108,20 @@ impl Cursor {
             self.complete();
             return None;
         }
-        if self.accepted >= MAX_SPAN {
+        if self.accepted >= SPAN_LIMIT {
             self.node = None;
             return Some(Notice::TooLong);
         }
         None
     }
 
-    /// The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value.
+    /// The run of tokens of which each is the only one that may follow, from here to the next
+    /// choice, to the end of the value, or to where the span would be closed.
     pub fn forced(&self) -> Forced<'_> {
         Forced {
             trie: &self.trie,
             node: self.node,
+            left: SPAN_LIMIT.saturating_sub(self.accepted),
         }
     }
 }
@@ -125,6 +131,8 @@ impl Cursor {
 pub struct Forced<'a> {
     trie: &'a Trie,
     node: Option<NodeId>,
+    /// How many tokens the span still takes.
+    left: usize,
 }
 
 impl Iterator for Forced<'_> {
@@ -132,6 +140,7 @@ impl Iterator for Forced<'_> {
 
     fn next(&mut self) -> Option<Token> {
         let node = self.node.take()?;
+        self.left = self.left.checked_sub(1)?;
         // Where a value ends, ending is a choice.
         if self.trie.is_terminal(node) {
             return None;

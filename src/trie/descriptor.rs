@@ -15,6 +15,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::memory;
 use crate::token::Token;
+use crate::trie::cursor::SPAN_LIMIT;
 
 /// A parsed payload.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -44,10 +45,10 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// What it stands for.
+    /// What it stands for. Without NUL, which C would end it at.
     #[serde(deserialize_with = "text")]
     pub name: String,
-    /// Its tokens, in order. A value without tokens is skipped.
+    /// Its tokens, in order, at most [`SPAN_LIMIT`]. A value without tokens is skipped.
     #[serde(deserialize_with = "elements")]
     pub tokens: Vec<Token>,
 }
@@ -122,7 +123,8 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 impl Payload {
-    /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it; some value must have tokens.
+    /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it;
+    /// some value must have tokens, and none more than a span takes; no name may hold NUL.
     pub fn parse(json: &[u8], n_vocab: Option<usize>) -> Result<Self, String> {
         let payload: Self = serde_json::from_slice(json)
             .map_err(|error| format!("the payload is not valid: {error}"))?;
@@ -134,16 +136,35 @@ impl Payload {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {
             for (j, leaf) in descriptor.leaves.iter().enumerate() {
-                for (k, &token) in leaf.tokens.iter().enumerate() {
-                    check_token(token, n_vocab).map_err(|text| {
-                        format!("descriptors[{i}].leaves[{j}].tokens[{k}]: {text}")
-                    })?;
-                    empty = false;
-                }
+                leaf.check(n_vocab)
+                    .map_err(|text| format!("descriptors[{i}].leaves[{j}].{text}"))?;
+                empty &= leaf.tokens.is_empty();
             }
         }
         if empty {
             return Err("the payload has no leaf with tokens: nothing would be allowed".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Leaf {
+    fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
+        if self.name.contains('\0') {
+            return Err(format!(
+                "name: {:?} holds NUL, at which C would end it",
+                self.name
+            ));
+        }
+        let n = self.tokens.len();
+        if n > SPAN_LIMIT {
+            return Err(format!(
+                "tokens: the value has {n} tokens, and a span at most {SPAN_LIMIT} \
+                 (LLAMA_SIEVE_TRIE_SPAN_LIMIT)"
+            ));
+        }
+        for (k, &token) in self.tokens.iter().enumerate() {
+            check_token(token, n_vocab).map_err(|text| format!("tokens[{k}]: {text}"))?;
         }
         Ok(())
     }
