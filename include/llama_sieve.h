@@ -121,6 +121,17 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
+ The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
+ is refused.
+ */
+#define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
+
+/*
+ The most bytes that the tries of the cache occupy together. One that is larger is not kept.
+ */
+#define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
+
+/*
  Mode: the quickest arithmetic.
  */
 #define LLAMA_SIEVE_MODE_FAST 0
@@ -205,7 +216,7 @@ typedef struct llama_sieve_cache_stats {
    */
   uint64_t entries;
   /*
-   Bytes of the tries that are kept.
+   Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
    */
   uint64_t bytes;
 } llama_sieve_cache_stats;
@@ -552,8 +563,10 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
  of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
  (before those that truncate). It can be set anew like a slot.
 
- Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not valid or has no leaf with tokens, a token outside the
- vocabulary (the upper bound is not checked if vocab is NULL), an unknown mode, or without a host.
+ Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
+ valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name
+ with NUL in it, a token outside the vocabulary (the upper bound is not checked if vocab is
+ NULL), an unknown mode, or without a host.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
@@ -620,19 +633,21 @@ bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 
 /*
- The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value: they can be appended to the text as
- one batch without sampling (and must then be accepted one by one). Writes the first cap of them to out; returns how many there are, which may be more.
- 0 where nothing is forced.
+ The run of tokens of which each is the only one that may follow, from here to the next choice or
+ to the end of the value: they can be appended to the text as one batch without sampling (and must
+ then be accepted one by one). Writes the first cap of them to out; returns how many there
+ are, which may be more than cap, but never more than the span still takes. 0 where nothing is
+ forced, and, with an error, where out is not aligned.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
  */
-size_t llama_sieve_trie_forced(const struct llama_sampler *smpl,
-                               int32_t *out,
-                               size_t cap);
+size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- Writes the counters of the process-wide cache of token tries (128 tries, least recently used, keyed by the SHA-256 of the payload). NULL: does nothing.
+ Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
+ LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload. NULL or
+ not aligned: does nothing.
 
  The caller guarantees:
  out is NULL or writable.

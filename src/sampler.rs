@@ -14,7 +14,8 @@ pub enum Kind {
     Filter,
     /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts when nothing is selected.
     Selector,
-    /// Lets only some tokens through. On failure it fails closed: [`Sampler::salvage`] decides, and if that fails as well, no candidate is left.
+    /// Lets only some tokens through. On failure it fails closed: [`Sampler::salvage`] decides, and
+    /// if that fails as well, every candidate gets minus infinity.
     Constraint,
 }
 
@@ -42,9 +43,12 @@ pub trait Sampler: Clone + Send + 'static {
     /// Back to the state after construction.
     fn reset(&mut self) {}
 
-    /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the candidates are in.
+    /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the
+    /// candidates are in, and at least one candidate.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.truncate(0);
+        for candidate in candidates.as_mut_slice() {
+            candidate.logit = f32::NEG_INFINITY;
+        }
     }
 
     /// What others may use while the sampler itself is at work, perhaps on another thread.

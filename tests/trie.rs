@@ -220,9 +220,18 @@ fn check_apply(sampler: &HostSampler, naive: &mut Naive, input: &Array, mode: i3
         .map(|c| c.id)
         .collect();
     if possible.is_empty() {
-        let expected = &allowed[..allowed.len().min(input.data.len())];
-        assert_eq!(output.ids(), expected, "children are put back");
-        assert!(output.data.iter().all(|c| c.logit == 0.0));
+        let is_absent = |id: &i32| present.iter().all(|c| c.id != *id);
+        let absent: Vec<i32> = allowed.iter().copied().filter(is_absent).collect();
+        let (expected, logit) = if absent.is_empty() {
+            (present.iter().map(|c| c.id).collect(), f32::NEG_INFINITY)
+        } else {
+            (absent, 0.0)
+        };
+        let expected = &expected[..expected.len().min(input.data.len())];
+        assert_eq!(output.ids(), expected, "what was cut is put back");
+        assert!(output.data.iter().all(|c| c.logit == logit));
+        assert!(output.data.is_empty() == input.data.is_empty());
+        assert!(output.data.is_empty() || output.selected == if greedy { 0 } else { -1 });
         return;
     }
     let best = possible
@@ -264,6 +273,25 @@ fn input(rng: &mut Rng, n_vocab: usize) -> Array {
         Shape::TopK,
     ]);
     shape.array(n_vocab, rng)
+}
+
+/// What a bias or a grammar in front leaves: some of the tokens that may follow have minus infinity,
+/// or all; sometimes another sampler has cut some as well.
+fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
+    let Some(prefix) = &naive.prefix else {
+        return;
+    };
+    let children = naive.children(prefix);
+    let all = rng.chance(0.5);
+    for candidate in &mut array.data {
+        if children.contains(&candidate.id) && (all || rng.chance(0.5)) {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+    array.sorted = false;
+    if rng.chance(0.3) {
+        array.data.retain(|_| rng.chance(0.7));
+    }
 }
 
 /// A token to accept: mostly one that may follow.
@@ -311,7 +339,11 @@ fn random_walks_follow_the_naive_model() {
             assert_eq!(is_active(&sampler), naive.prefix.is_some());
             assert_eq!(leaf(&sampler), naive.leaf);
             assert_eq!(forced(&sampler), naive.forced());
-            check_apply(&sampler, &mut naive, &input(&mut rng, n_vocab), mode);
+            let mut input = input(&mut rng, n_vocab);
+            if rng.chance(0.2) {
+                ban(&mut rng, &naive, &mut input);
+            }
+            check_apply(&sampler, &mut naive, &input, mode);
             let token = next_token(&mut rng, &naive, n_vocab);
             sampler.accept(token);
             naive.accept(token);
@@ -353,26 +385,59 @@ fn random_walks_follow_the_naive_model() {
 }
 
 #[test]
-fn a_span_of_500_tokens_is_closed() {
-    quiet();
-    let long: Vec<i32> = (0..600).collect();
-    let naive = Naive::new(vec![(long, "long".to_owned())]);
+fn a_value_may_be_as_long_as_a_span_and_no_longer() {
     let sampler = slot();
+    let value = |n| Naive::new(vec![((0..n).collect(), "long".to_owned())]);
+    let longest = json(&[("p", &value(500))]);
+    assert_eq!(set(&sampler, longest.as_bytes(), 1), LLAMA_SIEVE_OK);
+    let longer = json(&[("p", &value(501))]);
     assert_eq!(
-        set(&sampler, json(&[("p", &naive)]).as_bytes(), 1),
-        LLAMA_SIEVE_OK
+        set(&sampler, longer.as_bytes(), 1),
+        LLAMA_SIEVE_ERROR_INVALID
     );
-    for token in 0..499 {
-        sampler.accept(token);
+    assert!(
+        last_error::get().contains("descriptors[0].leaves[0].tokens: the value has 501 tokens")
+    );
+    for token in 0..500 {
         assert!(is_active(&sampler));
+        assert_eq!(forced(&sampler), (token..500).collect::<Vec<i32>>());
+        sampler.accept(token);
     }
-    sampler.accept(499);
     assert!(!is_active(&sampler));
-    assert_eq!(leaf(&sampler), None);
+    assert_eq!(leaf(&sampler).as_deref(), Some("long"));
+}
+
+/// A payload that was not parsed has not been checked.
+#[test]
+fn a_span_of_500_tokens_is_closed() {
+    use llama_sieve::Sampler;
+    use llama_sieve::trie::descriptor::{Descriptor, Leaf, Payload};
+    use llama_sieve::trie::{Mode, Slot, Trie, TrieSampler};
+    quiet();
+    let payload = Payload {
+        model_id: String::new(),
+        descriptors: vec![Descriptor {
+            path: "p".to_owned(),
+            leaves: vec![Leaf {
+                name: "long".to_owned(),
+                tokens: (0..600).collect(),
+            }],
+        }],
+    };
+    let slot = std::sync::Arc::new(Slot::new(None));
+    let mode = Mode::from_number(LLAMA_SIEVE_TRIE_SAMPLED).expect("a mode");
+    slot.set(std::sync::Arc::new(Trie::new(&payload)), mode);
+    let mut sampler = TrieSampler::new(std::sync::Arc::clone(&slot));
+    for token in 0..500 {
+        assert!(slot.is_active());
+        assert_eq!(slot.forced(&mut []), 500 - token as usize);
+        sampler.accept(token);
+    }
+    assert!(!slot.is_active());
+    assert_eq!(slot.leaf(), None);
     assert!(last_error::get().contains("500 tokens"));
     sampler.reset();
-    assert!(is_active(&sampler));
-    assert_eq!(forced(&sampler).len(), 600);
+    assert!(slot.is_active());
 }
 
 #[test]

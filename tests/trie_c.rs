@@ -1,5 +1,5 @@
-//! The token trie from C and C++: the published tests of its design, and tries that are set by opaque handle. What each checks is in its own source, in
-//! c-tests/trie/.
+//! The token trie from C and C++: the published tests of its design, tries that are set by opaque
+//! handle, and the limits. What each checks is in its own source, in c-tests/trie/.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]
@@ -71,4 +71,36 @@ fn tries_by_handle_under_sanitizers() {
     }
     let build = handles_program("trie_handles_sanitized").sanitized();
     handles(build, Link::Static, Link::Static);
+}
+
+fn limits(build: Build, link: Link) {
+    let program = build.with_ours(link).with_llama(link).build();
+    let program = program
+        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+        .env("UBSAN_OPTIONS", "print_stacktrace=1");
+    assert_eq!(program.succeed(&[&model()]), "every limit holds\n");
+}
+
+#[test]
+fn limits_and_bans_linked_statically() {
+    let build = Build::new("trie_limits_static", "c-tests/trie/limits.c");
+    limits(build, Link::Static);
+}
+
+#[test]
+fn limits_and_bans_linked_shared() {
+    let build = Build::new("trie_limits_shared", "c-tests/trie/limits.c");
+    limits(build, Link::Shared);
+}
+
+#[test]
+fn limits_and_bans_under_sanitizers() {
+    if !has_sanitizers("trie_limits_probe") {
+        skipped(
+            "limits_and_bans_under_sanitizers: the C compiler has no runtime for -fsanitize=address,undefined",
+        );
+        return;
+    }
+    let build = Build::new("trie_limits_sanitized", "c-tests/trie/limits.c");
+    limits(build.sanitized(), Link::Static);
 }

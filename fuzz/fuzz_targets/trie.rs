@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use llama_sieve::trie::descriptor::{Descriptor, Leaf};
 use llama_sieve::trie::sampler::Mode;
 use llama_sieve::trie::{Payload, Slot, Trie, TrieSampler, cache};
 use llama_sieve::{Candidates, Sampler, TokenData};
 use llama_sieve_fuzz::logits::Logit;
 use llama_sieve_fuzz::payload::{Descriptors, Verdict, judge};
-use llama_sieve_fuzz::span::{Span, as_number, first_best};
+use llama_sieve_fuzz::span::{LONGEST, Span, as_number, first_best};
 
 fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| {
     if let Some((0, script)) = data.split_first().map(|(&first, rest)| (first, rest)) {
@@ -41,6 +42,29 @@ fn raw(json: &[u8], n_vocab: Option<usize>) {
     assert_eq!(trie.n_nodes(), cached.n_nodes());
     assert_eq!(trie.max_token(), cached.max_token());
     walk_all(&trie, &descriptors);
+    apply_to_few(trie);
+}
+
+/// Whatever the tokens are, a small array needs no more memory than a small array.
+fn apply_to_few(trie: Arc<Trie>) {
+    let slot = Arc::new(Slot::new(None));
+    let root = trie.first_root();
+    let mut children = trie.children(root).to_vec();
+    let mode = Mode::from_number(1).expect("a mode");
+    slot.set(Arc::clone(&trie), mode);
+    let (logit, p) = (1.0, 0.0);
+    let mut data = [5, 4, 3, 2].map(|id| TokenData { id, logit, p });
+    let mut candidates = Candidates::new(&mut data, false);
+    TrieSampler::new(slot).apply(&mut candidates);
+    if children.iter().any(|child| (2..=5).contains(child)) {
+        children.retain(|child| (2..=5).contains(child));
+    }
+    let left = candidates.as_slice().iter();
+    let left = left.filter(|c| c.logit > f32::NEG_INFINITY);
+    let mut left: Vec<i32> = left.map(|c| c.id).collect();
+    left.sort_unstable();
+    children.truncate(4);
+    assert_eq!(left, children);
 }
 
 /// Every value is where it should be, and nothing else is.
@@ -182,8 +206,8 @@ fn token(byte: u8) -> i32 {
 
 impl Script {
     fn descriptors(&self) -> Descriptors {
-        // The naive model looks at all sequences at every step; one is as long as a span can be.
-        let mut longest = 600;
+        // The naive model looks at all sequences at every step; one is longer than a span can be.
+        let mut longest = LONGEST + 5;
         let descriptors = self.descriptors.iter().take(4);
         let descriptors = descriptors.map(|(path, values)| {
             let values = values.iter().take(12).map(|value| {
@@ -205,15 +229,18 @@ impl Script {
         let descriptors = self.descriptors();
         let json = json_of(&descriptors);
         raw(json.as_bytes(), None);
-        let Ok(payload) = Payload::parse(json.as_bytes(), Some(256)) else {
-            let empty = |(_, tokens): &(String, Vec<i32>)| tokens.is_empty();
-            assert!(
-                descriptors
-                    .iter()
-                    .all(|(_, leaves)| leaves.iter().all(empty))
-            );
+        let mut lengths = descriptors
+            .iter()
+            .flat_map(|(_, leaves)| leaves.iter().map(|(_, tokens)| tokens.len()));
+        let is_empty = lengths.clone().all(|n| n == 0);
+        let is_long = lengths.any(|n| n > LONGEST);
+        let parsed = Payload::parse(json.as_bytes(), Some(256));
+        assert_eq!(parsed.is_ok(), !is_empty && !is_long);
+        if is_empty {
             return;
-        };
+        }
+        // Also of a value that is too long: of that a span is closed in time.
+        let payload = parsed.unwrap_or_else(|_| payload_of(&descriptors));
         let trie = Arc::new(Trie::new(&payload));
         let slot = Arc::new(Slot::new(Some(256)));
         let mut walk = Walk {
@@ -231,6 +258,24 @@ impl Script {
             walk.step(step, &trie, &descriptors);
             walk.check();
         }
+    }
+}
+
+/// Without the parser's checks.
+fn payload_of(descriptors: &Descriptors) -> Payload {
+    let descriptors = descriptors.iter().map(|(path, leaves)| Descriptor {
+        path: path.clone(),
+        leaves: leaves
+            .iter()
+            .map(|(name, tokens)| Leaf {
+                name: name.clone(),
+                tokens: tokens.clone(),
+            })
+            .collect(),
+    });
+    Payload {
+        model_id: String::new(),
+        descriptors: descriptors.collect(),
     }
 }
 
@@ -368,11 +413,18 @@ impl Walk {
                 "{candidate:?}, {allowed:?}"
             );
         }
-        let survivors = output
-            .data
-            .iter()
-            .filter(|c| as_number(c.logit) > f32::NEG_INFINITY);
-        assert!(survivors.count() > 0 || input.is_empty(), "nothing is left");
+        assert_eq!(output.data.is_empty(), input.is_empty(), "nothing is left");
+        // A choice is a value, even where all are banned.
+        let is_banned = |c: &TokenData| as_number(c.logit) == f32::NEG_INFINITY;
+        if output.data.iter().all(is_banned) {
+            assert!(output.data.iter().all(|c| allowed.contains(&c.id)));
+        }
+        for &id in &allowed {
+            let mut same = input.iter().filter(|c| c.id == id).peekable();
+            let banned = same.peek().is_some() && same.all(is_banned);
+            let mut left = output.data.iter().filter(|c| c.id == id);
+            assert!(!banned || left.all(is_banned), "{id} was banned");
+        }
         let mut ids: Vec<i32> = input.iter().map(|c| c.id).collect();
         ids.sort_unstable();
         // With an id twice in the array only the safety is promised.
@@ -400,19 +452,23 @@ impl Walk {
             .filter(|c| as_number(c.logit) > f32::NEG_INFINITY)
             .count();
         if possible == 0 {
-            let kept = allowed.iter().take(input.len());
-            let data: Vec<TokenData> = kept
-                .map(|&id| TokenData {
-                    id,
-                    logit: 0.0,
-                    p: 0.0,
-                })
-                .collect();
+            let is_absent = |id: &&i32| valid.iter().all(|c| c.id != **id);
+            let absent = allowed.iter().filter(is_absent);
+            let put_back = absent.map(|&id| (id, 0.0));
+            let banned = valid.iter().map(|c| (c.id, f32::NEG_INFINITY));
+            let is_cut = valid.len() < allowed.len();
+            let kept: Vec<(i32, f32)> = match is_cut {
+                true => put_back.collect(),
+                false => banned.collect(),
+            };
+            let p = 0.0;
+            let data = kept.iter().map(|&(id, logit)| TokenData { id, logit, p });
+            let data: Vec<TokenData> = data.take(input.len()).collect();
             let select = greedy && !data.is_empty();
             let selected = if select { Some(0) } else { selected };
             return Output {
+                sorted: sorted && (!is_cut || data.is_empty()),
                 data,
-                sorted: false,
                 selected,
             };
         }

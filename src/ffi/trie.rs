@@ -16,6 +16,7 @@ use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::memory;
 use crate::token::Token;
+use crate::trie::cursor::SPAN_LIMIT;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 use crate::trie::{Trie, cache};
 
@@ -25,6 +26,14 @@ pub const LLAMA_SIEVE_TRIE_GREEDY: c_int = 0;
 pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
 /// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
+
+/// The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
+/// is refused.
+pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
+const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
+/// The most bytes that the tries of the cache occupy together. One that is larger is not kept.
+pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
+const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 
 /// Counters of the cache of token tries since the start of the process, and what it holds now.
 #[repr(C)]
@@ -39,7 +48,7 @@ pub struct llama_sieve_cache_stats {
     pub evictions: u64,
     /// Tries that are kept, at most 128.
     pub entries: u64,
-    /// Bytes of the tries that are kept.
+    /// Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
 }
 
@@ -51,8 +60,10 @@ static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 /// of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
 /// (before those that truncate). It can be set anew like a slot.
 ///
-/// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not valid or has no leaf with tokens, a token outside the
-/// vocabulary (the upper bound is not checked if `vocab` is NULL), an unknown mode, or without a host.
+/// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
+/// valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name
+/// with NUL in it, a token outside the vocabulary (the upper bound is not checked if `vocab` is
+/// NULL), an unknown mode, or without a host.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -174,9 +185,11 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
     })
 }
 
-/// The run of tokens of which each is the only one that may follow, from here to the next choice or to the end of the value: they can be appended to the text as
-/// one batch without sampling (and must then be accepted one by one). Writes the first `cap` of them to `out`; returns how many there are, which may be more.
-/// 0 where nothing is forced.
+/// The run of tokens of which each is the only one that may follow, from here to the next choice or
+/// to the end of the value: they can be appended to the text as one batch without sampling (and must
+/// then be accepted one by one). Writes the first `cap` of them to `out`; returns how many there
+/// are, which may be more than `cap`, but never more than the span still takes. 0 where nothing is
+/// forced, and, with an error, where `out` is not aligned.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -187,21 +200,40 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
     cap: usize,
 ) -> usize {
     value("llama_sieve_trie_forced", 0, || {
-        let room: &mut [Token] = if out.is_null() || cap == 0 {
-            &mut []
-        } else {
-            // SAFETY: not NULL, and the caller guarantees the room. No run is longer than a span can be.
-            unsafe { std::slice::from_raw_parts_mut(out, cap.min(MAX_FORCED)) }
-        };
-        // SAFETY: the caller guarantees the sampler.
-        unsafe { slot_of(smpl) }.map(|slot| slot.forced(room))
+        // SAFETY: the caller guarantees the sampler and the room.
+        unsafe {
+            let slot = slot_of(smpl)?;
+            Ok::<_, Failure>(slot.forced(room(out, cap.min(SPAN_LIMIT))?))
+        }
     })
 }
 
-/// More than any value has tokens; bounds the slice that is made of a `cap` of, say, SIZE_MAX.
-const MAX_FORCED: usize = 1 << 24;
+/// What the caller gives to be written to; empty for NULL.
+///
+/// # Safety
+/// `out` is NULL or has room for `cap` tokens, unused by others during `'a`.
+unsafe fn room<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failure> {
+    if out.is_null() || cap == 0 {
+        return Ok(&mut []);
+    }
+    aligned(out)?;
+    // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
+    Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
+}
 
-/// Writes the counters of the process-wide cache of token tries (128 tries, least recently used, keyed by the SHA-256 of the payload). NULL: does nothing.
+fn aligned<T>(out: *mut T) -> Result<(), Failure> {
+    if out.is_aligned() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        LLAMA_SIEVE_ERROR_INVALID,
+        "out is not aligned",
+    ))
+}
+
+/// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
+/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload. NULL or
+/// not aligned: does nothing.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -211,6 +243,7 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
         if out.is_null() {
             return Err(Failure::null("out"));
         }
+        aligned(out)?;
         let stats = cache::stats();
         let stats = llama_sieve_cache_stats {
             hits: stats.hits,
@@ -219,7 +252,7 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
             entries: stats.entries,
             bytes: stats.bytes,
         };
-        // SAFETY: not NULL, and the caller guarantees that it is writable.
+        // SAFETY: neither NULL nor misaligned, and the caller guarantees that it is writable.
         unsafe { out.write(stats) };
         Ok(())
     })

@@ -524,16 +524,19 @@ impl<'a> CandidateArray<'a> {
         }
     }
 
-    /// Leaves what a constraint allows that has failed; nothing, if it cannot say.
+    /// Leaves what a constraint allows that has failed. If it cannot say, every candidate stays,
+    /// with minus infinity: hosts read beyond an array that is empty.
     fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
         let mut candidates = self.candidates();
         let salvaged = object
             .and_then(|object| object.run("salvage", |sampler| sampler.salvage(&mut candidates)));
-        if salvaged.is_none() {
-            candidates.truncate(0);
+        if salvaged.is_some() {
+            let outcome = Outcome::of(&candidates);
+            return self.keep(outcome, Kind::Filter);
         }
-        let outcome = Outcome::of(&candidates);
-        self.keep(outcome, Kind::Filter);
+        for candidate in &mut *self.data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
     }
 
     fn select_argmax(&mut self) {
@@ -633,14 +636,36 @@ mod tests {
     #[test]
     fn a_constraint_that_panics_fails_closed() {
         static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
-        for (salvages, left) in [(true, 1), (false, 0)] {
-            let smpl: *mut sys::llama_sampler =
-                into_host(&CONSTRAINT, FaultyConstraint { salvages }).cast();
-            assert_eq!(apply(smpl), (left, -1));
-            // It is asked again at each token.
-            assert_eq!(apply(smpl), (left, -1));
-            free(smpl);
-        }
+        let smpl: *mut sys::llama_sampler =
+            into_host(&CONSTRAINT, FaultyConstraint { salvages: true }).cast();
+        assert_eq!(apply(smpl), (1, -1));
+        // It is asked again at each token.
+        assert_eq!(apply(smpl), (1, -1));
+        free(smpl);
+    }
+
+    #[test]
+    fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_none() {
+        static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+        let faulty = FaultyConstraint { salvages: false };
+        let smpl: *mut sys::llama_sampler = into_host(&CONSTRAINT, faulty).cast();
+        let mut data = [1.0, 2.0, 9.0, f32::NAN].map(|logit| sys::llama_token_data {
+            id: 5,
+            logit,
+            p: 0.0,
+        });
+        let mut array = sys::llama_token_data_array {
+            data: data.as_mut_ptr(),
+            size: data.len(),
+            selected: -1,
+            sorted: false,
+        };
+        // SAFETY: a live sampler and a valid array.
+        unsafe { sys::llama_sampler_apply(smpl, &raw mut array) };
+        assert_eq!((array.size, array.selected), (4, -1));
+        assert!(data.iter().all(|c| c.logit == f32::NEG_INFINITY));
+        assert!(last_error::get().contains("salvage fails"));
+        free(smpl);
     }
 
     static FILTER: Vtable = vtable::<Faulty<false>>();

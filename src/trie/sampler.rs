@@ -3,9 +3,13 @@
 //! The state is in a [`Slot`], shared by the sampler and by those that set it, perhaps from other threads: a new trie takes effect between two tokens. The slot's
 //! lock is held for one `apply` at most; whoever sets parses before taking it. Warnings are logged after it is released, so that a log callback may call back.
 //!
-//! What `apply` guarantees while a span is active: afterwards only tokens that may follow have a logit above minus infinity, and there is at least one, whatever
-//! earlier samplers did. Two things that would undo that further down the chain are dealt with here: an array that is said to be sorted is not any more, and an
-//! infinite logit, of which a softmax makes NaN, stays alone.
+//! What `apply` guarantees while a span is active: afterwards only tokens that may follow have a
+//! logit above minus infinity, and there is at least one, whatever earlier samplers have removed.
+//! Those that an earlier sampler has left with minus infinity are banned, and stay so: where that
+//! is every one they stay in the array alone, so that any choice is still a value, and no host
+//! meets an empty array. Two things that would undo that further down the chain are dealt with
+//! here: an array that is said to be sorted is not any more, and an infinite logit, of which a
+//! softmax makes NaN, stays alone.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -17,7 +21,7 @@ use crate::sampler::{Kind, Sampler};
 use crate::sync::{Mutex, MutexGuard};
 use crate::token::{Token, TokenData, comparable};
 use crate::trie::arena::Trie;
-use crate::trie::cursor::{Cursor, Notice};
+use crate::trie::cursor::{Cursor, Notice, SPAN_LIMIT};
 
 /// How a constraint acts on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,7 @@ struct Constraint {
     /// Warnings come once per constraint.
     warned_of_leaving: bool,
     warned_of_cut: bool,
+    warned_of_ban: bool,
 }
 
 /// Where a constraint is set; nothing is constrained while it is empty.
@@ -90,6 +95,7 @@ impl Slot {
             mode,
             warned_of_leaving: false,
             warned_of_cut: false,
+            warned_of_ban: false,
         };
         let replaced = self.constraint.lock().replace(constraint);
         // Its trie may be large; it is freed without the lock.
@@ -112,7 +118,10 @@ impl Slot {
         if constraint.cursor.activate(path) {
             return Ok(());
         }
-        let known: Vec<&str> = constraint.cursor.trie().paths().collect();
+        // There may be many; they are listed without the lock.
+        let cursor = constraint.cursor.clone();
+        drop(state);
+        let known: Vec<&str> = cursor.trie().paths().collect();
         Err(format!(
             "no descriptor has the path {path:?}; there are {known:?}"
         ))
@@ -197,15 +206,21 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_mut() else {
             return;
         };
-        let cut = constraint.apply(candidates, &mut self.scratch);
+        let lack = constraint.apply(candidates, &mut self.scratch);
         fault::point();
-        let first = cut && !std::mem::replace(&mut constraint.warned_of_cut, true);
+        let lack = lack.filter(|&lack| constraint.is_first(lack));
         MutexGuard::unlock_fair(state);
-        if first {
-            log::warn(
-                "token-trie: an earlier sampler has cut every token that may follow; they are put back with logit 0. \
+        match lack {
+            Some(Lack::Cut) => log::warn(
+                "token-trie: earlier samplers have cut or banned every token that may follow; \
+                 those that are cut are put back with logit 0. \
                  Put the trie before the samplers that truncate",
-            );
+            ),
+            Some(Lack::Banned) => log::error(
+                "token-trie: every token that may follow is banned: an earlier sampler (a bias, \
+                 a grammar) has left each with logit minus infinity. They stay in the array so",
+            ),
+            None => {}
         }
     }
 
@@ -225,7 +240,9 @@ impl Sampler for TrieSampler {
                  (llama_sampler_sample accepts by itself: was it accepted twice?)"
             )),
             Some(Notice::TooLong) => {
-                log::warn("token-trie: the span was closed, since 500 tokens did not complete it")
+                log::warn(&format!(
+                    "token-trie: the span was closed, since {SPAN_LIMIT} tokens did not complete it"
+                ));
             }
             None => {}
         }
@@ -242,8 +259,15 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_ref() else {
             return;
         };
-        if let Some(node) = constraint.cursor.node() {
-            put_back(candidates, constraint.cursor.trie().children(node));
+        let Some(node) = constraint.cursor.node() else {
+            return;
+        };
+        // What `apply` has left there may be in no order.
+        self.scratch = Scratch::default();
+        let children = constraint.cursor.trie().children(node);
+        match self.scratch.find(candidates, children).best {
+            Some(_) => self.scratch.compact(candidates),
+            None => drop(self.scratch.fall_back(candidates, children)),
         }
     }
 
@@ -253,26 +277,33 @@ impl Sampler for TrieSampler {
 }
 
 impl Constraint {
-    /// Lets only the children of the node through. Says whether none was left.
+    /// Whether nobody has been told of it yet.
+    fn is_first(&mut self, lack: Lack) -> bool {
+        let told = match lack {
+            Lack::Cut => &mut self.warned_of_cut,
+            Lack::Banned => &mut self.warned_of_ban,
+        };
+        !std::mem::replace(told, true)
+    }
+
+    /// Lets only the children of the node through. Says why, if none of them was possible.
     #[expect(
         clippy::indexing_slicing,
         reason = "`find` gives an index of the candidates"
     )]
-    fn apply(&mut self, candidates: &mut Candidates<'_>, scratch: &mut Scratch) -> bool {
-        let Some(node) = self.cursor.node() else {
-            return false;
-        };
+    fn apply(&mut self, candidates: &mut Candidates<'_>, scratch: &mut Scratch) -> Option<Lack> {
+        let node = self.cursor.node()?;
         if self.cursor.trie().is_terminal(node) && !self.goes_on(candidates) {
-            return false;
+            return None;
         }
         let children = self.cursor.trie().children(node);
         let found = scratch.find(candidates, children);
         let Some(best) = found.best else {
-            put_back(candidates, children);
-            if self.mode.greedy && !candidates.is_empty() {
+            let lack = scratch.fall_back(candidates, children)?;
+            if self.mode.greedy {
                 candidates.select(Some(0));
             }
-            return true;
+            return Some(lack);
         };
         let alone = found.possible == 1 || candidates.as_slice()[best].logit == f32::INFINITY;
         if alone || (self.mode.greedy && self.mode.compact) {
@@ -281,17 +312,17 @@ impl Constraint {
             if self.mode.greedy {
                 candidates.select(Some(0));
             }
-            return false;
+            return None;
         }
         if self.mode.compact {
             scratch.compact(candidates);
-            return false;
+            return None;
         }
         scratch.mask(candidates);
         if self.mode.greedy {
             candidates.select(Some(best));
         }
-        false
+        None
     }
 
     /// At a node where a value ends and others go on: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
@@ -315,23 +346,13 @@ impl Constraint {
     }
 }
 
-/// Rewrites the array to as many children as it has room for.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "bounded by the number of candidates"
-)]
-fn put_back(candidates: &mut Candidates<'_>, children: &[Token]) {
-    let kept = children.len().min(candidates.len());
-    let data = &mut candidates.as_mut_slice()[..kept];
-    for (candidate, &id) in data.iter_mut().zip(children) {
-        *candidate = TokenData {
-            id,
-            logit: 0.0,
-            p: 0.0,
-        };
-    }
-    candidates.truncate(kept);
-    candidates.set_sorted(false);
+/// Why no token that may follow was possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    /// Some are absent, all others banned: the absent ones are put back.
+    Cut,
+    /// All are there, with minus infinity.
+    Banned,
 }
 
 /// What was found of the children among the candidates.
@@ -342,12 +363,17 @@ struct Found {
     possible: usize,
 }
 
+/// A bitmap of children may have this many words for each candidate, 2.7 times the array's bytes.
+const WORDS_PER_CANDIDATE: usize = 4;
+
 /// Buffers, reused.
 #[derive(Debug, Default)]
 struct Scratch {
     /// Indices of the children among the candidates, ascending.
     indices: Vec<usize>,
     logits: Vec<f32>,
+    /// Children that are among the candidates, sorted.
+    present: Vec<Token>,
     /// One bit per token, all 0 between calls.
     bits: Vec<u64>,
 }
@@ -384,13 +410,25 @@ impl Scratch {
         found
     }
 
+    /// Takes one pass over the candidates. Its memory follows from their number, not from that of a
+    /// token.
+    fn search(&mut self, data: &[TokenData], children: &[Token]) {
+        let last = children.last().map_or(0, |&token| token as usize);
+        let words = last / 64 + 1;
+        self.indices.clear();
+        if words <= WORDS_PER_CANDIDATE * data.len() {
+            return self.search_by_bits(data, children, words);
+        }
+        let is_child = |candidate: &TokenData| children.binary_search(&candidate.id).is_ok();
+        let found = data.iter().enumerate().filter(|(_, c)| is_child(c));
+        self.indices.extend(found.map(|(index, _)| index));
+    }
+
     #[expect(
         clippy::indexing_slicing,
         reason = "`bits` has a word for the last child, and children ascend from 0"
     )]
-    fn search(&mut self, data: &[TokenData], children: &[Token]) {
-        let last = children.last().map_or(0, |&token| token as usize);
-        let words = last / 64 + 1;
+    fn search_by_bits(&mut self, data: &[TokenData], children: &[Token], words: usize) {
         if self.bits.len() < words {
             self.bits.resize(words, 0);
         }
@@ -403,12 +441,47 @@ impl Scratch {
             bits.get(index / 64)
                 .is_some_and(|word| word >> (index % 64) & 1 == 1)
         };
-        self.indices.clear();
         let found = data.iter().enumerate().filter(|(_, c)| is_child(c.id));
         self.indices.extend(found.map(|(index, _)| index));
         for &token in children {
             self.bits[token as usize / 64] = 0;
         }
+    }
+
+    /// Where none that was found is possible: puts those back that were not found, as many as there
+    /// is room for; keeps those that were found if there is no other. Nothing is done to an empty
+    /// array.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
+    fn fall_back(&mut self, candidates: &mut Candidates<'_>, children: &[Token]) -> Option<Lack> {
+        if candidates.is_empty() {
+            return None;
+        }
+        self.present.clear();
+        let data = candidates.as_slice();
+        let present = self.indices.iter().map(|&index| data[index].id);
+        self.present.extend(present);
+        self.present.sort_unstable();
+        let is_absent = |token: &Token| self.present.binary_search(token).is_err();
+        let absent = children.iter().copied().filter(is_absent);
+        let mut kept = 0;
+        for (candidate, id) in candidates.as_mut_slice().iter_mut().zip(absent) {
+            let (logit, p) = (0.0, 0.0);
+            *candidate = TokenData { id, logit, p };
+            kept += 1;
+        }
+        if kept > 0 {
+            candidates.truncate(kept);
+            candidates.set_sorted(false);
+            return Some(Lack::Cut);
+        }
+        self.compact(candidates);
+        for candidate in candidates.as_mut_slice() {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+        Some(Lack::Banned)
     }
 
     /// Keeps the children that were found, in their order; a sorted array stays sorted.
