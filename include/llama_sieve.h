@@ -121,6 +121,12 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
+ To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is complete,
+ for hosts that reset a chain between generations. Without it the span begins anew.
+ */
+#define LLAMA_SIEVE_TRIE_RESET_IDLE 512
+
+/*
  The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
  is refused.
  */
@@ -559,8 +565,9 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 /*
  A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
 
- json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves": [{"name": s, "tokens": [id, ...]}, ...]}, ...]}; mode is one
- of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
+ json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
+ [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
+ terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
  (before those that truncate). It can be set anew like a slot.
 
  Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
@@ -643,6 +650,19 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
  */
 size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, size_t cap);
+
+/*
+ The tokens that may follow here, ascending. Writes the first cap of them to out; returns how
+ many there are, which may be more. 0 where nothing is constrained, and, with an error, where
+ out is not aligned.
+
+ Where a value ends and others go on these are the tokens that go on, and the descriptor's
+ terminators. Without terminators any other token may follow as well, and completes the span.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
+ */
+size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
  Writes the counters of the process-wide cache of token tries: at most 128 tries in at most

@@ -58,10 +58,12 @@ fn trie(json: &str) -> Arc<Trie> {
 const MASKS: Mode = Mode {
     greedy: false,
     compact: false,
+    reset_idle: false,
 };
 const SHRINKS: Mode = Mode {
     greedy: false,
     compact: true,
+    reset_idle: false,
 };
 
 /// What a sampler lets through, ascending. In compact mode that is the whole array, so that a mixture of the modes shows as well.

@@ -17,6 +17,8 @@ use vendor_llama_cpp::{Context, Model};
 #[derive(Clone, Debug)]
 struct Naive {
     leaves: Vec<(Vec<i32>, String)>,
+    /// What may follow where a value ends and another goes on; empty: anything.
+    terminators: Vec<i32>,
     /// What was accepted since the span began; `None` while idle.
     prefix: Option<Vec<i32>>,
     leaf: Option<String>,
@@ -26,12 +28,17 @@ impl Naive {
     fn new(leaves: Vec<(Vec<i32>, String)>) -> Self {
         Self {
             leaves,
+            terminators: Vec::new(),
             prefix: Some(Vec::new()),
             leaf: None,
         }
     }
 
-    fn restart(&mut self) {
+    fn reset(&mut self, mode: i32) {
+        let is_complete = self.prefix.is_none() && self.leaf.is_some();
+        if mode & LLAMA_SIEVE_TRIE_RESET_IDLE != 0 && is_complete {
+            return;
+        }
         self.prefix = Some(Vec::new());
         self.leaf = None;
     }
@@ -54,6 +61,20 @@ impl Naive {
         children
     }
 
+    /// The tokens that go on, and those that may follow a value.
+    fn known(&self) -> Vec<i32> {
+        let Some(prefix) = &self.prefix else {
+            return Vec::new();
+        };
+        let mut known = self.children(prefix);
+        if self.name(prefix).is_some() {
+            known.extend(&self.terminators);
+        }
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
     /// The tokens that stay unmasked; `None`: all.
     fn allowed(&mut self, input: &Array, greedy: bool) -> Option<Vec<i32>> {
         let prefix = self.prefix.clone()?;
@@ -61,6 +82,9 @@ impl Naive {
         let Some(name) = self.name(&prefix) else {
             return Some(children);
         };
+        if !self.terminators.is_empty() {
+            return Some(self.known());
+        }
         if !greedy {
             return None;
         }
@@ -120,7 +144,12 @@ fn json(descriptors: &[(&str, &Naive)]) -> String {
                 .iter()
                 .map(|(tokens, name)| format!("{{\"name\":\"{name}\",\"tokens\":{tokens:?}}}"))
                 .collect();
-            format!("{{\"path\":\"{path}\",\"leaves\":[{}]}}", leaves.join(","))
+            let leaves = leaves.join(",");
+            let terminators = &naive.terminators;
+            if terminators.is_empty() {
+                return format!("{{\"path\":\"{path}\",\"leaves\":[{leaves}]}}");
+            }
+            format!("{{\"terminators\":{terminators:?},\"path\":\"{path}\",\"leaves\":[{leaves}]}}")
         })
         .collect();
     format!(
@@ -186,6 +215,20 @@ fn forced(sampler: &HostSampler) -> Vec<i32> {
     // SAFETY: the sampler lives, there is room for 1000.
     let n = unsafe { llama_sieve_trie_forced(raw(sampler), tokens.as_mut_ptr(), tokens.len()) };
     tokens.truncate(n);
+    tokens
+}
+
+fn allowed(sampler: &HostSampler) -> Vec<i32> {
+    let mut tokens = vec![-7; 6000];
+    // SAFETY: the sampler lives, there is room for 6000.
+    let n = unsafe { llama_sieve_trie_allowed(raw(sampler), tokens.as_mut_ptr(), tokens.len()) };
+    assert!(tokens[n..].iter().all(|&token| token == -7));
+    tokens.truncate(n);
+    let mut few = [-7; 3];
+    // SAFETY: the sampler lives, there is room for two.
+    let again = unsafe { llama_sieve_trie_allowed(raw(sampler), few.as_mut_ptr(), 2) };
+    assert_eq!((again, few[2]), (n, -7));
+    assert_eq!(few[..n.min(2)], tokens[..n.min(2)]);
     tokens
 }
 
@@ -278,10 +321,7 @@ fn input(rng: &mut Rng, n_vocab: usize) -> Array {
 /// What a bias or a grammar in front leaves: some of the tokens that may follow have minus infinity,
 /// or all; sometimes another sampler has cut some as well.
 fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
-    let Some(prefix) = &naive.prefix else {
-        return;
-    };
-    let children = naive.children(prefix);
+    let children = naive.known();
     let all = rng.chance(0.5);
     for candidate in &mut array.data {
         if children.contains(&candidate.id) && (all || rng.chance(0.5)) {
@@ -296,11 +336,9 @@ fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
 
 /// A token to accept: mostly one that may follow.
 fn next_token(rng: &mut Rng, naive: &Naive, n_vocab: usize) -> i32 {
-    if let Some(prefix) = &naive.prefix {
-        let children = naive.children(prefix);
-        if !children.is_empty() && rng.chance(0.9) {
-            return rng.pick(&children);
-        }
+    let known = naive.known();
+    if !known.is_empty() && rng.chance(0.9) {
+        return rng.pick(&known);
     }
     rng.below(n_vocab) as i32
 }
@@ -313,7 +351,7 @@ fn quiet() {
 fn random_walks_follow_the_naive_model() {
     quiet();
     let mut rng = Rng(61);
-    let modes = [0, 1, 0x100, 0x101];
+    let modes = [0, 1, 0x100, 0x101, 0x200, 0x201, 0x300, 0x301];
     for round in 0..400 {
         let n_vocab = rng.pick(&[20, 60, 500]);
         let n = if round % 40 == 0 {
@@ -323,12 +361,17 @@ fn random_walks_follow_the_naive_model() {
         };
         let n = if round == 200 { 5000 } else { n };
         let all = random_leaves(&mut rng, n, n_vocab);
-        let first = Naive::new(without_empty(&all));
+        let mut first = Naive::new(without_empty(&all));
+        let mut with_empty = Naive::new(all);
+        if rng.chance(0.5) {
+            let n = 1 + rng.below(4);
+            first.terminators = (0..n).map(|_| rng.below(n_vocab) as i32).collect();
+            with_empty.terminators = first.terminators.clone();
+        }
         let second = Naive::new(without_empty(&random_leaves(&mut rng, 5, n_vocab)));
         if first.leaves.is_empty() || second.leaves.is_empty() {
             continue;
         }
-        let with_empty = Naive::new(all);
         let text = json(&[("first", &with_empty), ("second", &second)]);
         let mode = rng.pick(&modes);
         let mut sampler = slot();
@@ -339,6 +382,7 @@ fn random_walks_follow_the_naive_model() {
             assert_eq!(is_active(&sampler), naive.prefix.is_some());
             assert_eq!(leaf(&sampler), naive.leaf);
             assert_eq!(forced(&sampler), naive.forced());
+            assert_eq!(allowed(&sampler), naive.known());
             let mut input = input(&mut rng, n_vocab);
             if rng.chance(0.2) {
                 ban(&mut rng, &naive, &mut input);
@@ -350,7 +394,7 @@ fn random_walks_follow_the_naive_model() {
             match rng.below(30) {
                 0 => {
                     sampler.reset();
-                    naive.restart();
+                    naive.reset(mode);
                 }
                 1 => {
                     let copy = sampler.clone();
@@ -380,6 +424,76 @@ fn random_walks_follow_the_naive_model() {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// "go" and "go on", after which a full stop (7) or a comma (8) may follow.
+fn with_terminators() -> Naive {
+    let mut naive = Naive::new(vec![
+        (vec![1], "go".into()),
+        (vec![1, 2], "go on".into()),
+        (vec![3], "stop".into()),
+    ]);
+    naive.terminators = vec![8, 7, 8];
+    naive
+}
+
+#[test]
+fn terminators_may_follow_a_value_that_begins_another() {
+    let payload = json(&[("p", &with_terminators())]);
+    for mode in [0, 1, 0x100, 0x101] {
+        let sampler = slot();
+        assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
+        assert_eq!(allowed(&sampler), [1, 3]);
+        sampler.accept(1);
+        assert_eq!(allowed(&sampler), [2, 7, 8]);
+        assert_eq!(forced(&sampler), [] as [i32; 0]);
+        // The favourite is none of them.
+        let mut array = Array::of_logits((0..10).map(|i| if i == 7 { 5.5 } else { i as f32 }));
+        sampler.apply(&mut array);
+        let left = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+        let left: Vec<i32> = left.map(|c| c.id).collect();
+        let expected: &[i32] = if mode == 0x100 { &[8] } else { &[2, 7, 8] };
+        assert_eq!(left, expected);
+        if mode & 1 == LLAMA_SIEVE_TRIE_GREEDY {
+            assert_eq!(array.data[array.selected as usize].id, 8);
+        }
+        assert!(is_active(&sampler));
+        sampler.accept(8);
+        assert!(!is_active(&sampler));
+        assert_eq!(leaf(&sampler).as_deref(), Some("go"));
+        assert_eq!(allowed(&sampler), [] as [i32; 0]);
+        // Behind a value that begins no other anything may follow.
+        sampler.reset();
+        sampler.accept(3);
+        assert_eq!(leaf(&sampler).as_deref(), Some("stop"));
+    }
+}
+
+#[test]
+fn a_reset_may_leave_a_complete_span_idle() {
+    quiet();
+    let payload = json(&[("p", &with_terminators())]);
+    for (mode, idle) in [(1, false), (0x101, false), (0x201, true), (0x300, true)] {
+        let sampler = slot();
+        assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
+        // Not complete: it begins anew, from wherever it was.
+        for (token, follows) in [(1, true), (4, false)] {
+            sampler.accept(token);
+            assert_eq!(is_active(&sampler), follows);
+            sampler.reset();
+            assert!(is_active(&sampler));
+            assert_eq!(allowed(&sampler), [1, 3]);
+        }
+        sampler.accept(3);
+        let copy = sampler.clone();
+        for sampler in [sampler, copy] {
+            sampler.reset();
+            assert_eq!(is_active(&sampler), !idle);
+            assert_eq!(leaf(&sampler).as_deref(), idle.then_some("stop"));
+            assert_eq!(activate(&sampler, c"p"), LLAMA_SIEVE_OK);
+            assert!(is_active(&sampler));
         }
     }
 }
@@ -422,6 +536,7 @@ fn a_span_of_500_tokens_is_closed() {
                 name: "long".to_owned(),
                 tokens: (0..600).collect(),
             }],
+            terminators: Vec::new(),
         }],
     };
     let slot = std::sync::Arc::new(Slot::new(None));
@@ -566,6 +681,10 @@ fn every_bad_payload_has_an_answer() {
             "{{\"descriptors\":[{{\"path\":\"p\",\"leaves\":[{{\"name\":\"a\",\"tokens\":{tokens}}}]}}]}}"
         )
     };
+    for terminators in ["[-1]", "[1.5]", "[2147483648]", "3", "null", "[null]"] {
+        let with = good.replacen('{', &format!("{{\"terminators\":{terminators},"), 2);
+        bad.push(with.into_bytes());
+    }
     for tokens in [
         "[-1]",
         "[1.5]",
@@ -596,7 +715,7 @@ fn every_bad_payload_has_an_answer() {
         // The constraint is where it was.
         assert_eq!(forced(&sampler), [2]);
     }
-    for mode in [2, -1, 0x102, 0x200, i32::MAX, i32::MIN] {
+    for mode in [2, -1, 0x102, 0x202, 0x400, i32::MAX, i32::MIN] {
         assert_eq!(
             set(&sampler, good.as_bytes(), mode),
             LLAMA_SIEVE_ERROR_INVALID
@@ -635,6 +754,7 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
             assert!(!llama_sieve_trie_is_active(smpl));
             assert!(llama_sieve_trie_leaf(smpl).is_null());
             assert_eq!(llama_sieve_trie_forced(smpl, null.cast(), 5), 0);
+            assert_eq!(llama_sieve_trie_allowed(smpl, null.cast(), 5), 0);
             llama_sieve_trie_clear(smpl);
             assert!(last_error::get().contains(if smpl.is_null() {
                 "NULL"

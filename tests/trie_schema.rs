@@ -40,6 +40,12 @@ fn the_schema_and_the_parser_agree() {
         r#"{"modelId":"m"}"#,
         r#"{"descriptors":[{"path":"a","leaves":[{"name":"a\u0000b","tokens":[1]}]}]}"#,
         r#"{"descriptors":[{"path":"a","leaves":[{"name":"a\nb","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":[],"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":[0,2147483647],"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":[-1],"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":[2147483648],"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":null,"leaves":[{"name":"n","tokens":[1]}]}]}"#,
+        r#"{"descriptors":[{"path":"a","terminators":3,"leaves":[{"name":"n","tokens":[1]}]}]}"#,
         r#"[1]"#,
         "null",
     ];

@@ -168,6 +168,37 @@ static void misaligned_room_is_an_answer(void) {
     llama_sampler_free(slot);
 }
 
+/* What may follow. */
+
+static void what_may_follow_is_told(void) {
+    check_subject = "allowed tokens";
+    static const char JSON[] = "{\"descriptors\":[{\"path\":\"p\",\"terminators\":[7,6],\"leaves\":[{\"name\":\"a\",\"tokens\":[1]},"
+                               "{\"name\":\"b\",\"tokens\":[1,2]},{\"name\":\"c\",\"tokens\":[3]}]}]}";
+    struct llama_sampler * slot = new_slot();
+    llama_token out[4] = { -1, -1, -1, -1 };
+    CHECK(llama_sieve_trie_allowed(slot, out, 4) == 0 && out[0] == -1);
+    CHECK(llama_sieve_trie_allowed(NULL, out, 4) == 0 && says("NULL"));
+    CHECK(set(slot, JSON, LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_RESET_IDLE) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_trie_allowed(slot, out, 1) == 2 && out[0] == 1 && out[1] == -1);
+    CHECK(llama_sieve_trie_allowed(slot, NULL, SIZE_MAX) == 2);
+    void * askew = (char *) out + 1;
+    CHECK(llama_sieve_trie_allowed(slot, askew, 2) == 0 && says("aligned") && out[1] == -1);
+    /* Behind "a" goes on "b", or comes what may follow a value. */
+    llama_sampler_accept(slot, 1);
+    CHECK(llama_sieve_trie_allowed(slot, out, 4) == 3 && out[0] == 2 && out[1] == 6 && out[2] == 7 && out[3] == -1);
+    llama_sampler_accept(slot, 6);
+    CHECK(!llama_sieve_trie_is_active(slot) && strcmp(llama_sieve_trie_leaf(slot), "a") == 0);
+    llama_sampler_reset(slot);
+    CHECK(!llama_sieve_trie_is_active(slot) && strcmp(llama_sieve_trie_leaf(slot), "a") == 0);
+    /* Without the bit, and where the span is not complete, it begins anew. */
+    CHECK(set(slot, JSON, LLAMA_SIEVE_TRIE_SAMPLED) == LLAMA_SIEVE_OK);
+    llama_sampler_accept(slot, 3);
+    CHECK(!llama_sieve_trie_is_active(slot));
+    llama_sampler_reset(slot);
+    CHECK(llama_sieve_trie_is_active(slot) && llama_sieve_trie_leaf(slot) == NULL);
+    llama_sampler_free(slot);
+}
+
 /* Bans. */
 
 /* Three values: 10 11, 20, 30. */
@@ -353,6 +384,7 @@ int main(int argc, char ** argv) {
     a_value_is_as_long_as_a_span_may_be();
     names_hold_no_nul();
     misaligned_room_is_an_answer();
+    what_may_follow_is_told();
     for (int mode = 0; mode < N_MODES; mode++) {
         for (int tail = 0; tail < 5; tail++) {
             for (int n = 0; n <= 3; n++) {

@@ -768,6 +768,13 @@ impl World {
             assert_eq!(llama_sieve_trie_forced(ptr, null_mut(), usize::MAX), forced);
             assert!(out[..forced.min(4)].iter().all(|&token| token >= 0));
             assert!(active || forced == 0);
+            let allowed = llama_sieve_trie_allowed(ptr, out.as_mut_ptr(), out.len());
+            assert_eq!(
+                llama_sieve_trie_allowed(ptr, null_mut(), usize::MAX),
+                allowed
+            );
+            assert!(out[..allowed.min(4)].iter().all(|&token| token >= 0));
+            assert_eq!(allowed > 0, active);
             if !self.is_trie(ptr) {
                 assert!(!active && leaf.is_none());
                 assert_reason();
@@ -1129,7 +1136,7 @@ impl World {
 /// Mostly the modes that there are.
 fn mode_of(mode: i32) -> i32 {
     match mode {
-        0..200 => [0, 1, 0x100, 0x101][mode as usize % 4],
+        0..200 => [0, 1, 0x100, 0x101, 0x200, 0x201, 0x300, 0x301][mode as usize % 8],
         _ => mode,
     }
 }

@@ -11,7 +11,7 @@ use llama_sieve::trie::sampler::Mode;
 use llama_sieve::trie::{Payload, Slot, Trie, TrieSampler, cache};
 use llama_sieve::{Candidates, Sampler, TokenData};
 use llama_sieve_fuzz::logits::Logit;
-use llama_sieve_fuzz::payload::{Descriptors, Verdict, judge};
+use llama_sieve_fuzz::payload::{Descriptor as Rules, Descriptors, Verdict, judge};
 use llama_sieve_fuzz::span::{LONGEST, Span, as_number, first_best};
 
 fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| {
@@ -71,14 +71,18 @@ fn apply_to_few(trie: Arc<Trie>) {
 fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     let mut nodes = 0;
     let mut paths = Vec::new();
-    for (path, leaves) in descriptors {
-        let mut values: Vec<&[i32]> = leaves.iter().map(|(_, tokens)| &tokens[..]).collect();
+    for descriptor in descriptors {
+        let mut values: Vec<&[i32]> = descriptor
+            .leaves
+            .iter()
+            .map(|(_, tokens)| &tokens[..])
+            .collect();
         values.retain(|tokens| !tokens.is_empty());
         values.sort();
         if values.is_empty() {
             continue;
         }
-        paths.push(path.as_str());
+        paths.push(descriptor.path.as_str());
         // The root, and of each sequence what it has not in common with the one before.
         nodes += 1 + values[0].len();
         for pair in values.windows(2) {
@@ -88,16 +92,27 @@ fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     }
     assert!(trie.paths().eq(paths.iter().copied()));
     assert_eq!(trie.n_nodes(), nodes);
-    for (path, leaves) in descriptors {
+    for descriptor in descriptors {
         // Of two descriptors with one path, only the first can be reached.
+        let has_values = |d: &Rules| d.leaves.iter().any(|(_, tokens)| !tokens.is_empty());
         let first = descriptors
             .iter()
-            .find(|(p, leaves)| p == path && leaves.iter().any(|(_, tokens)| !tokens.is_empty()));
-        if first.is_none_or(|(_, first)| !std::ptr::eq(first, leaves)) {
+            .find(|d| d.path == descriptor.path && has_values(d));
+        if first.is_none_or(|first| !std::ptr::eq(first, descriptor)) {
             continue;
         }
-        let root = trie.root(path).expect("the descriptor has values");
-        for (name, tokens) in leaves.iter().filter(|(_, tokens)| !tokens.is_empty()) {
+        let root = trie.root(&descriptor.path);
+        let root = root.expect("the descriptor has values");
+        let terminators = trie.terminators(root);
+        assert!(terminators.is_sorted_by(|a, b| a < b));
+        let of_rules = &descriptor.terminators;
+        assert!(of_rules.iter().all(|token| terminators.contains(token)));
+        assert!(terminators.iter().all(|token| of_rules.contains(token)));
+        for (name, tokens) in descriptor
+            .leaves
+            .iter()
+            .filter(|(_, tokens)| !tokens.is_empty())
+        {
             let mut node = root;
             for &token in tokens {
                 assert!(trie.children(node).is_sorted_by(|a, b| a < b));
@@ -120,10 +135,27 @@ struct Value {
 
 #[derive(Arbitrary, Debug)]
 struct Script {
-    descriptors: Vec<(u8, Vec<Value>)>,
+    descriptors: Vec<(u8, Vec<Value>, Vec<u8>)>,
+    mode: Bits,
+    steps: Vec<Step>,
+}
+
+/// A mode.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Bits {
     greedy: bool,
     compact: bool,
-    steps: Vec<Step>,
+    reset_idle: bool,
+}
+
+impl Bits {
+    fn mode(self) -> Mode {
+        Mode {
+            greedy: self.greedy,
+            compact: self.compact,
+            reset_idle: self.reset_idle,
+        }
+    }
 }
 
 #[derive(Arbitrary, Debug)]
@@ -139,10 +171,7 @@ enum Step {
     Clone,
     CloneFrom,
     Activate(u8),
-    Set {
-        greedy: bool,
-        compact: bool,
-    },
+    Set(Bits),
     Clear,
 }
 
@@ -209,7 +238,7 @@ impl Script {
         // The naive model looks at all sequences at every step; one is longer than a span can be.
         let mut longest = LONGEST + 5;
         let descriptors = self.descriptors.iter().take(4);
-        let descriptors = descriptors.map(|(path, values)| {
+        let descriptors = descriptors.map(|(path, values, terminators)| {
             let values = values.iter().take(12).map(|value| {
                 let tokens = value.tokens.iter().take(24);
                 let mut tokens: Vec<i32> = tokens.map(|&byte| token(byte)).collect();
@@ -220,7 +249,11 @@ impl Script {
                 }
                 (format!("name {}", value.name % 4), tokens)
             });
-            (format!("path {}", path % 4), values.collect())
+            Rules {
+                path: format!("path {}", path % 4),
+                leaves: values.collect(),
+                terminators: terminators.iter().take(4).map(|&b| token(b)).collect(),
+            }
         });
         descriptors.collect()
     }
@@ -231,7 +264,7 @@ impl Script {
         raw(json.as_bytes(), None);
         let mut lengths = descriptors
             .iter()
-            .flat_map(|(_, leaves)| leaves.iter().map(|(_, tokens)| tokens.len()));
+            .flat_map(|d| d.leaves.iter().map(|(_, tokens)| tokens.len()));
         let is_empty = lengths.clone().all(|n| n == 0);
         let is_long = lengths.any(|n| n > LONGEST);
         let parsed = Payload::parse(json.as_bytes(), Some(256));
@@ -247,10 +280,7 @@ impl Script {
             sampler: TrieSampler::new(Arc::clone(&slot)),
             slot,
             span: None,
-            mode: Mode {
-                greedy: self.greedy,
-                compact: self.compact,
-            },
+            mode: self.mode.mode(),
         };
         walk.check();
         walk.set(&trie, &descriptors);
@@ -263,9 +293,11 @@ impl Script {
 
 /// Without the parser's checks.
 fn payload_of(descriptors: &Descriptors) -> Payload {
-    let descriptors = descriptors.iter().map(|(path, leaves)| Descriptor {
-        path: path.clone(),
-        leaves: leaves
+    let descriptors = descriptors.iter().map(|descriptor| Descriptor {
+        path: descriptor.path.clone(),
+        terminators: descriptor.terminators.clone(),
+        leaves: descriptor
+            .leaves
             .iter()
             .map(|(name, tokens)| Leaf {
                 name: name.clone(),
@@ -282,12 +314,19 @@ fn payload_of(descriptors: &Descriptors) -> Payload {
 fn json_of(descriptors: &Descriptors) -> String {
     let descriptors: Vec<_> = descriptors
         .iter()
-        .map(|(path, leaves)| {
-            let leaves: Vec<_> = leaves
+        .map(|descriptor| {
+            let leaves: Vec<_> = descriptor
+                .leaves
                 .iter()
                 .map(|(name, tokens)| serde_json::json!({"name": name, "tokens": tokens}))
                 .collect();
-            serde_json::json!({"path": path, "leaves": leaves})
+            let (path, terminators) = (&descriptor.path, &descriptor.terminators);
+            match terminators.is_empty() {
+                true => serde_json::json!({"path": path, "leaves": leaves}),
+                false => {
+                    serde_json::json!({"path": path, "leaves": leaves, "terminators": terminators})
+                }
+            }
         })
         .collect();
     serde_json::json!({ "descriptors": descriptors }).to_string()
@@ -327,7 +366,7 @@ impl Walk {
             Step::Reset => {
                 self.sampler.reset();
                 if let Some(span) = &mut self.span {
-                    span.restart();
+                    span.reset(self.mode.reset_idle);
                 }
             }
             Step::Clone => {
@@ -349,11 +388,8 @@ impl Walk {
                 let known = self.span.as_mut().is_some_and(|span| span.activate(&path));
                 assert_eq!(self.slot.activate(&path).is_ok(), known);
             }
-            Step::Set { greedy, compact } => {
-                self.mode = Mode {
-                    greedy: *greedy,
-                    compact: *compact,
-                };
+            Step::Set(bits) => {
+                self.mode = bits.mode();
                 self.set(trie, descriptors);
             }
             Step::Clear => {
@@ -379,6 +415,12 @@ impl Walk {
         assert_eq!(self.slot.forced(&mut room), forced.len());
         let written = forced.len().min(room.len());
         assert_eq!(room[..written], forced[..written]);
+        assert!(room[written..].iter().all(|&token| token == -1));
+        let following = span.map_or(Vec::new(), Span::following);
+        let mut room = [-1; 3];
+        assert_eq!(self.slot.allowed(&mut room), following.len());
+        let written = following.len().min(room.len());
+        assert_eq!(room[..written], following[..written]);
         assert!(room[written..].iter().all(|&token| token == -1));
     }
 

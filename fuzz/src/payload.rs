@@ -9,8 +9,16 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 /// The allowed sequences of one descriptor, with their names.
 pub type Leaves = Vec<(String, Vec<i32>)>;
 
-/// The descriptors in order: path and leaves.
-pub type Descriptors = Vec<(String, Leaves)>;
+/// The descriptors in order.
+pub type Descriptors = Vec<Descriptor>;
+
+/// One span that can be constrained.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    pub path: String,
+    pub leaves: Leaves,
+    pub terminators: Vec<i32>,
+}
 
 /// What the rules say of some bytes.
 #[derive(Debug)]
@@ -54,18 +62,26 @@ fn descriptors_of(value: &Json, n_vocab: Option<usize>) -> Result<Descriptors, &
         .iter()
         .map(|descriptor| descriptor_of(descriptor, n_vocab))
         .collect::<Result<_, _>>()?;
-    let mut leaves = descriptors.iter().flat_map(|(_, leaves)| leaves);
+    let mut leaves = descriptors.iter().flat_map(|d| &d.leaves);
     if leaves.all(|(_, tokens)| tokens.is_empty()) {
         return Err("nothing would be allowed");
     }
     Ok(descriptors)
 }
 
-fn descriptor_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Leaves), &'static str> {
+fn descriptor_of(value: &Json, n_vocab: Option<usize>) -> Result<Descriptor, &'static str> {
     let path = text(required(value, "path")?)?.to_owned();
     let leaves = array(required(value, "leaves")?)?;
     let leaves = leaves.iter().map(|leaf| leaf_of(leaf, n_vocab));
-    Ok((path, leaves.collect::<Result<_, _>>()?))
+    let terminators = match field(value, "terminators")? {
+        Some(tokens) => tokens_of(array(tokens)?, n_vocab)?,
+        None => Vec::new(),
+    };
+    Ok(Descriptor {
+        path,
+        leaves: leaves.collect::<Result<_, _>>()?,
+        terminators,
+    })
 }
 
 fn leaf_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Vec<i32>), &'static str> {
@@ -77,6 +93,10 @@ fn leaf_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Vec<i32>), &
     if tokens.len() > LONGEST {
         return Err("a value is longer than a span");
     }
+    Ok((name, tokens_of(tokens, n_vocab)?))
+}
+
+fn tokens_of(tokens: &[Json], n_vocab: Option<usize>) -> Result<Vec<i32>, &'static str> {
     let tokens = tokens.iter().map(|token| {
         let &Json::Integer(token) = token else {
             return Err("a token is no integer");
@@ -88,7 +108,7 @@ fn leaf_of(value: &Json, n_vocab: Option<usize>) -> Result<(String, Vec<i32>), &
             _ => Ok(token),
         }
     });
-    Ok((name, tokens.collect::<Result<_, _>>()?))
+    tokens.collect()
 }
 
 /// A known field may come once; what other fields are, and how often they come, is nobody's business.

@@ -21,10 +21,10 @@ pub struct Span {
 impl Span {
     pub fn new(descriptors: &Descriptors) -> Self {
         let mut descriptors = descriptors.clone();
-        for (_, leaves) in &mut descriptors {
-            leaves.retain(|(_, tokens)| !tokens.is_empty());
+        for descriptor in &mut descriptors {
+            descriptor.leaves.retain(|(_, tokens)| !tokens.is_empty());
         }
-        descriptors.retain(|(_, leaves)| !leaves.is_empty());
+        descriptors.retain(|descriptor| !descriptor.leaves.is_empty());
         Self {
             descriptors,
             active: 0,
@@ -33,14 +33,21 @@ impl Span {
         }
     }
 
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.prefix = Some(Vec::new());
         self.leaf = None;
     }
 
+    /// `idle`: a span that is complete stays so.
+    pub fn reset(&mut self, idle: bool) {
+        if !idle || self.is_active() || self.leaf.is_none() {
+            self.restart();
+        }
+    }
+
     /// Says whether there is such a path.
     pub fn activate(&mut self, path: &str) -> bool {
-        let Some(index) = self.descriptors.iter().position(|(p, _)| p == path) else {
+        let Some(index) = self.descriptors.iter().position(|d| d.path == path) else {
             return false;
         };
         self.active = index;
@@ -57,7 +64,7 @@ impl Span {
     }
 
     fn leaves(&self) -> &Leaves {
-        &self.descriptors[self.active].1
+        &self.descriptors[self.active].leaves
     }
 
     /// The smallest name of the value that `prefix` is.
@@ -77,11 +84,19 @@ impl Span {
         children
     }
 
-    /// The tokens that may follow here, ascending; none while idle.
+    /// The tokens that go on from here, and those that are said to follow a value, ascending; none
+    /// while idle.
     pub fn following(&self) -> Vec<i32> {
-        self.prefix
-            .as_ref()
-            .map_or(Vec::new(), |prefix| self.children(prefix))
+        let Some(prefix) = &self.prefix else {
+            return Vec::new();
+        };
+        let mut following = self.children(prefix);
+        if self.name(prefix).is_some() {
+            following.extend(&self.descriptors[self.active].terminators);
+        }
+        following.sort_unstable();
+        following.dedup();
+        following
     }
 
     /// The tokens that `apply` lets through; `None`: all. Greedy, at a value that others go on from, may complete the span.
@@ -91,6 +106,9 @@ impl Span {
         let Some(name) = self.name(&prefix) else {
             return Some(children);
         };
+        if !self.descriptors[self.active].terminators.is_empty() {
+            return Some(self.following());
+        }
         if !greedy {
             return None;
         }

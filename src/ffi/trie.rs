@@ -27,6 +27,10 @@ pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
 /// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
+/// To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is complete,
+/// for hosts that reset a chain between generations. Without it the span begins anew.
+pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
+
 /// The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
 /// is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
@@ -56,8 +60,9 @@ static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
 /// A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
 ///
-/// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves": [{"name": s, "tokens": [id, ...]}, ...]}, ...]}; mode is one
-/// of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
+/// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
+/// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
+/// terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
 /// (before those that truncate). It can be set anew like a slot.
 ///
 /// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
@@ -204,6 +209,31 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
         unsafe {
             let slot = slot_of(smpl)?;
             Ok::<_, Failure>(slot.forced(room(out, cap.min(SPAN_LIMIT))?))
+        }
+    })
+}
+
+/// The tokens that may follow here, ascending. Writes the first `cap` of them to `out`; returns how
+/// many there are, which may be more. 0 where nothing is constrained, and, with an error, where
+/// `out` is not aligned.
+///
+/// Where a value ends and others go on these are the tokens that go on, and the descriptor's
+/// terminators. Without terminators any other token may follow as well, and completes the span.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_allowed(
+    smpl: *const llama_sampler,
+    out: *mut Token,
+    cap: usize,
+) -> usize {
+    value("llama_sieve_trie_allowed", 0, || {
+        // SAFETY: the caller guarantees the sampler and the room.
+        unsafe {
+            let slot = slot_of(smpl)?;
+            // There are no more tokens than numbers of tokens.
+            Ok::<_, Failure>(slot.allowed(room(out, cap.min(Token::MAX as usize))?))
         }
     })
 }

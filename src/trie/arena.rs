@@ -29,6 +29,8 @@ pub struct Trie {
     names: Vec<Box<str>>,
     /// Path of the descriptor of each root.
     paths: Vec<Box<str>>,
+    /// Terminators of the descriptor of each root, ascending.
+    terminators: Vec<Vec<Token>>,
     max_token: Token,
 }
 
@@ -49,6 +51,7 @@ impl Trie {
             names_of: Vec::new(),
             names: Vec::new(),
             paths: Vec::new(),
+            terminators: Vec::new(),
             max_token: 0,
         };
         for descriptor in &payload.descriptors {
@@ -62,6 +65,9 @@ impl Trie {
                 .unwrap_or_else(exhausted);
             sorted.extend(leaves);
             push(&mut trie.paths, boxed(&descriptor.path));
+            let terminators = ascending(&descriptor.terminators);
+            trie.max_token = trie.max_token.max(terminators.last().copied().unwrap_or(0));
+            push(&mut trie.terminators, terminators);
             push(&mut trie.tokens, -1);
             let leaves = start..sorted.len();
             push(&mut pending, Pending { leaves, depth: 0 });
@@ -126,6 +132,13 @@ impl Trie {
         self.paths.iter().map(|path| &**path)
     }
 
+    /// The tokens that may follow a value of the descriptor of this root, ascending.
+    pub fn terminators(&self, root: NodeId) -> &[Token] {
+        self.terminators
+            .get(root as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
     #[expect(
         clippy::indexing_slicing,
         reason = "node numbers come from this trie, and `first_child` has one entry more than there are nodes"
@@ -184,8 +197,20 @@ impl Trie {
             4 * (self.tokens.capacity() + self.first_child.capacity() + self.names_of.capacity());
         let texts = self.names.iter().chain(&self.paths);
         let texts: usize = texts.map(|text| text.len() + size_of::<Box<str>>()).sum();
-        size_of::<Self>() + arrays + texts
+        let terminators = self.terminators.iter();
+        let terminators: usize = terminators
+            .map(|tokens| size_of_val(tokens) + size_of_val(&**tokens))
+            .sum();
+        size_of::<Self>() + arrays + texts + terminators
     }
+}
+
+/// The tokens in order, each once.
+fn ascending(tokens: &[Token]) -> Vec<Token> {
+    let mut tokens = copied(tokens);
+    tokens.sort_unstable();
+    tokens.dedup();
+    tokens
 }
 
 fn boxed(text: &str) -> Box<str> {
@@ -223,6 +248,7 @@ mod tests {
             descriptors: vec![Descriptor {
                 path: "action".to_owned(),
                 leaves: leaves.collect(),
+                terminators: Vec::new(),
             }],
         })
     }

@@ -86,6 +86,37 @@ impl Cursor {
         self.trie.name(self.completed?)
     }
 
+    /// Whether the span has completed a value.
+    pub fn is_complete(&self) -> bool {
+        self.completed.is_some()
+    }
+
+    /// Whether a value ends here, others go on, and the tokens that may follow the value are not
+    /// said: then any may.
+    pub fn is_open(&self) -> bool {
+        let is_terminal = |node| self.trie.is_terminal(node);
+        self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
+    }
+
+    /// The tokens that may follow, ascending: the children, and where a value ends the terminators.
+    /// Both together lie in `merged`. None while idle.
+    pub fn allowed<'a>(&'a self, merged: &'a mut Vec<Token>) -> &'a [Token] {
+        let Some(node) = self.node else {
+            return &[];
+        };
+        let children = self.trie.children(node);
+        let terminators = self.trie.terminators(self.root);
+        if terminators.is_empty() || !self.trie.is_terminal(node) {
+            return children;
+        }
+        merged.clear();
+        merged.extend_from_slice(children);
+        merged.extend_from_slice(terminators);
+        merged.sort_unstable();
+        merged.dedup();
+        merged
+    }
+
     /// Ends the span with the value that ends here.
     pub fn complete(&mut self) {
         self.completed = self.node.take();

@@ -39,6 +39,9 @@ pub struct Descriptor {
     /// The values.
     #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
+    /// The tokens that may follow where a value ends and another goes on; none: any may.
+    #[serde(default, deserialize_with = "elements")]
+    pub terminators: Vec<Token>,
 }
 
 /// One allowed value.
@@ -140,6 +143,10 @@ impl Payload {
                     .map_err(|text| format!("descriptors[{i}].leaves[{j}].{text}"))?;
                 empty &= leaf.tokens.is_empty();
             }
+            for (k, &token) in descriptor.terminators.iter().enumerate() {
+                check_token(token, n_vocab)
+                    .map_err(|text| format!("descriptors[{i}].terminators[{k}]: {text}"))?;
+            }
         }
         if empty {
             return Err("the payload has no leaf with tokens: nothing would be allowed".to_owned());
@@ -208,6 +215,14 @@ mod tests {
                 "descriptors[0].leaves[0].tokens[0]: token -7 is negative",
             ),
             (r#"{"modelId":"t","descriptors":[]}"#, "no leaf with tokens"),
+            (
+                r#"{"descriptors":[{"path":"a","terminators":[1,-5],"leaves":[]}]}"#,
+                "descriptors[0].terminators[1]: token -5 is negative",
+            ),
+            (
+                r#"{"descriptors":[{"path":"a","terminators":[1],"leaves":[]}]}"#,
+                "no leaf with tokens",
+            ),
             (r#"{"descriptors":[{"leaves":[]}]}"#, "missing field `path`"),
             (
                 r#"{"descriptors":[{"path":"a","leaves":[["n",[1]]]}]}"#,

@@ -30,6 +30,8 @@ pub struct Mode {
     pub greedy: bool,
     /// Whether the array shrinks to the valid tokens; else all others are masked.
     pub compact: bool,
+    /// Whether a reset leaves a span idle that is complete; else it begins anew.
+    pub reset_idle: bool,
 }
 
 /// Number of the mode that selects.
@@ -38,21 +40,29 @@ pub const GREEDY: i32 = 0;
 pub const SAMPLED: i32 = 1;
 /// To be or-ed in.
 pub const COMPACT: i32 = 0x100;
+/// To be or-ed in.
+pub const RESET_IDLE: i32 = 0x200;
 
 impl Mode {
     /// The mode of a number of the C interface.
     pub fn from_number(number: i32) -> Result<Self, String> {
         let compact = number & COMPACT != 0;
-        let greedy = match number & !COMPACT {
+        let reset_idle = number & RESET_IDLE != 0;
+        let greedy = match number & !(COMPACT | RESET_IDLE) {
             GREEDY => true,
             SAMPLED => false,
             _ => {
                 return Err(format!(
-                    "mode {number} is unknown: 0 is greedy, 1 sampled, and 256 may be added to either for compact"
+                    "mode {number} is unknown: 0 is greedy, 1 sampled; to either may be added 256 \
+                     for compact, 512 for a reset that leaves a complete span idle"
                 ));
             }
         };
-        Ok(Self { greedy, compact })
+        Ok(Self {
+            greedy,
+            compact,
+            reset_idle,
+        })
     }
 }
 
@@ -148,6 +158,20 @@ impl Slot {
         length.unwrap_or(0)
     }
 
+    /// Writes the tokens that may follow to `out`, ascending, as far as there is room; gives their
+    /// number.
+    pub fn allowed(&self, out: &mut [Token]) -> usize {
+        let mut merged = Vec::new();
+        let number = self.with_cursor(|cursor| {
+            let allowed = cursor.allowed(&mut merged);
+            out.iter_mut()
+                .zip(allowed)
+                .for_each(|(out, token)| *out = *token);
+            allowed.len()
+        });
+        number.unwrap_or(0)
+    }
+
     fn with_cursor<T>(&self, read: impl FnOnce(&Cursor) -> T) -> Option<T> {
         self.constraint
             .lock()
@@ -161,6 +185,8 @@ impl Slot {
 pub struct TrieSampler {
     slot: Arc<Slot>,
     scratch: Scratch,
+    /// Children and terminators of a node.
+    merged: Vec<Token>,
 }
 
 impl TrieSampler {
@@ -169,6 +195,7 @@ impl TrieSampler {
         Self {
             slot,
             scratch: Scratch::default(),
+            merged: Vec::new(),
         }
     }
 }
@@ -206,7 +233,7 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_mut() else {
             return;
         };
-        let lack = constraint.apply(candidates, &mut self.scratch);
+        let lack = constraint.apply(candidates, &mut self.scratch, &mut self.merged);
         fault::point();
         let lack = lack.filter(|&lack| constraint.is_first(lack));
         MutexGuard::unlock_fair(state);
@@ -249,9 +276,14 @@ impl Sampler for TrieSampler {
     }
 
     fn reset(&mut self) {
-        if let Some(constraint) = self.slot.constraint.lock().as_mut() {
-            constraint.cursor.restart();
+        let mut state = self.slot.constraint.lock();
+        let Some(constraint) = state.as_mut() else {
+            return;
+        };
+        if constraint.mode.reset_idle && constraint.cursor.is_complete() {
+            return;
         }
+        constraint.cursor.restart();
     }
 
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
@@ -259,15 +291,15 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_ref() else {
             return;
         };
-        let Some(node) = constraint.cursor.node() else {
-            return;
-        };
         // What `apply` has left there may be in no order.
-        self.scratch = Scratch::default();
-        let children = constraint.cursor.trie().children(node);
-        match self.scratch.find(candidates, children).best {
+        (self.scratch, self.merged) = Default::default();
+        let allowed = constraint.cursor.allowed(&mut self.merged);
+        if allowed.is_empty() {
+            return;
+        }
+        match self.scratch.find(candidates, allowed).best {
             Some(_) => self.scratch.compact(candidates),
-            None => drop(self.scratch.fall_back(candidates, children)),
+            None => drop(self.scratch.fall_back(candidates, allowed)),
         }
     }
 
@@ -286,20 +318,24 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Lets only the children of the node through. Says why, if none of them was possible.
+    /// Lets only what may follow through. Says why, if none of it was possible.
     #[expect(
         clippy::indexing_slicing,
         reason = "`find` gives an index of the candidates"
     )]
-    fn apply(&mut self, candidates: &mut Candidates<'_>, scratch: &mut Scratch) -> Option<Lack> {
-        let node = self.cursor.node()?;
-        if self.cursor.trie().is_terminal(node) && !self.goes_on(candidates) {
+    fn apply(
+        &mut self,
+        candidates: &mut Candidates<'_>,
+        scratch: &mut Scratch,
+        merged: &mut Vec<Token>,
+    ) -> Option<Lack> {
+        if !self.cursor.is_active() || (self.cursor.is_open() && !self.goes_on(candidates)) {
             return None;
         }
-        let children = self.cursor.trie().children(node);
-        let found = scratch.find(candidates, children);
+        let allowed = self.cursor.allowed(merged);
+        let found = scratch.find(candidates, allowed);
         let Some(best) = found.best else {
-            let lack = scratch.fall_back(candidates, children)?;
+            let lack = scratch.fall_back(candidates, allowed)?;
             if self.mode.greedy {
                 candidates.select(Some(0));
             }
@@ -325,7 +361,7 @@ impl Constraint {
         None
     }
 
-    /// At a node where a value ends and others go on: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
+    /// At a node where a value ends, others go on and any token may follow: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
     #[expect(
         clippy::indexing_slicing,
         reason = "`argmax` gives an index of the candidates"

@@ -279,6 +279,7 @@ fn cases() -> Vec<Case> {
         case("llama_sieve_trie_is_active", Leaves, |w| unsafe { llama_sieve_trie_is_active(w.trie) }.to_string(), "true", "false"),
         case("llama_sieve_trie_leaf", Leaves, |w| text(unsafe { llama_sieve_trie_leaf(w.trie) }), "NULL", "NULL"),
         case("llama_sieve_trie_forced", Leaves, |w| unsafe { llama_sieve_trie_forced(w.trie, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_trie_allowed", Leaves, |w| unsafe { llama_sieve_trie_allowed(w.trie, null_mut(), 0) }.to_string(), "2", "0"),
         case("llama_sieve_trie_cache_stats", Leaves, |_| {
             let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
             unsafe { llama_sieve_trie_cache_stats(&mut stats) };
@@ -455,6 +456,7 @@ tests_of! {
     EXPORTS, a_fault_gives_the_documented_answer_of, faults_in_export:
     llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_log_set
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
+    llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed
