@@ -115,6 +115,18 @@ impl From<TryReserveError> for Failure {
     }
 }
 
+/// An error if `pointer`, which the caller calls `what`, is NULL or of the wrong alignment.
+pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
+    if pointer.is_null() {
+        return Err(Failure::null(what));
+    }
+    if !pointer.is_aligned() {
+        let text = format!("{what} is not aligned for its type");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_NULL, text));
+    }
+    Ok(())
+}
+
 /// The number that `body` gives, or its negative error.
 pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     guard(

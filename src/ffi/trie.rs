@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-use crate::ffi::failure::{Failure, answer, made, value};
+use crate::ffi::failure::{Failure, answer, made, usable, value};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::host_vocabulary::llama_vocab;
 use crate::ffi::library::{
@@ -246,19 +246,9 @@ unsafe fn room<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failu
     if out.is_null() || cap == 0 {
         return Ok(&mut []);
     }
-    aligned(out)?;
+    usable("out", out)?;
     // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
     Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
-}
-
-fn aligned<T>(out: *mut T) -> Result<(), Failure> {
-    if out.is_aligned() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        LLAMA_SIEVE_ERROR_INVALID,
-        "out is not aligned",
-    ))
 }
 
 /// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
@@ -270,10 +260,7 @@ fn aligned<T>(out: *mut T) -> Result<(), Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cache_stats) {
     value("llama_sieve_trie_cache_stats", (), || {
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
-        aligned(out)?;
+        usable("out", out)?;
         let stats = cache::stats();
         let stats = llama_sieve_cache_stats {
             hits: stats.hits,
@@ -284,7 +271,7 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
         };
         // SAFETY: neither NULL nor misaligned, and the caller guarantees that it is writable.
         unsafe { out.write(stats) };
-        Ok(())
+        Ok::<_, Failure>(())
     })
 }
 
@@ -337,9 +324,7 @@ pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int
 /// # Safety
 /// `smpl` is NULL or a live sampler.
 pub(super) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
-    if smpl.is_null() {
-        return Err(Failure::null("the sampler"));
-    }
+    usable("the sampler", smpl)?;
     // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is believed.
     let shared = unsafe {
         if !TOKEN_TRIE.is_of(smpl) {
