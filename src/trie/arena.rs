@@ -284,4 +284,31 @@ mod tests {
         assert!(trie.children(goalie).is_empty());
         assert_eq!((trie.n_nodes(), trie.max_token()), (6, 5));
     }
+
+    #[test]
+    fn bytes_are_those_of_the_arrays_and_texts() {
+        let mut payload = Payload {
+            model_id: String::new(),
+            descriptors: vec![Descriptor {
+                path: "path".to_owned(),
+                leaves: vec![Leaf {
+                    name: "a name".to_owned(),
+                    tokens: vec![1, 2, 3],
+                }],
+                terminators: Vec::new(),
+            }],
+        };
+        // A root and three nodes; one entry behind the last.
+        let arrays = 4 * (4 + 5 + 4);
+        let texts = "path".len() + "a name".len() + 2 * size_of::<Box<str>>();
+        let empty = size_of::<Vec<Token>>();
+        let bytes = size_of::<Trie>() + arrays + texts + empty;
+        assert_eq!(Trie::new(&payload).bytes(), bytes);
+        payload.descriptors[0].terminators = vec![9, 8, 9];
+        let trie = Trie::new(&payload);
+        assert_eq!(trie.bytes(), bytes + 2 * size_of::<Token>());
+        assert_eq!(trie.terminators(trie.first_root()), [8, 9]);
+        assert_eq!(trie.terminators(1), [] as [Token; 0]);
+        assert_eq!(trie.max_token(), 9);
+    }
 }
