@@ -170,6 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn entries_are_bounded() {
+        let json = payload(1, 10);
+        let cache = Shared::new(NonZeroUsize::new(1).expect("not 0"), bytes_of(&json));
+        // As large as all together may be.
+        for (token, evictions) in [(1, 0), (1, 0), (2, 1), (3, 2)] {
+            let trie = cache.trie_of(payload(token, 10).as_bytes(), None);
+            assert!(trie.is_ok());
+            let stats = cache.stats();
+            assert_eq!((stats.entries, stats.evictions), (1, evictions));
+            assert_eq!(stats.bytes, bytes_of(&json) as u64);
+        }
+        assert_eq!((cache.stats().hits, cache.stats().misses), (1, 3));
+    }
+
+    #[test]
     fn bytes_are_bounded_like_entries() {
         let small = bytes_of(&payload(1, 10));
         let cache = Shared::new(NonZeroUsize::new(5).expect("not 0"), 3 * small);

@@ -201,7 +201,11 @@ mod tests {
     fn errors_say_where() {
         let cases = [
             ("", "line 1 column 0"),
-            ("{\"descriptors\": 3}", "line 1 column 17"),
+            (
+                r#"{"descriptors": 3}"#,
+                "expected a sequence at line 1 column 17",
+            ),
+            (r#"{"modelId": 3}"#, "expected a string at line 1"),
             (
                 r#"{"descriptors":[{"path":"a","leaves":[{"name":"x","tokens":[1,2.5]}]}]}"#,
                 "floating point `2.5`",
