@@ -503,6 +503,46 @@ static void handles_that_are_no_host(void) {
     clear_error();
 }
 
+/* One byte off its place: never followed. */
+static void misaligned_pointers(void) {
+    check_subject = "misaligned";
+    static uint64_t memory[16];
+    void * off = (char *) memory + 1;
+    struct llama_sampler * bias = llama_sieve_init_logit_bias(N_VOCAB, 1, off);
+    CHECK(bias != NULL && strstr(llama_sieve_last_error(), "aligned") != NULL);
+    CHECK(strcmp(llama_sampler_name(bias), "?logit-bias") == 0);
+    llama_sampler_free(bias);
+    struct llama_sampler * dry = llama_sieve_init_dry(NULL, 1.0f, 1.75f, 2, 64, off, 1);
+    CHECK(dry != NULL && strstr(llama_sieve_last_error(), "aligned") != NULL);
+    llama_sampler_free(dry);
+
+    struct llama_sampler * trie = llama_sampler_init_token_trie(NULL,
+        "{\"modelId\":\"m\",\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1]}]}]}",
+        LLAMA_SIEVE_TRIE_SAMPLED);
+    CHECK(trie != NULL);
+    CHECK(llama_sieve_trie_forced(trie, off, 4) == 0 && strstr(llama_sieve_last_error(), "aligned") != NULL);
+    CHECK(llama_sieve_trie_forced(trie, (llama_token *) memory + 4, 4) == 1);
+    memset(memory, 0, sizeof(memory));
+    CHECK(!llama_sieve_trie_is_active(off));
+    llama_sampler_free(trie);
+
+    for (int i = 0; i < N_SAMPLERS; i++) {
+        struct llama_sampler * smpl = make(i);
+        guarded g = guarded_new(10);
+        g.array.data = (llama_token_data *) ((char *) g.array.data + 1);
+        llama_sampler_apply(smpl, &g.array);
+        g.array.data = (llama_token_data *) ((char *) g.array.data - 1);
+        smpl->iface->apply(smpl, off);
+        smpl->iface->apply(off, &g.array);
+        CHECK(guards_are_intact(&g) && g.array.size == 10);
+        guarded_free(&g);
+        llama_sampler_free(smpl);
+    }
+    for (int i = 0; i < 16; i++) {
+        CHECK(memory[i] == 0);
+    }
+}
+
 int main(void) {
     messages seen = { 0 };
     CHECK(strcmp(llama_sieve_last_error(), "") == 0);
@@ -521,6 +561,7 @@ int main(void) {
     extreme_parameters();
     tokens_outside_the_vocabulary(&seen);
     handles_that_are_no_host();
+    misaligned_pointers();
 
     llama_sieve_log_set(NULL, NULL);
     puts("everything had an answer");

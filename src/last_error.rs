@@ -37,6 +37,38 @@ pub fn clear() {
     let _ = TEXT.try_with(|kept| kept.borrow_mut().clear());
 }
 
+/// What was kept, to be given back to [`put`].
+#[derive(Debug)]
+pub struct Kept {
+    fixed: Option<&'static CStr>,
+    text: Option<String>,
+}
+
+/// A copy of what is kept; without memory for it, that there is none.
+pub fn kept() -> Kept {
+    let text = TEXT.try_with(|kept| {
+        let kept = kept.borrow();
+        let mut copy = String::new();
+        copy.try_reserve_exact(kept.len()).ok()?;
+        copy.push_str(&kept);
+        Some(copy)
+    });
+    let text = text.ok().flatten();
+    let fixed = FIXED.get();
+    Kept {
+        fixed: fixed.or_else(|| text.is_none().then_some(NO_MEMORY)),
+        text,
+    }
+}
+
+/// Keeps again what [`kept`] gave, without an allocation: there was room for it before.
+pub fn put(kept: &Kept) {
+    if let Some(text) = &kept.text {
+        set(text);
+    }
+    FIXED.set(kept.fixed);
+}
+
 /// The text, if it is one that [`set_fixed`] was given.
 pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()

@@ -1,11 +1,19 @@
 //! What the library tells its user unasked: warnings and errors, to a sink that can be replaced.
 //!
+//! A message is delivered when nothing is held. What is said inside a call from outside waits until
+//! the outermost one ([`Inside`]) is about to return: no sampler is taken then, no lock is held, and
+//! the sink may use what the call has used. What a call from within a sink says is kept as last
+//! error alone; delivering it could go on for ever.
+//!
 //! Nothing is written on a path that runs per token, except the first time that something is wrong.
 
+use std::cell::{Cell, RefCell};
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Condvar, Mutex};
 
 use crate::last_error;
 
@@ -21,34 +29,109 @@ pub enum Level {
     Error = 4,
 }
 
-/// Where messages go. It is called without any lock held, so it may call back into the library.
+/// Where messages go. It is called with nothing held, so it may call back into the library.
 pub type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
-static SINK: RwLock<Option<Sink>> = RwLock::new(None);
+/// The sink, and the calls of sinks that are running.
+struct Sinks {
+    current: Option<Sink>,
+    /// How often the sink was replaced.
+    replaced: u64,
+    running: Vec<Running>,
+}
+
+/// A call of the sink that was there after so many replacements.
+#[derive(Clone, Copy, PartialEq)]
+struct Running {
+    replaced: u64,
+    /// In a forked child the calls of the parent's other threads never return.
+    process: u32,
+}
+
+static SINKS: Mutex<Sinks> = Mutex::new(Sinks {
+    current: None,
+    replaced: 0,
+    running: Vec::new(),
+});
+
+static RETURNED: Condvar = Condvar::new();
+
+/// A message that waits.
+struct Message {
+    level: Level,
+    text: String,
+}
+
+/// So many messages of one thread wait at most; of what a call says beyond them, the number.
+const WAITING: usize = 64;
+
+thread_local! {
+    /// How many calls from outside this thread is in.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// Whether this thread is in a sink.
+    static DELIVERS: Cell<bool> = const { Cell::new(false) };
+    static ANY_WAITING: Cell<bool> = const { Cell::new(false) };
+    static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
+    static LEFT_OUT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While one lives, the messages of its thread wait. The outermost one delivers them.
+pub struct Inside(());
+
+impl Inside {
+    /// This thread has come in from outside.
+    #[inline]
+    pub fn enter() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self(())
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = DEPTH.get() - 1;
+        DEPTH.set(depth);
+        if depth == 0 && ANY_WAITING.get() {
+            deliver_waiting();
+        }
+    }
+}
 
 /// Replaces the sink; `None` is the default, stderr.
+///
+/// Returns when no call of an earlier sink is running any more. From within a sink it returns at
+/// once, since that call is one of those to be waited for.
 pub fn set_sink(sink: Option<Sink>) {
-    *SINK.write() = sink;
+    let mut sinks = SINKS.lock();
+    let before = std::mem::replace(&mut sinks.current, sink);
+    sinks.replaced += 1;
+    if !DELIVERS.get() {
+        let (replaced, process) = (sinks.replaced, process::id());
+        let earlier = |call: &Running| call.process == process && call.replaced < replaced;
+        while sinks.running.iter().any(earlier) {
+            RETURNED.wait(&mut sinks);
+        }
+    }
+    drop(sinks);
+    // Without the lock: what the sink has captured may be anything.
+    drop(before);
 }
 
 /// The sink; `None` is the default.
 pub fn sink() -> Option<Sink> {
-    SINK.read().clone()
+    SINKS.lock().current.clone()
 }
 
-/// Gives `text` (no line end) to the sink.
+/// Gives `text` (no line end) to the sink, now or when this thread leaves the library.
 pub fn log(level: Level, text: &str) {
-    if let Some(sink) = sink() {
-        sink(level, text);
+    if DELIVERS.get() {
         return;
     }
-    let label = match level {
-        Level::Info => "info",
-        Level::Warn => "warning",
-        Level::Error => "error",
-    };
-    // Not eprintln!, which panics where stderr is closed.
-    let _ = writeln!(std::io::stderr(), "llama-sieve: {label}: {text}");
+    if DEPTH.get() > 0 {
+        return wait(level, text);
+    }
+    deliver(level, text);
 }
 
 /// A warning, which is also kept as this thread's last error.
@@ -64,6 +147,190 @@ pub fn error(text: &str) {
 fn kept(level: Level, text: &str) {
     last_error::set(text);
     log(level, text);
-    // The sink may have called the library, which then speaks of that call.
-    last_error::set(text);
+}
+
+/// Without memory the message is the last error alone, as on a thread that is ending.
+#[cold]
+fn wait(level: Level, text: &str) {
+    let _ = MESSAGES.try_with(|messages| {
+        let mut messages = messages.borrow_mut();
+        if messages.len() >= WAITING {
+            return LEFT_OUT.set(LEFT_OUT.get() + 1);
+        }
+        let mut copy = String::new();
+        let room = copy.try_reserve_exact(text.len());
+        if room.is_err() || messages.try_reserve(1).is_err() {
+            return;
+        }
+        copy.push_str(text);
+        messages.push(Message { level, text: copy });
+        ANY_WAITING.set(true);
+    });
+}
+
+#[cold]
+#[inline(never)]
+fn deliver_waiting() {
+    ANY_WAITING.set(false);
+    let taken = MESSAGES.try_with(|messages| std::mem::take(&mut *messages.borrow_mut()));
+    for message in taken.into_iter().flatten() {
+        deliver(message.level, &message.text);
+    }
+    let left_out = LEFT_OUT.take();
+    if left_out > 0 {
+        let text = format!("{left_out} more messages of the same call are left out");
+        deliver(Level::Warn, &text);
+    }
+}
+
+/// Calls the sink. The last error stays, whatever the sink asks of the library.
+fn deliver(level: Level, text: &str) {
+    let process = process::id();
+    let mut sinks = SINKS.lock();
+    let call = Running {
+        replaced: sinks.replaced,
+        process,
+    };
+    let sink = sinks.current.clone();
+    if sink.is_some() && sinks.running.try_reserve(1).is_ok() {
+        sinks.running.push(call);
+    } else if sink.is_some() {
+        return;
+    }
+    drop(sinks);
+    let Some(sink) = sink else {
+        return write(level, text);
+    };
+    let error = last_error::kept();
+    DELIVERS.set(true);
+    // A sink of Rust may panic; then its message is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| sink(level, text)));
+    DELIVERS.set(false);
+    last_error::put(&error);
+    // Before the call is over: whoever waits for it may count on that nothing of the sink is left.
+    drop(sink);
+    let mut sinks = SINKS.lock();
+    if let Some(place) = sinks.running.iter().position(|&other| other == call) {
+        sinks.running.swap_remove(place);
+    }
+    drop(sinks);
+    RETURNED.notify_all();
+}
+
+fn write(level: Level, text: &str) {
+    let label = match level {
+        Level::Info => "info",
+        Level::Warn => "warning",
+        Level::Error => "error",
+    };
+    // Not eprintln!, which panics where stderr is closed.
+    let _ = writeln!(std::io::stderr(), "llama-sieve: {label}: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The sink is the process's: one test at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// Runs `body` with a sink that keeps this thread's messages.
+    fn told(body: impl FnOnce()) -> Vec<String> {
+        let _alone = ALONE.lock();
+        let usual = sink();
+        let (send, receive) = mpsc::channel();
+        let this = thread::current().id();
+        set_sink(Some(Arc::new(move |_, text| {
+            if thread::current().id() == this {
+                let _ = send.send(text.to_owned());
+            }
+        })));
+        body();
+        set_sink(usual);
+        receive.try_iter().collect()
+    }
+
+    #[test]
+    fn messages_wait_for_the_outermost_call_to_return() {
+        let texts = told(|| {
+            let outer = Inside::enter();
+            let inner = Inside::enter();
+            warn("said inside");
+            drop(inner);
+            assert!(MESSAGES.with(|messages| !messages.borrow().is_empty()));
+            assert_eq!(last_error::get(), "said inside");
+            last_error::set("a later one");
+            drop(outer);
+            assert!(MESSAGES.with(|messages| messages.borrow().is_empty()));
+            assert_eq!(last_error::get(), "a later one");
+            warn("said outside");
+        });
+        assert_eq!(texts, ["said inside", "said outside"]);
+    }
+
+    #[test]
+    fn what_a_call_says_beyond_a_number_is_counted() {
+        let texts = told(|| {
+            let _inside = Inside::enter();
+            for i in 0..WAITING + 3 {
+                warn(&i.to_string());
+            }
+        });
+        assert_eq!(texts.len(), WAITING + 1);
+        let last = "3 more messages of the same call are left out";
+        assert_eq!(texts.last().map(String::as_str), Some(last));
+    }
+
+    #[test]
+    fn a_sink_that_says_something_is_not_called_for_that() {
+        let _alone = ALONE.lock();
+        let usual = sink();
+        let (send, receive) = mpsc::channel();
+        let this = thread::current().id();
+        set_sink(Some(Arc::new(move |_, text| {
+            if thread::current().id() != this {
+                return;
+            }
+            send.send(text.to_owned()).expect("the test listens");
+            warn("within");
+            drop(Inside::enter());
+        })));
+        warn("without");
+        set_sink(usual);
+        assert_eq!(receive.try_iter().collect::<Vec<_>>(), ["without"]);
+        assert_eq!(last_error::get(), "without");
+    }
+
+    #[test]
+    fn a_sink_is_gone_when_it_has_been_replaced() {
+        let _alone = ALONE.lock();
+        let usual = sink();
+        let (entered, wait_for_entry) = mpsc::channel();
+        let (leave, wait_to_leave) = mpsc::channel::<()>();
+        let wait_to_leave = Mutex::new(wait_to_leave);
+        set_sink(Some(Arc::new(move |_, text| {
+            if text != "slow" {
+                return;
+            }
+            entered.send(()).expect("the test listens");
+            let _ = wait_to_leave.lock().recv_timeout(Duration::from_secs(60));
+        })));
+        let slow = thread::spawn(|| warn("slow"));
+        wait_for_entry.recv().expect("the sink is called");
+        let (replaced, wait_for_replaced) = mpsc::channel();
+        let replaces = thread::spawn(move || {
+            set_sink(usual);
+            replaced.send(()).expect("the test listens");
+        });
+        let early = wait_for_replaced.recv_timeout(Duration::from_millis(100));
+        assert!(early.is_err(), "the sink was still running");
+        leave.send(()).expect("the sink waits");
+        wait_for_replaced.recv().expect("nothing runs any more");
+        slow.join().expect("no panic");
+        replaces.join().expect("no panic");
+    }
 }

@@ -120,6 +120,15 @@ fn bad_input_has_an_answer() {
     }
 }
 
+#[test]
+fn log_callbacks_may_use_what_is_at_work() {
+    for (name, link) in [("log_static", Link::Static), ("log_shared", Link::Shared)] {
+        let build = Build::new(name, "c-tests/log.c").flag("-pthread");
+        let program = build.with_ours(link).with_llama(link).build();
+        assert_eq!(program.succeed(&[]), "every message was delivered\n");
+    }
+}
+
 fn sanitized(name: &str, source: &str, expected: &str) {
     if !has_sanitizers(&format!("{name}_probe")) {
         skipped(&format!(
@@ -148,6 +157,15 @@ fn bad_input_under_sanitizers() {
         "bad_input_sanitized",
         "c-tests/bad_input.c",
         "everything had an answer\n",
+    );
+}
+
+#[test]
+fn log_callbacks_under_sanitizers() {
+    sanitized(
+        "log_sanitized",
+        "c-tests/log.c",
+        "every message was delivered\n",
     );
 }
 

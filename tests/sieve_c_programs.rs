@@ -40,3 +40,33 @@ fn the_sieve_under_sanitizers() {
     let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
     assert_eq!(program.succeed(&[]), "the sieve answers\n");
 }
+
+fn process(mode: &str) {
+    for (name, link) in [("static", Link::Static), ("shared", Link::Shared)] {
+        let name = format!("process_{mode}_{name}");
+        let build = Build::new(&name, "c-tests/sieve/process.c").with_ours(link);
+        let program = build.flag("-pthread").build();
+        let program = program.env("RAYON_NUM_THREADS", 64);
+        assert_eq!(program.succeed(&[mode]), "every batch gave its tokens\n");
+    }
+}
+
+#[test]
+fn a_batch_without_threads_is_done_by_the_calling_one() {
+    process("limit");
+}
+
+#[test]
+fn a_batch_has_no_more_threads_than_it_asks_for() {
+    process("environment");
+}
+
+#[test]
+fn a_batch_after_a_fork() {
+    process("fork");
+}
+
+#[test]
+fn batches_in_children_that_were_forked_before_the_first() {
+    process("prefork");
+}

@@ -8,11 +8,11 @@
 #include "llama_sieve.h"
 
 /* llama.h's own, which the header only declares. */
-struct llama_token_data {
+typedef struct llama_token_data {
     int32_t id;
     float   logit;
     float   p;
-};
+} llama_token_data;
 
 struct llama_logit_bias {
     int32_t token;
@@ -294,6 +294,56 @@ static void perplexity(const float * logits) {
     llama_sieve_ppl_free(ppl);
 }
 
+/* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written behind it. */
+static void misaligned(const float * logits) {
+    static uint64_t memory[64];
+    void * off = (char *) memory + 1;
+    static const uint64_t zeros[64];
+    llama_sieve_params params = seeded();
+    llama_sieve * sieve = llama_sieve_new(&params);
+    llama_sieve * const * sieves = &sieve;
+    const float * const * all_logits = &logits;
+    int32_t token = 0;
+    CHECK(llama_sieve_sample(sieve, logits, N) >= 0);
+
+    CHECK(llama_sieve_new(off) == NULL && says("aligned"));
+    params.bias   = off;
+    params.n_bias = 1;
+    CHECK(llama_sieve_new(&params) == NULL && says("aligned"));
+    CHECK(llama_sieve_clone(off) == NULL && says("aligned"));
+    CHECK(llama_sieve_set_params(sieve, off) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample(off, logits, N) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample(sieve, off, 4) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample_f16(sieve, off, 4) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample_bf16(sieve, off, 4) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_candidates(sieve, off, 4) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    CHECK(llama_sieve_last_stats(sieve, off) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample_batch(off, all_logits, N, 1, &token, 1) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample_batch(sieves, off, N, 1, &token, 1) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_sample_batch(sieves, all_logits, N, 1, off, 1) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_top_candidates(logits, N, 4, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    CHECK(llama_sieve_top_candidates(off, 4, 1, (llama_token_data *) memory) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_greedy(off, 4) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(isnan(llama_sieve_entropy(off, 4, 0)) && says("aligned"));
+    CHECK(isnan(llama_sieve_candidates_entropy(off, 4, 0)) && says("aligned"));
+    CHECK(isnan(llama_sieve_ppl_value(off)) && says("aligned"));
+    llama_sieve_ppl_add(off, 1.0f);
+    CHECK(llama_sieve_ppl_count(off) == 0);
+    llama_sieve_ppl_reset(off);
+    CHECK(llama_sieve_ppl_clone(off) == NULL);
+    llama_sieve_ppl_free(off);
+    llama_sieve_trie_cache_stats(off);
+    CHECK(says("aligned"));
+    llama_sieve_reset(off);
+    llama_sieve_accept(off, 1);
+    CHECK(says("aligned"));
+    llama_sieve_log_set(ignore, NULL);
+    llama_sieve_free(off);
+    llama_sieve_log_set(NULL, NULL);
+    CHECK(memcmp(memory, zeros, sizeof(memory)) == 0);
+    llama_sieve_free(sieve);
+}
+
 int main(void) {
     float * logits = make_logits();
     float * copy   = make_logits();
@@ -307,6 +357,7 @@ int main(void) {
     bad_logits(logits);
     batch(logits);
     perplexity(logits);
+    misaligned(logits);
     CHECK(memcmp(copy, logits, N * sizeof(*copy)) == 0);
     free(copy);
     free(logits);

@@ -64,11 +64,6 @@ impl<T> Exclusive<T> {
         }
         None
     }
-
-    /// Whether somebody has it.
-    pub fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed)
-    }
 }
 
 impl<T> Deref for Taken<'_, T> {
@@ -103,11 +98,9 @@ mod tests {
         let value = Exclusive::new(1);
         let mut taken = value.take().expect("nobody has it");
         *taken += 1;
-        assert!(value.is_taken());
         assert!(value.take().is_none());
         assert!(value.take_within(Duration::from_millis(1)).is_none());
         drop(taken);
-        assert!(!value.is_taken());
         assert_eq!(value.take().as_deref(), Some(&2));
     }
 

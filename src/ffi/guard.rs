@@ -1,14 +1,15 @@
 //! The one boundary that every export and every vtable entry runs inside.
 //!
-//! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error` and logged, and the call gives
-//! the answer that its documentation fixes for failure.
+//! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error`
+//! and logged, and the call gives the answer that its documentation fixes for failure. What is
+//! logged inside is delivered when the outermost guard of the thread is left.
 
 use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault;
-use crate::log;
+use crate::log::{self, Inside};
 use crate::memory::Exhausted;
 
 /// Runs `body`; after a panic, gives what `fallback` makes.
@@ -21,6 +22,7 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
         fault::point();
         body()
     };
+    let _inside = Inside::enter();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => {
@@ -30,12 +32,20 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
     }
 }
 
+/// What a panic unwinds with.
+pub type Payload = Box<dyn Any + Send>;
+
+/// Runs `body` on a thread that helps with a call; after a panic the calling one is to [`report`].
+pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
+    let _inside = Inside::enter();
+    catch_unwind(AssertUnwindSafe(body))
+}
+
+/// Keeps and logs the text of a panic.
 #[cold]
-fn report(what: &dyn Display, payload: Box<dyn Any + Send>) {
+pub fn report(what: &dyn Display, payload: Payload) {
     if payload.is::<Exhausted>() {
-        let message = format!("{what}: not enough memory");
-        let _ = catch_unwind(AssertUnwindSafe(|| log::error(&message)));
-        return;
+        return log::error(&format!("{what}: not enough memory"));
     }
     let text = payload
         .downcast_ref::<&str>()
@@ -43,8 +53,7 @@ fn report(what: &dyn Display, payload: Box<dyn Any + Send>) {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text");
     let message = format!("{what}: internal error (please report it): {text}");
-    // The sink is foreign code: if it panics as well, its message is dropped.
-    let _ = catch_unwind(AssertUnwindSafe(|| log::error(&message)));
+    log::error(&message);
     // A payload's own destructor may panic, too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::failure::{Failure, made, value};
+use crate::ffi::failure::{Failure, made, usable, value};
 use crate::ffi::guard::guard;
 use crate::metrics::{self, Base, RollingPerplexity};
 use crate::token::{Token, TokenData};
@@ -136,8 +136,20 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
 #[derive(Debug)]
 pub struct llama_sieve_ppl(RollingPerplexity);
 
-fn no_ppl() -> Failure {
-    Failure::null("the object")
+/// # Safety
+/// `ppl` is NULL or alive.
+unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl, Failure> {
+    usable("the object", ppl)?;
+    // SAFETY: not NULL, and the caller guarantees that it is alive.
+    Ok(unsafe { &*ppl })
+}
+
+/// # Safety
+/// `ppl` is NULL or alive, and used by nobody else.
+unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_ppl, Failure> {
+    usable("the object", ppl)?;
+    // SAFETY: not NULL, and the caller guarantees that it is alive and its own.
+    Ok(unsafe { &mut *ppl })
 }
 
 /// A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
@@ -157,7 +169,7 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
 pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisal_nats: f32) {
     value("llama_sieve_ppl_add", (), || {
         // SAFETY: the caller guarantees the object.
-        let ppl = unsafe { ppl.as_mut() }.ok_or_else(no_ppl)?;
+        let ppl = unsafe { ppl_mut(ppl) }?;
         if surprisal_nats.is_nan() {
             return Err("the surprisal is NaN; it is left out".to_owned().into());
         }
@@ -174,7 +186,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisa
 pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f32 {
     value("llama_sieve_ppl_value", f32::NAN, || {
         // SAFETY: the caller guarantees the object.
-        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        let ppl = unsafe { ppl_of(ppl) }?;
         Ok::<_, Failure>(ppl.0.value())
     })
 }
@@ -187,7 +199,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f
 pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> usize {
     value("llama_sieve_ppl_count", 0, || {
         // SAFETY: the caller guarantees the object.
-        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        let ppl = unsafe { ppl_of(ppl) }?;
         Ok::<_, Failure>(ppl.0.count())
     })
 }
@@ -200,7 +212,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> u
 pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
     value("llama_sieve_ppl_reset", (), || {
         // SAFETY: the caller guarantees the object.
-        let ppl = unsafe { ppl.as_mut() }.ok_or_else(no_ppl)?;
+        let ppl = unsafe { ppl_mut(ppl) }?;
         ppl.0.reset();
         Ok::<_, Failure>(())
     })
@@ -216,7 +228,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_clone(
 ) -> *mut llama_sieve_ppl {
     made("llama_sieve_ppl_clone", || {
         // SAFETY: the caller guarantees the object.
-        let ppl = unsafe { ppl.as_ref() }.ok_or_else(no_ppl)?;
+        let ppl = unsafe { ppl_of(ppl) }?;
         Ok(Box::into_raw(Box::new(llama_sieve_ppl(ppl.0))))
     })
 }
@@ -231,7 +243,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_free(ppl: *mut llama_sieve_ppl) {
         "llama_sieve_ppl_free",
         || (),
         || {
-            if !ppl.is_null() {
+            if usable("the object", ppl).is_ok() {
                 // SAFETY: the caller guarantees that it is one of ours and not used any more.
                 drop(unsafe { Box::from_raw(ppl) });
             }

@@ -282,6 +282,10 @@ unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [
     if breakers.is_null() {
         return Vec::new();
     }
+    if !breakers.is_aligned() {
+        log::warn("dry: the sequence breakers are not aligned; there are none");
+        return Vec::new();
+    }
     let mut texts = Vec::new();
     for i in 0..n {
         // SAFETY: the caller guarantees `n` pointers, and the strings.
@@ -328,9 +332,9 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
     construct(&LOGIT_BIAS, c"?logit-bias", &[], || {
         let _ = n_vocab;
         let n = usize::try_from(n).ok().filter(|&n| n > 0)?;
-        if bias.is_null() {
+        if bias.is_null() || !bias.is_aligned() {
             log::warn(&format!(
-                "logit-bias: {n} biases at NULL; the sampler is disabled"
+                "logit-bias: {n} biases at NULL or not aligned; the sampler is disabled"
             ));
             return None;
         }

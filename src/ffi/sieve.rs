@@ -6,8 +6,8 @@ use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::ffi::failure::{Failure, answer, made, value};
-use crate::ffi::guard::guard;
+use crate::ffi::failure::{Failure, answer, made, usable, value};
+use crate::ffi::guard::{Payload, attempt, guard, report};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::host_vocabulary::llama_vocab;
 use crate::ffi::library::{
@@ -17,9 +17,10 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::log;
 use crate::memory::{reserve_exact, room};
 use crate::sieve::{
-    self, Job, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
+    self, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
 };
 use crate::token::{Token, TokenData};
 
@@ -135,11 +136,21 @@ impl Handle {
         }))
     }
 
-    fn enter(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
-        let state = self.state.try_lock().ok_or_else(|| {
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
+        self.state.try_lock().ok_or_else(|| {
             let text = "the sieve is in use by another thread, or twice in one call; give each its own (llama_sieve_clone)";
             Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
-        })?;
+        })
+    }
+
+    /// As another thread would have it that uses it.
+    #[cfg(test)]
+    pub(super) fn take_for_a_test(&self) -> impl Drop + '_ {
+        self.state.lock()
+    }
+
+    fn enter(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
+        let state = self.lock()?;
         if state.is_none() {
             return Err(out_of_use());
         }
@@ -149,10 +160,17 @@ impl Handle {
 
 /// # Safety
 /// `sieve` is NULL or alive.
+unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Failure> {
+    usable("the sieve", sieve)?;
+    // SAFETY: not NULL, and the caller guarantees that it is alive; its state is behind a lock.
+    Ok(unsafe { &*sieve })
+}
+
+/// # Safety
+/// `sieve` is NULL or alive.
 unsafe fn entered<'a>(sieve: *const Handle) -> Result<MutexGuard<'a, Option<Sieve>>, Failure> {
-    // SAFETY: the caller guarantees it; the state is behind a lock.
-    let sieve = unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null("the sieve"))?;
-    sieve.enter()
+    // SAFETY: the caller guarantees it.
+    unsafe { handle(sieve) }?.enter()
 }
 
 fn out_of_use() -> Failure {
@@ -220,9 +238,7 @@ fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failu
 /// # Safety
 /// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias` in it is NULL or `n_bias` elements.
 unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
-    if params.is_null() || !params.is_aligned() {
-        return Err(Failure::null("params"));
-    }
+    usable("params", params)?;
     // SAFETY: not NULL, and the caller guarantees the first member.
     let size = unsafe { (&raw const (*params).struct_size).read() };
     check_struct_size("llama_sieve_params", size, size_of::<llama_sieve_params>())?;
@@ -264,9 +280,7 @@ unsafe fn biases(bias: *const llama_logit_bias, n: usize) -> Result<Vec<(Token, 
     if n == 0 {
         return Ok(Vec::new());
     }
-    if bias.is_null() || !bias.is_aligned() {
-        return Err(Failure::null("bias, with n_bias above 0,"));
-    }
+    usable("bias, with n_bias above 0,", bias)?;
     if n > Token::MAX as usize {
         let text = format!("n_bias is {n}, more than there are tokens");
         return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
@@ -290,9 +304,7 @@ unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Fa
             format!("n_vocab is {n_vocab}; it must be above 0"),
         )
     })?;
-    if logits.is_null() || !logits.is_aligned() {
-        return Err(Failure::null("logits"));
-    }
+    usable("logits", logits)?;
     // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
     Ok(unsafe { std::slice::from_raw_parts(logits, n) })
 }
@@ -357,7 +369,8 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
     })
 }
 
-/// Frees the sieve. NULL is allowed.
+/// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
+/// logged, and its memory is leaked.
 ///
 /// # Safety
 /// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -367,10 +380,20 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
         "llama_sieve_free",
         || (),
         || {
-            if !sieve.is_null() {
-                // SAFETY: the caller guarantees that it is one of ours and not used any more.
-                drop(unsafe { Box::from_raw(sieve) });
+            if sieve.is_null() {
+                return;
             }
+            // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
+            let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
+                return log::error(
+                    "llama_sieve_free: the sieve is in use by another thread, or no sieve; its memory \
+                     is leaked, not pulled away",
+                );
+            };
+            // Locked for good, so that nobody else gets it between here and its end.
+            std::mem::forget(state);
+            // SAFETY: as above, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(sieve) });
         },
     )
 }
@@ -607,8 +630,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     cap: usize,
 ) -> c_int {
     answer("llama_sieve_candidates", || {
-        if out.is_null() && cap > 0 {
-            return Err(Failure::null("out"));
+        if cap > 0 {
+            usable("out", out)?;
         }
         let copy = |sieve: &Sieve| {
             let candidates = sieve.candidates();
@@ -651,9 +674,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
     out: *mut llama_sieve_stats,
 ) -> c_int {
     answer("llama_sieve_last_stats", || {
-        if out.is_null() || !out.is_aligned() {
-            return Err(Failure::null("out"));
-        }
+        usable("out", out)?;
         // SAFETY: not NULL, and the caller guarantees the first member.
         let size = unsafe { (&raw const (*out).struct_size).read() };
         check_struct_size("llama_sieve_stats", size, size_of::<llama_sieve_stats>())?;
@@ -682,11 +703,16 @@ fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
     }
 }
 
-/// Chooses a token for each of `n` independent sequences, with at most `n_threads` threads (<= 1: the calling one alone) of a pool that is made at first need. The
-/// tokens do not depend on the number of threads. They are not accepted.
+/// Chooses a token for each of `n` independent sequences, on the calling thread and at most
+/// `n_threads` - 1 of a pool of the library's own, which is made at first need and has at most a
+/// thread for each processor. Where no thread can be started, and in the child of a process that
+/// has forked after a batch, the calling thread does all the work. The tokens do not depend on the
+/// number of threads. They are not accepted.
 ///
-/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error. Returns LLAMA_SIEVE_OK, or the first error in `out`; or, with `out` as it was, an
-/// error of the call: an array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch.
+/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error. Returns
+/// LLAMA_SIEVE_OK, or the first error in `out`; or, with `out` as it was, an error of the call: an
+/// array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch. After
+/// an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that sieve alone is out of use.
 ///
 /// # Safety
 /// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of `logits` is NULL or `n_vocab` floats.
@@ -725,11 +751,27 @@ unsafe fn array<'a, T>(name: &str, elements: *const T, n: usize) -> Result<&'a [
 /// # Safety
 /// `out` is NULL or `n` elements that nobody else uses, and `n` is as `array` has checked.
 unsafe fn array_mut<'a>(out: *mut Token, n: usize) -> Result<&'a mut [Token], Failure> {
-    if out.is_null() || !out.is_aligned() {
-        return Err(Failure::null("out"));
-    }
+    usable("out", out)?;
     // SAFETY: the caller guarantees the elements.
     Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
+}
+
+/// One sequence of a batch.
+struct Entry<'a> {
+    state: &'a mut Option<Sieve>,
+    logits: Logits<'a>,
+    token: Result<Result<Token, Failure>, Payload>,
+}
+
+impl Entry<'_> {
+    /// On whatever thread: what a panic says is the calling one's to tell.
+    fn run(&mut self) {
+        let Some(sieve) = self.state.as_mut() else {
+            self.token = Ok(Err(out_of_use()));
+            return;
+        };
+        self.token = attempt(|| sieve.sample(self.logits).map_err(Failure::from));
+    }
 }
 
 /// # Safety
@@ -746,9 +788,7 @@ unsafe fn sample_batch(
     states.try_reserve_exact(sieves.len())?;
     for (i, sieve) in sieves.iter().enumerate() {
         // SAFETY: the caller guarantees the sieves.
-        let sieve =
-            unsafe { sieve.as_ref() }.ok_or_else(|| Failure::null(&format!("sieve {i}")))?;
-        let state = sieve.enter();
+        let state = unsafe { handle(*sieve) }.and_then(Handle::enter);
         states.push(state.map_err(|failure| failure.of(&format!("sieve {i}")))?);
     }
     let mut jobs = Vec::new();
@@ -756,30 +796,27 @@ unsafe fn sample_batch(
     for (state, &logits) in states.iter_mut().zip(logits) {
         // SAFETY: the caller guarantees the logits.
         let logits: &[f32] = unsafe { logits_of(logits, n_vocab) }?;
-        if let Some(sieve) = state.as_mut() {
-            jobs.push(Job::new(sieve, Logits::from(logits)));
-        }
+        jobs.push(Entry {
+            state,
+            logits: Logits::from(logits),
+            token: Ok(Err(out_of_use())),
+        });
     }
-    let run = || {
-        sieve::sample_batch(&mut jobs, threads);
-        true
-    };
-    if !guard("llama_sieve_sample_batch", || false, run) {
-        drop(jobs);
-        states.iter_mut().for_each(|state| **state = None);
-        return Err(Failure::caught());
-    }
+    sieve::share(&mut jobs, threads, Entry::run);
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
-        *out = match job.token {
-            Ok(token) => token,
-            Err(error) => {
-                let failure = Failure::from(error).of(&format!("sequence {i}"));
-                let code = failure.code();
-                first.get_or_insert(failure);
-                code
-            }
-        };
+        let token = job.token.unwrap_or_else(|payload| {
+            report(&format!("llama_sieve_sample_batch: sequence {i}"), payload);
+            // What it holds may be inconsistent. The others have sampled as if it were not there.
+            guard("llama_sieve_sample_batch", || (), || *job.state = None);
+            Err(Failure::caught())
+        });
+        *out = token.unwrap_or_else(|failure| {
+            let failure = failure.of(&format!("sequence {i}"));
+            let code = failure.code();
+            first.get_or_insert(failure);
+            code
+        });
     }
     match first {
         Some(failure) => Err(failure),
@@ -828,9 +865,7 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
                 format!("n is {n}; it must not be negative"),
             )
         })?;
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
+        usable("out", out)?;
         let mut top = Vec::new();
         sieve::top_candidates(logits, n, &mut top)?;
         // SAFETY: the caller guarantees room for `n`, and there are at most as many.

@@ -131,6 +131,9 @@ impl fmt::Display for Call<'_> {
 /// giving up is harmless.
 const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a clone waits for another thread that uses the sampler: longer than any call takes.
+const CLONE_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+
 impl<S: Sampler> Object<S> {
     fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
         Self {
@@ -168,12 +171,17 @@ impl<S: Sampler> Object<S> {
             Kind::Filter | Kind::Selector => self.state.take(),
         };
         if state.is_none() {
-            self.say(
-                function,
-                "the sampler is in use by another thread; give each thread its own (llama_sampler_clone)",
-            );
+            self.say_in_use(function);
         }
         state
+    }
+
+    #[cold]
+    fn say_in_use(&self, function: &str) {
+        self.say(
+            function,
+            "the sampler is in use by another thread; give each thread its own (llama_sampler_clone)",
+        );
     }
 
     /// Out of line, since on a small array every instruction before the first candidate counts.
@@ -207,6 +215,20 @@ impl<S: Sampler> Object<S> {
             return None;
         };
         guard(self.call(function), || None, || Some(body(sampler)))
+    }
+
+    /// A second one of the sampler; waits for another thread that uses it. `None` if there is none,
+    /// or if it cannot be copied.
+    fn copied(&self) -> Option<S> {
+        let Some(state) = self.state.take_within(CLONE_PATIENCE) else {
+            self.say_in_use("clone");
+            return None;
+        };
+        let Some(sampler) = state.as_ref() else {
+            self.say_out_of_use("clone");
+            return None;
+        };
+        guard(self.call("clone"), || None, || Some(sampler.clone()))
     }
 
     fn say_out_of_use(&self, function: &str) {
@@ -245,11 +267,12 @@ impl<S: Sampler> Object<S> {
 /// # Safety
 /// `smpl` is NULL or a live sampler with the vtable of `S`.
 unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
-    // SAFETY: the caller guarantees it.
-    let Some(shell) = (unsafe { smpl.as_ref() }) else {
-        last_error::set("the sampler is NULL");
+    if smpl.is_null() || !smpl.is_aligned() {
+        last_error::set("the sampler is NULL or not aligned");
         return None;
-    };
+    }
+    // SAFETY: not NULL, and the caller guarantees that it is alive.
+    let shell = unsafe { &*smpl };
     // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared behind its lock.
     let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
@@ -359,15 +382,17 @@ unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama
             guard("clone", null_mut, || unsafe { clone_with(smpl, without) })
         },
         || {
-            let copy = |object: &Object<S>| object.look("clone", S::clone);
             // SAFETY: as above.
-            unsafe { clone_with::<S>(smpl, copy) }
+            unsafe { clone_with::<S>(smpl, Object::copied) }
         },
     )
 }
 
-/// A second sampler around what `copy` gives. A sampler out of use gives one out of use, and so does one whose copy fails: never NULL, which a chain would call
-/// through.
+/// A second sampler around what `copy` gives.
+///
+/// A filter or selector that is out of use gives one out of use, and so does one that cannot be
+/// copied: it passes all through, or takes the largest logit, where a chain would call through NULL.
+/// A constraint that cannot be copied gives NULL: one out of use would allow nothing.
 ///
 /// # Safety
 /// As for the entries.
@@ -381,7 +406,11 @@ unsafe fn clone_with<S: Sampler>(
     };
     // SAFETY: `object` came from `smpl`, which is therefore not NULL.
     let iface = unsafe { (*smpl).iface };
-    Object::new(object.host, object.name, copy(object)).into_shell(iface)
+    let copy = copy(object);
+    if copy.is_none() && S::KIND == Kind::Constraint {
+        return null_mut();
+    }
+    Object::new(object.host, object.name, copy).into_shell(iface)
 }
 
 /// Frees `ctx`; the shell is the host's.
@@ -394,12 +423,14 @@ unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
             let Some(object) = (unsafe { object::<S>(smpl) }) else {
                 return;
             };
-            if object.state.is_taken() {
+            // Taken for good, so that nobody else gets it between here and its end.
+            let Some(taken) = object.state.take() else {
                 log::error(
                     "free: the sampler is in use by another thread; its memory is leaked, not pulled away",
                 );
                 return;
-            }
+            };
+            std::mem::forget(taken);
             // SAFETY: `object` came from `smpl`, which is therefore not NULL; nobody uses it any more, and `ctx` is not used again.
             unsafe {
                 let ctx = std::mem::replace(&mut (*smpl).ctx, null_mut::<c_void>());
@@ -465,7 +496,7 @@ impl Unfit {
     #[cold]
     fn say(self, sampler: &CStr) {
         let what = match self {
-            Self::Null => "the candidate array is NULL".into(),
+            Self::Null => "the candidate array is NULL or not aligned".into(),
             Self::TooLarge(size) => format!(
                 "the candidate array has size {size}; token numbers end at {}",
                 Token::MAX
@@ -489,8 +520,11 @@ impl<'a> CandidateArray<'a> {
     /// `array` is NULL or valid, with `size` candidates behind `data` unless that is NULL, and unused by others during `'a`.
     #[inline]
     unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {
-        // SAFETY: the caller guarantees it.
-        let array = unsafe { array.as_mut() }.ok_or(Unfit::Null)?;
+        if array.is_null() || !array.is_aligned() {
+            return Err(Unfit::Null);
+        }
+        // SAFETY: not NULL, and the caller guarantees that it is valid.
+        let array = unsafe { &mut *array };
         if array.size > Token::MAX as usize {
             return Err(Unfit::TooLarge(array.size));
         }

@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 
+use crate::sieve::pool;
 use crate::sieve::source::Logits;
 use crate::sieve::{Error, Sieve};
 use crate::token::Token;
@@ -32,31 +33,40 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs every job, on the calling thread and at most `threads` - 1 of rayon's global pool; 0 or 1: on the calling thread alone.
-///
-/// Each thread takes the next job when it is done with one, so that a thread which wakes up late, or shares its processor, delays the others by one job at most.
-///
-/// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the number of threads.
+/// Runs every job, on the calling thread and at most `threads` - 1 of the library's [pool]; 0 or 1:
+/// on the calling thread alone.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
-    // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the speed of one thread, of two).
-    if threads <= 1 || jobs.len() <= 1 {
-        return jobs.iter_mut().for_each(Job::run);
-    }
-    let helpers = (threads - 1)
-        .min(jobs.len() - 1)
-        .min(rayon::current_num_threads());
-    let left = Mutex::new(jobs.iter_mut());
-    let work = || {
-        // A variable of its own, so that the lock is given back before the job runs.
+    share(jobs, threads, Job::run);
+}
+
+/// Calls `work` with each item once, on the calling thread and at most `threads` - 1 of the
+/// library's [pool].
+///
+/// Each thread takes the next item when it is done with one, so that a thread which wakes up late,
+/// or shares its processor, delays the others by one item at most.
+///
+/// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the
+/// number of threads.
+pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + Sync) {
+    // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the
+    // speed of one thread, of two).
+    let helpers = threads.min(items.len()).saturating_sub(1);
+    let pool = if helpers > 0 { pool::of(helpers) } else { None };
+    let Some(pool) = pool else {
+        return items.iter_mut().for_each(work);
+    };
+    let left = Mutex::new(items.iter_mut());
+    let work_on = || {
+        // A variable of its own, so that the lock is given back before the item is worked on.
         let next = || left.lock().next();
-        while let Some(job) = next() {
-            job.run();
+        while let Some(item) = next() {
+            work(item);
         }
     };
-    rayon::in_place_scope(|scope| {
-        for _ in 0..helpers {
-            scope.spawn(|_| work());
+    pool.in_place_scope(|scope| {
+        for _ in 0..helpers.min(pool.current_num_threads()) {
+            scope.spawn(|_| work_on());
         }
-        work();
+        work_on();
     });
 }

@@ -14,7 +14,7 @@
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
 //! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
-//! | Many sequences, or inside a chain? | `batch.rs`, `in_chain.rs` |
+//! | Many sequences, or inside a chain? | `batch.rs`, its threads `pool.rs`; `in_chain.rs` |
 //!
 //! # Example
 //!
@@ -47,6 +47,7 @@ mod in_chain;
 mod params;
 mod parity;
 mod penalties;
+mod pool;
 mod select;
 mod source;
 mod stages;
@@ -54,7 +55,7 @@ mod state;
 mod stats;
 mod workspace;
 
-pub use batch::{Job, sample_batch};
+pub use batch::{Job, sample_batch, share};
 pub use error::Error;
 pub use in_chain::SieveSampler;
 pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
