@@ -33,34 +33,92 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
 }
 
 /// std::mt19937 as compiled against libstdc++.
+///
+/// Written here because its state must be saved, which the crates do not let out. The tests compare
+/// it with std::mt19937 itself.
 #[derive(Clone, Debug)]
-pub struct Mt19937(rand_mt::Mt);
+pub struct Mt19937 {
+    /// The last 624 numbers of the recurrence, in a ring.
+    words: [u32; Self::WORDS],
+    /// The oldest of them, which the next one replaces.
+    oldest: usize,
+}
 
 const TWO_32: f64 = 4_294_967_296.0;
 
 impl Mt19937 {
+    /// How many words the state has.
+    pub const WORDS: usize = 624;
+    /// How much younger than the oldest word the one is that the recurrence adds.
+    const MIDDLE: usize = 397;
+
     /// The generator after `seed(seed)`.
     pub fn new(seed: u32) -> Self {
-        Self(rand_mt::Mt::new(seed))
+        let mut made = Self {
+            words: [0; Self::WORDS],
+            oldest: 0,
+        };
+        made.reseed(seed);
+        made
     }
 
     /// Starts the stream of `seed` anew.
     pub fn reseed(&mut self, seed: u32) {
-        self.0.reseed(seed);
+        let mut word = seed;
+        for (place, to) in (1u32..).zip(&mut self.words) {
+            *to = word;
+            let mixed = (word ^ (word >> 30)).wrapping_mul(1_812_433_253);
+            word = mixed.wrapping_add(place);
+        }
+        self.oldest = 0;
+    }
+
+    /// Where the stream is: the state, the oldest word first.
+    pub fn state(&self) -> [u32; Self::WORDS] {
+        let mut words = self.words;
+        words.rotate_left(self.oldest);
+        words
+    }
+
+    /// A stream from where [`state`](Self::state) said it was. `None` for the state that gives
+    /// nothing but zeros, which no seed leads to.
+    pub fn from_state(words: [u32; Self::WORDS]) -> Option<Self> {
+        let [oldest, younger @ ..] = &words;
+        // Of the oldest word only the highest bit counts.
+        let lives = oldest >> 31 != 0 || younger.iter().any(|&word| word != 0);
+        lives.then_some(Self { words, oldest: 0 })
+    }
+
+    /// The next output.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "places are taken modulo the words")]
+    fn next_u32(&mut self) -> u32 {
+        let at = self.oldest;
+        let in_ring = |place: usize| match place < Self::WORDS {
+            true => place,
+            false => place - Self::WORDS,
+        };
+        let next = in_ring(at + 1);
+        let joined = (self.words[at] & 1 << 31) | (self.words[next] & !(1 << 31));
+        let twist = if joined & 1 == 1 { 0x9908_B0DF } else { 0 };
+        let word = self.words[in_ring(at + Self::MIDDLE)] ^ (joined >> 1) ^ twist;
+        self.words[at] = word;
+        self.oldest = next;
+        temper(word)
     }
 
     /// Two outputs as one number, the first in the lower half.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        let low = u64::from(self.0.next_u32());
-        low | u64::from(self.0.next_u32()) << 32
+        let low = u64::from(self.next_u32());
+        low | u64::from(self.next_u32()) << 32
     }
 
     /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs, always below 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
-        let low = f64::from(self.0.next_u32());
-        let high = f64::from(self.0.next_u32());
+        let low = f64::from(self.next_u32());
+        let high = f64::from(self.next_u32());
         let draw = (low + high * TWO_32) / (TWO_32 * TWO_32);
         if draw < 1.0 {
             return draw;
@@ -72,7 +130,7 @@ impl Mt19937 {
     /// A draw of `uniform_real_distribution<float>(0, 1)`: one output / 2^32, always below 1.
     #[inline]
     pub fn uniform_f32(&mut self) -> f32 {
-        let draw = self.0.next_u32() as f32 / TWO_32 as f32;
+        let draw = self.next_u32() as f32 / TWO_32 as f32;
         if draw < 1.0 {
             return draw;
         }
@@ -104,6 +162,15 @@ impl Mt19937 {
         let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);
         softmax.choose(data, sum, draw, exactly)
     }
+}
+
+/// The output that mt19937 makes of a word of its state.
+#[inline]
+fn temper(mut word: u32) -> u32 {
+    word ^= word >> 11;
+    word ^= (word << 7) & 0x9D2C_5680;
+    word ^= (word << 15) & 0xEFC6_0000;
+    word ^ (word >> 18)
 }
 
 fn one_by_one<T>(weights: &[T], weight: impl Fn(&T) -> f32, draw: f64) -> usize {
@@ -295,6 +362,27 @@ mod tests {
         }
         assert!(unit_of_libstdcxx(u64::MAX) < 1.0);
         assert!(unit(u64::MAX) < 1.0);
+    }
+
+    #[test]
+    fn mt19937_goes_on_from_its_state() {
+        let mut rng = Mt19937::new(7);
+        for passed in [0, 1, 3, 620, 5000] {
+            for _ in 0..if cfg!(miri) { passed.min(3) } else { passed } {
+                rng.next_u32();
+            }
+            let mut resumed = Mt19937::from_state(rng.state()).expect("a state that was reached");
+            assert_eq!(resumed.state(), rng.state());
+            let mut other = rng.clone();
+            for _ in 0..if cfg!(miri) { 3 } else { 2000 } {
+                assert_eq!(resumed.next_u32(), other.next_u32());
+            }
+        }
+        let mut words = [0; Mt19937::WORDS];
+        words[0] = !(1 << 31);
+        assert!(Mt19937::from_state(words).is_none());
+        words[0] = 1 << 31;
+        assert!(Mt19937::from_state(words).is_some());
     }
 
     #[test]

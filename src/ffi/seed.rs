@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::ffi::failure::{Failure, value};
+use crate::ffi::failure::{Failure, usable, value};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::library::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::llama_h::llama_sampler;
@@ -18,13 +18,11 @@ use crate::rng::DEFAULT_SEED;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
     value("llama_sieve_get_seed", DEFAULT_SEED, || {
-        if smpl.is_null() {
-            return Err(Failure::null("the sampler"));
-        }
+        usable("the sampler", smpl)?;
         let functions =
             Functions::of_host().map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
         // SAFETY: not NULL, and the caller guarantees that it lives.
-        Ok(unsafe { functions.seed(smpl) })
+        Ok::<_, Failure>(unsafe { functions.seed(smpl) })
     })
 }
 

@@ -887,8 +887,8 @@ pub unsafe extern "C" fn llama_sieve_greedy(logits: *const f32, n_vocab: i32) ->
     })
 }
 
-/// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in use. Grows with the accepted tokens up to
-/// 64 + 4 * penalty_last_n.
+/// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
+/// use. Grows with the accepted tokens up to 64 + 4 * penalty_last_n, with mt19937 another 2496.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -942,8 +942,10 @@ pub unsafe extern "C" fn llama_sieve_state_save(
 /// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
 /// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
 ///
-/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
-/// another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.
+/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
+/// bytes that are no state, damaged, of another version, or of another generator than the
+/// parameters'. States of earlier versions are read; one of mt19937 that lacks the generator itself
+/// (version 1) up to 1,048,576 draws, which are repeated. The time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.

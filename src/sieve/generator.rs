@@ -34,17 +34,20 @@ pub(super) struct Draw {
 }
 
 /// Where a generator is, to be saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub kind: RngKind,
     pub seed: u64,
     pub draws: u64,
     /// Of xoroshiro128+; zeros for the others.
     pub state: [u64; 2],
+    /// Of mt19937. A state of version 1 lacks it: there its draws are repeated.
+    pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
-/// Restoring mt19937 repeats its draws. This many take about ten seconds; nobody generates as many tokens in one text.
-const MT19937_REPEATED: u64 = 1 << 31;
+/// So many draws of mt19937 are repeated at most, for a state of version 1: as many tokens as no
+/// text has, and milliseconds.
+const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {
     match kind {
@@ -108,15 +111,17 @@ impl Generator {
     }
 
     pub fn place(&self) -> Place {
-        let state = match &self.stream {
-            Stream::Xoroshiro128Plus(stream) => stream.state(),
-            _ => [0, 0],
+        let (state, words) = match &self.stream {
+            Stream::Xoroshiro128Plus(stream) => (stream.state(), None),
+            Stream::Mt19937(stream) => ([0, 0], Some(stream.state())),
+            Stream::Position => ([0, 0], None),
         };
         Place {
             kind: self.kind,
             seed: self.seed,
             draws: self.draws,
             state,
+            words,
         }
     }
 
@@ -128,17 +133,7 @@ impl Generator {
                 let stream = stream.ok_or("the state of xoroshiro128+ is zero")?;
                 Stream::Xoroshiro128Plus(stream)
             }
-            RngKind::Mt19937 => {
-                if place.draws > MT19937_REPEATED {
-                    let draws = place.draws;
-                    return Err(format!("{draws} draws of mt19937 are too many to repeat"));
-                }
-                let mut mt = Box::new(Mt19937::new(place.seed as u32));
-                for _ in 0..place.draws {
-                    mt.next_u64();
-                }
-                Stream::Mt19937(mt)
-            }
+            RngKind::Mt19937 => Stream::Mt19937(Box::new(mt19937_at(&place)?)),
             RngKind::Position => Stream::Position,
         };
         self.kind = place.kind;
@@ -147,4 +142,23 @@ impl Generator {
         self.stream = stream;
         Ok(())
     }
+}
+
+fn mt19937_at(place: &Place) -> Result<Mt19937, String> {
+    if let Some(words) = place.words {
+        let stream = Mt19937::from_state(words);
+        return stream.ok_or_else(|| "the state of mt19937 is zero".to_owned());
+    }
+    let draws = place.draws;
+    if draws > MT19937_REPEATED {
+        return Err(format!(
+            "the state is of version 1, after {draws} draws of mt19937; at most \
+             {MT19937_REPEATED} are repeated"
+        ));
+    }
+    let mut stream = Mt19937::new(place.seed as u32);
+    for _ in 0..draws {
+        stream.next_u64();
+    }
+    Ok(stream)
 }

@@ -397,7 +397,7 @@ impl Sieve {
 
     /// How many bytes [`save`](Self::save) writes now.
     pub fn state_size(&self) -> usize {
-        state::size(self.history.len())
+        state::size(self.history.len(), self.generator.kind())
     }
 
     /// Writes history and generator, not the parameters, into the first [`state_size`](Self::state_size) bytes. Fails if there are fewer.
@@ -417,8 +417,9 @@ impl Sieve {
         Ok(())
     }
 
-    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps the newest tokens. Fails, and changes nothing, if the
-    /// bytes are no state, damaged, of another version, or of another generator than `rng` says. Of mt19937 the draws are repeated: some nanoseconds each.
+    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps
+    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of another
+    /// version, or of another generator than `rng` says.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = state::read(bytes)?;
         let ours = self.generator.kind();

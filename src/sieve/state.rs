@@ -1,11 +1,11 @@
 //! The state of a sieve as bytes: generator, number of accepted tokens, window. Parameters are not part of it.
 //!
-//! Little-endian, 64 bytes and 4 per token of the window:
+//! Little-endian, 64 bytes and 4 per token of the window, with mt19937 another 2496:
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | "LSST" |
-//! | 4..8 | version, 1 |
+//! | 4..8 | version: 2 with mt19937, 1 with the others |
 //! | 8..12 | generator: 0 xoroshiro128+, 1 mt19937, 2 position |
 //! | 12..16 | n, tokens in the window |
 //! | 16..24 | seed in use |
@@ -13,16 +13,26 @@
 //! | 32..48 | state of xoroshiro128+; 0 for other generators |
 //! | 48..56 | tokens accepted |
 //! | 56..56 + 4 n | the window, oldest first |
+//! | the next 2496, in version 2 | the words of mt19937, the oldest first |
 //! | the last 8 | FNV-1a (64 bits) of all before |
+//!
+//! The check sum finds damage, not malice: whoever writes a state can compute it. Loading one takes
+//! time that follows from its size. A state of mt19937 of version 1 has no words: its draws are
+//! repeated, up to a number that is quickly done.
 
+use crate::rng::Mt19937;
 use crate::sieve::Error;
 use crate::sieve::generator::Place;
 use crate::sieve::params::RngKind;
 use crate::token::Token;
 
 const MAGIC: &[u8; 4] = b"LSST";
+/// Without the words of mt19937.
 const VERSION: u32 = 1;
+/// With them.
+const VERSION_WORDS: u32 = 2;
 const HEAD: usize = 56;
+const WORDS: usize = 4 * Mt19937::WORDS;
 const SUM: usize = 8;
 
 /// What is saved.
@@ -33,9 +43,10 @@ pub(super) struct State<I> {
     pub window: I,
 }
 
-/// How many bytes a window of `n` tokens takes.
-pub(super) fn size(n: usize) -> usize {
-    HEAD + 4 * n + SUM
+/// How many bytes a window of `n` tokens takes, with a generator of that kind.
+pub(super) fn size(n: usize, kind: RngKind) -> usize {
+    let words = if kind == RngKind::Mt19937 { WORDS } else { 0 };
+    HEAD + 4 * n + words + SUM
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
@@ -62,7 +73,8 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
             at += part.len();
         };
         put(MAGIC);
-        put(&VERSION.to_le_bytes());
+        let version = self.place.words.map_or(VERSION, |_| VERSION_WORDS);
+        put(&version.to_le_bytes());
         put(&kind.to_le_bytes());
         put(&(self.window.len() as u32).to_le_bytes());
         put(&self.place.seed.to_le_bytes());
@@ -73,6 +85,9 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
         for token in self.window {
             put(&token.to_le_bytes());
         }
+        for word in self.place.words.iter().flatten() {
+            put(&word.to_le_bytes());
+        }
         let sum = fnv1a(&bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -81,36 +96,39 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
 /// Reads what `write` wrote; everything is checked.
 #[expect(
     clippy::indexing_slicing,
-    reason = "not shorter than the state of an empty window, `HEAD` and `SUM`"
+    reason = "not shorter than `HEAD` and `SUM`; what follows the window has a length that was checked"
 )]
 pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_>, Error> {
     let wrong = |text: String| Err(Error::State(text));
-    if bytes.len() < size(0) {
+    let least = HEAD + SUM;
+    if bytes.len() < least {
         return wrong(format!(
-            "{} bytes are too few for a state, which has {} or more",
-            bytes.len(),
-            size(0)
+            "{} bytes are too few for a state, which has {least} or more",
+            bytes.len()
         ));
     }
     if !bytes.starts_with(MAGIC) {
         return wrong("the bytes are no state of a sieve".to_owned());
     }
     let version = u32_at(bytes, 4);
-    if version != VERSION {
+    if version != VERSION && version != VERSION_WORDS {
         return wrong(format!(
-            "the state has version {version}; this library reads version {VERSION}"
+            "the state has version {version}; this library reads versions {VERSION} and {VERSION_WORDS}"
         ));
     }
-    let window = &bytes[HEAD..bytes.len() - SUM];
+    let words = if version == VERSION_WORDS { WORDS } else { 0 };
+    let body = &bytes[HEAD..bytes.len() - SUM];
     let n = u32_at(bytes, 12) as usize;
-    if Some(window.len()) != n.checked_mul(4) {
+    let expected = n.checked_mul(4).and_then(|n| n.checked_add(words));
+    if Some(body.len()) != expected {
         return wrong(format!(
             "{} bytes were given; a state of {n} tokens has another length",
             bytes.len()
         ));
     }
+    let (window, words) = body.split_at(body.len() - words);
     if fnv1a(&bytes[..bytes.len() - SUM]) != u64_at(bytes, bytes.len() - SUM) {
         return wrong("the state is damaged: its check sum is another".to_owned());
     }
@@ -126,18 +144,32 @@ pub(super) fn read(
             "the state is of generator {kind:?}, and has one of xoroshiro128+ as well"
         ));
     }
+    if version == VERSION_WORDS && kind != RngKind::Mt19937 {
+        return wrong(format!(
+            "the state is of generator {kind:?}, and has one of mt19937 as well"
+        ));
+    }
     Ok(State {
         place: Place {
             kind,
             seed: u64_at(bytes, 16),
             draws: u64_at(bytes, 24),
             state,
+            words: (version == VERSION_WORDS).then(|| words_of(words)),
         },
         accepted: u64_at(bytes, 48),
         window: window
             .chunks_exact(4)
             .map(|token| u32_at(token, 0) as Token),
     })
+}
+
+fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
+    let mut words = [0; Mt19937::WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32_at(bytes, 0);
+    }
+    words
 }
 
 #[expect(
@@ -174,11 +206,12 @@ mod tests {
                 seed: u64::MAX,
                 draws: u64::MAX,
                 state: [1, 2],
+                words: None,
             },
             accepted: u64::MAX,
             window: [7].into_iter(),
         };
-        let mut bytes = vec![0; size(1)];
+        let mut bytes = vec![0; size(1, RngKind::Xoroshiro128Plus)];
         state.write(&mut bytes);
         sieve.load(&bytes).expect("a whole state");
         let logits = [1.0f32, 2.0, 3.0];
