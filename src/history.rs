@@ -4,9 +4,11 @@
 //! accepted, up to `n`, so a huge `n` costs nothing until it is used.
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 
 use crate::memory::{claim, exhausted, table_bytes};
+use crate::rng::{DEFAULT_SEED, resolve_seed_64};
 use crate::token::Token;
 
 /// A sliding window over the accepted tokens with counts.
@@ -21,11 +23,31 @@ pub struct History {
 }
 
 /// A map from tokens.
-pub type TokenMap<V> = HashMap<Token, V, BuildHasherDefault<TokenHasher>>;
+pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
 
-/// One multiplication and a fold: the standard library's keyed hash takes longer than everything else that a candidate
-/// outside the window costs, and token numbers are no attacker's to choose.
-#[derive(Clone, Copy, Debug, Default)]
+/// Makes [`TokenHasher`]s with the seed of this process: which tokens a request names is its
+/// sender's choice, and without a seed so would be how many of them collide.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenHashes(u64);
+
+impl Default for TokenHashes {
+    fn default() -> Self {
+        static SEED: OnceLock<u64> = OnceLock::new();
+        Self(*SEED.get_or_init(|| resolve_seed_64(DEFAULT_SEED.into())))
+    }
+}
+
+impl BuildHasher for TokenHashes {
+    type Hasher = TokenHasher;
+
+    fn build_hasher(&self) -> TokenHasher {
+        TokenHasher(self.0)
+    }
+}
+
+/// One wide multiplication and a fold: the standard library's keyed hash takes longer than
+/// everything else that a candidate outside the window costs.
+#[derive(Clone, Copy, Debug)]
 pub struct TokenHasher(u64);
 
 impl Hasher for TokenHasher {
@@ -35,7 +57,7 @@ impl Hasher for TokenHasher {
 
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.write_u64(self.0 ^ u64::from(byte));
+            self.write_u64(u64::from(byte));
         }
     }
 
@@ -44,9 +66,9 @@ impl Hasher for TokenHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        // 2^64 / golden ratio; the fold brings the well-mixed high half down to the bits that choose the bucket.
-        let product = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = product ^ (product >> 32);
+        // 2^64 / golden ratio. Each half of the product depends on all of the value and the seed.
+        let product = u128::from(value ^ self.0) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
     }
 }
 
@@ -246,6 +268,27 @@ mod tests {
         assert!(history.is_empty() && history.distinct().is_empty());
         history.accept(1);
         assert_eq!((history.len(), history.capacity()), (0, 0));
+    }
+
+    /// Tokens that an unseeded multiplication brings to one of 65536 buckets.
+    #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
+    fn nobody_can_choose_tokens_that_collide() {
+        let buckets = |hash: fn(u64) -> u64| {
+            let mut taken = std::collections::HashSet::new();
+            let tokens = (0..1u64 << 26).filter(|x| {
+                let product = x.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                (product ^ (product >> 32)) & 0xFFFF == 7
+            });
+            let tokens: Vec<u64> = tokens.collect();
+            taken.extend(tokens.iter().map(|&token| hash(token) & 0xFFFF));
+            (tokens.len(), taken.len())
+        };
+        let (tokens, taken) = buckets(|token| TokenHashes::default().hash_one(token as Token));
+        assert!(
+            tokens > 900 && taken > tokens / 2,
+            "{taken} buckets of {tokens} tokens"
+        );
     }
 
     #[test]

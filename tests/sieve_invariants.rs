@@ -1059,7 +1059,8 @@ fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
             }
             let mut bytes = vec![0; sieve.state_size()];
             sieve.save(&mut bytes).expect("there is room");
-            assert_eq!(bytes.len(), 64 + 4 * 64);
+            let words = if kind == RngKind::Mt19937 { 624 } else { 0 };
+            assert_eq!(bytes.len(), 64 + 4 * 64 + 4 * words);
             let mut restored = new(&params);
             restored.accept(3);
             restored.load(&bytes).expect("a state");

@@ -17,6 +17,7 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::kernels;
 use crate::log;
 use crate::memory::{reserve_exact, room};
 use crate::sieve::{
@@ -802,6 +803,8 @@ unsafe fn sample_batch(
             token: Ok(Err(out_of_use())),
         });
     }
+    // The instructions are chosen here: a helper must not be the one to have a message for that.
+    kernels::instruction_set();
     sieve::share(&mut jobs, threads, Entry::run);
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {

@@ -123,7 +123,11 @@ impl Buckets {
         };
         indices.resize(n + WINDOW, 0);
         sorted.resize(n + WINDOW, 0.0);
-        (passes.sort)(&mut self.words, ends, indices, sorted);
+        // No more of them: what lies behind belongs to larger arrays, and is filled up to the end.
+        let Some(words) = self.words.get_mut(..n + WINDOW) else {
+            return;
+        };
+        (passes.sort)(words, ends, indices, sorted);
         indices.truncate(n);
         sorted.truncate(n);
     }
@@ -230,5 +234,29 @@ pub fn sort_large(words: &mut [u64], indices: &mut [u32], sorted: &mut [f32]) {
     for ((word, index), x) in words.iter().zip(indices).zip(sorted) {
         *index = *word as u32 & ((1 << INDEX_BITS) - 1);
         *x = logit_of((*word >> INDEX_BITS) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "has no vector instructions")]
+    fn a_small_array_after_a_large_one_leaves_its_words_alone() {
+        const MARK: u64 = 7;
+        let mut buckets = Buckets::default();
+        let (mut indices, mut sorted) = (Vec::new(), Vec::new());
+        for n in [1 << 17, 2100] {
+            let xs: Vec<f32> = (0..n).map(|i| (i * 7919 % n) as f32).collect();
+            if !buckets.deal(&xs, None, n) {
+                return; // There are no buckets on this processor.
+            }
+            buckets.words[n + WINDOW..].fill(MARK);
+            buckets.sort(&mut indices, &mut sorted);
+            assert!(sorted.is_sorted_by(|a, b| a > b) && sorted.len() == n);
+            let behind = &buckets.words[n + WINDOW..];
+            assert!(behind.iter().all(|&word| word == MARK), "{n}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! | first active stage | how | reads of V logits |
 //! | --- | --- | --- |
 //! | top-k | maxima of blocks; the k-th largest of groups of them is a threshold | 1, and the blocks that reach it |
-//! | typical | all candidates; selection by distance from the entropy | 2 |
+//! | typical | all candidates; a histogram of their distances from the entropy | 2 |
 //! | top-p | maxima of blocks with the sum of exponentials; the 128 largest, if they have the mass; else a sample brackets the cut | 1 and few blocks; 2 where flat |
 //! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
 //! | none | all candidates | 2 |
@@ -25,6 +25,7 @@ use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::cut::{Bracket, Cut, Divided, SORTED, cut_nucleus};
 use crate::sieve::few;
+use crate::sieve::nearest::{Buffers, Nearest};
 use crate::sieve::params::{Order, Params};
 use crate::sieve::select::{
     collect, collect_survivors, cut_few, everything, first_of, keep_largest, of_run,
@@ -110,6 +111,8 @@ pub(super) fn filter(
         candidates,
         keys,
         spare,
+        exponentials,
+        nearest,
         ..
     } = workspace;
     let done = match done < Done::TopP && keep_infinite(candidates, sorted) {
@@ -131,18 +134,25 @@ pub(super) fn filter(
             // A top-k that keeps all still sorts, and the order of the sum decides where top-p cuts.
             apply(stages.top_k(), candidates, &mut sorted);
         }
+        let mut buffers = Buffers {
+            keys,
+            spare,
+            exponentials,
+        };
         match stages.typical() {
             Some(typical) if fits_exact(candidates) => {
                 apply(Some(typical), candidates, &mut sorted);
             }
-            Some(_) => {
-                keep_typical(params.typical_p, params.min_keep, candidates, keys, spare);
-                sorted = false;
-            }
+            Some(_) => keep_typical(params, candidates, nearest, &mut buffers),
             None => {}
         }
         stats.after_typical = candidates.len();
-        apply(stages.top_p(), candidates, &mut sorted);
+        match stages.top_p() {
+            Some(_) if !sorted && candidates.len() > FEW => {
+                keep_probable(params, candidates, nearest, &mut buffers);
+            }
+            top_p => apply(top_p, candidates, &mut sorted),
+        }
     }
     if done < Done::MinP {
         stats.after_top_p = candidates.len();
@@ -358,55 +368,29 @@ fn fits_exact(candidates: &[TokenData]) -> bool {
     candidates.iter().all(|c| max - c.logit < SPREAD)
 }
 
-/// How many of the most typical are looked at before the next try.
-const RANKED_FIRST: usize = 256;
-const RANKED_MORE: usize = 16;
-
-/// Typical on many candidates: the most typical ones until their probabilities exceed `p`, at least `min_keep`; most typical first.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`ranked <= end <= n`, the number of keys, which have the indices of the candidates"
-)]
+/// Typical on many candidates: the most typical ones until their probabilities exceed `typical_p`,
+/// at least `min_keep`.
 fn keep_typical(
-    p: f32,
-    min_keep: usize,
+    params: &Params,
     candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
-    spare: &mut Vec<TokenData>,
+    nearest: &mut Nearest,
+    buffers: &mut Buffers<'_>,
 ) {
     let all = Summary::of_candidates(candidates);
-    let entropy = all.entropy().unwrap_or(0.0);
-    keys.clear();
-    reserve(keys, candidates.len());
-    for (i, candidate) in candidates.iter_mut().enumerate() {
-        let surprisal = all.surprisal(candidate.logit).unwrap_or(f64::INFINITY);
-        candidate.p = (-surprisal).exp() as f32;
-        let distance = (surprisal - entropy).abs() as f32;
-        // Distances are not negative, so they order as their bits do.
-        keys.push(u64::from(distance.to_bits()) << 32 | i as u64);
-    }
-    let n = keys.len();
-    let (mut ranked, mut sum) = (0, 0.0f64);
-    let mut wanted = RANKED_FIRST;
-    spare.clear();
-    reserve(spare, n);
-    while ranked < n {
-        let end = n.min(wanted);
-        if end < n {
-            keys[ranked..].select_nth_unstable(end - ranked);
-        }
-        keys[ranked..end].sort_unstable();
-        for &key in &keys[ranked..end] {
-            let candidate = candidates[key as u32 as usize];
-            spare.push(candidate);
-            sum += f64::from(candidate.p);
-            if sum > f64::from(p) && spare.len() >= min_keep {
-                std::mem::swap(candidates, spare);
-                return;
-            }
-        }
-        ranked = end;
-        wanted *= RANKED_MORE;
-    }
-    std::mem::swap(candidates, spare);
+    // The logit of a token whose surprisal is the entropy.
+    let centre = all.log_sum_exp() - all.entropy().unwrap_or(0.0);
+    let (p, least) = (f64::from(params.typical_p), params.min_keep);
+    nearest.keep(centre, least, |share| share > p, candidates, buffers);
+}
+
+/// Top-p on many candidates that are not sorted, which stay so.
+fn keep_probable(
+    params: &Params,
+    candidates: &mut Vec<TokenData>,
+    nearest: &mut Nearest,
+    buffers: &mut Buffers<'_>,
+) {
+    let centre = f64::from(kernels::max_logit(candidates, false));
+    let (p, least) = (f64::from(params.top_p), params.min_keep);
+    nearest.keep(centre, least, |share| share >= p, candidates, buffers);
 }

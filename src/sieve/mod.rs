@@ -10,7 +10,7 @@
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
 //! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
 //! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::floats`] |
-//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs` and `cut.rs`; as llama.cpp does it: `parity.rs` |
+//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it: `parity.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
 //! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
@@ -44,6 +44,7 @@ mod fast;
 mod few;
 mod generator;
 mod in_chain;
+mod nearest;
 mod params;
 mod parity;
 mod penalties;
@@ -73,7 +74,7 @@ use crate::token::{Token, TokenData};
 use fast::Kept;
 use generator::Generator;
 use select::{everything, of_run, room_for_maxima, top_k};
-use source::{Adjustments, Source, Touched};
+use source::{Adjustments, Source};
 use stages::Stages;
 use state::State;
 use workspace::{Workspace, reserve};
@@ -226,12 +227,17 @@ impl Sieve {
         reason = "`run` gives the place of a candidate where they are not apart"
     )]
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
-        let logits = logits.into();
-        // Taken out for as long as the source borrows it.
+        let raw = logits.into();
+        // Taken out for as long as the source borrows them.
         let mut touched = std::mem::take(&mut self.workspace.touched);
+        let mut changed = std::mem::take(&mut self.workspace.gathered);
         touched.clear();
-        if !self.adjustments.is_empty(&self.history) {
-            let (n, raw) = (logits.len(), |i| logits.at(i));
+        let mut logits = raw;
+        if self.adjustments.are_many_of(raw.len()) {
+            self.change_all(raw, &mut changed);
+            logits = Logits::F32(&changed);
+        } else if !self.adjustments.is_empty(&self.history) {
+            let (n, raw) = (raw.len(), |i| raw.at(i));
             let keys = &mut self.workspace.keys;
             self.adjustments
                 .collect(n, &self.history, raw, keys, &mut touched);
@@ -242,8 +248,9 @@ impl Sieve {
             divisor: 1.0,
         };
 
-        let chosen = self.run(&source, !self.measured);
+        let chosen = self.run(&source, raw, !self.measured);
         self.workspace.touched = touched;
+        self.workspace.gathered = changed;
         let (chosen, workspace) = (chosen?, &self.workspace);
         Ok(match workspace.apart {
             true => workspace.survivors.token(chosen),
@@ -264,7 +271,7 @@ impl Sieve {
             touched: &[],
             divisor: 1.0,
         };
-        let chosen = self.run(&source, false);
+        let chosen = self.run(&source, source.logits, false);
         self.workspace.gathered = gathered;
         let chosen = chosen?;
         // The stages numbered the candidates by their places.
@@ -282,10 +289,6 @@ impl Sieve {
     }
 
     /// The logits of `candidates` after bias and penalties.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`index_in_place` found each token among the candidates, as many as are gathered"
-    )]
     fn gather(&mut self, candidates: &Candidates<'_>, gathered: &mut Vec<f32>) {
         gathered.clear();
         reserve(gathered, candidates.len());
@@ -294,27 +297,37 @@ impl Sieve {
         if self.adjustments.is_empty(&self.history) {
             return;
         }
-        let Workspace { touched, keys, .. } = &mut self.workspace;
-        let n = Token::MAX as usize;
-        self.adjustments
-            .collect(n, &self.history, |_| 0.0, keys, touched);
-        let place = |t: &Touched| candidates.index_in_place(t.token as Token);
-        if touched.iter().all(|t| place(t).is_some()) {
-            for touched in touched.iter() {
-                let logit = &mut gathered[touched.index()];
-                *logit = self
-                    .adjustments
-                    .adjust(touched.token as Token, *logit, &self.history);
-            }
-            return;
+        let (adjustments, history) = (&self.adjustments, &self.history);
+        let place = |token: Token| candidates.index_in_place(token);
+        if adjustments
+            .tokens(history)
+            .all(|token| place(token).is_some())
+        {
+            return adjustments.apply(history, gathered, place);
         }
         for (logit, candidate) in gathered.iter_mut().zip(data) {
             *logit = self.adjustments.adjust(candidate.id, *logit, &self.history);
         }
     }
 
-    /// All stages; gives the index of the chosen one among the candidates that are left, which `may_stay_apart` as survivors.
-    fn run(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
+    /// A copy of all logits after bias and penalties.
+    fn change_all(&self, raw: Logits<'_>, changed: &mut Vec<f32>) {
+        changed.clear();
+        reserve(changed, raw.len());
+        changed.resize(raw.len(), 0.0);
+        raw.widen(0, changed);
+        let place = |token: Token| usize::try_from(token).ok();
+        self.adjustments.apply(&self.history, changed, place);
+    }
+
+    /// All stages; gives the index of the chosen one among the candidates that are left, which
+    /// `may_stay_apart` as survivors. `raw` is what is measured.
+    fn run(
+        &mut self,
+        source: &Source<'_>,
+        raw: Logits<'_>,
+        may_stay_apart: bool,
+    ) -> Result<usize, Error> {
         self.stats = Stats {
             n_vocab: source.len(),
             ..Stats::default()
@@ -328,7 +341,7 @@ impl Sieve {
             return chosen;
         };
         if self.measured {
-            self.note(source, index);
+            self.note(raw, index);
         }
         Ok(index)
     }
@@ -385,10 +398,10 @@ impl Sieve {
         clippy::indexing_slicing,
         reason = "`chosen` is the place of a candidate: nothing stays apart where it is measured"
     )]
-    fn note(&mut self, source: &Source<'_>, chosen: usize) {
-        let raw = Summary::of(source.logits);
+    fn note(&mut self, logits: Logits<'_>, chosen: usize) {
+        let raw = Summary::of(logits);
         let candidates = &self.workspace.candidates;
-        let logit = source.logits.at(candidates[chosen].id as usize);
+        let logit = logits.at(candidates[chosen].id as usize);
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
         self.stats.model_entropy = number(raw.entropy());
         self.stats.surprisal = number(raw.surprisal(logit));

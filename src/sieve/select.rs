@@ -388,25 +388,81 @@ pub(super) fn top_k(
         let max = Logits::F32(maxima).max();
         sampled_threshold(k, max, source)
     });
-    collect(source, maxima, threshold, candidates);
-    if candidates.len() < k && threshold > f32::MIN {
-        collect(source, maxima, f32::MIN, candidates);
+    if blocks_from(threshold, maxima) > 2 * k + MANY_BLOCKS {
+        collect_keys(k, source, maxima, threshold, candidates, keys);
+    } else {
+        collect(source, maxima, threshold, candidates);
+        if candidates.len() < k && threshold > f32::MIN {
+            collect(source, maxima, f32::MIN, candidates);
+        }
+        if candidates.len() <= few::MOST {
+            sort_few(candidates);
+            candidates.truncate(k);
+            return;
+        }
+        keys.clear();
+        reserve(keys, candidates.len());
+        keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
     }
-    if candidates.len() <= few::MOST {
-        sort_few(candidates);
-        candidates.truncate(k);
-        return;
-    }
+    keep_least(k, keys);
+    keys.sort_unstable();
+    candidates.clear();
+    candidates.extend(keys.iter().map(|&key| candidate_of(key)));
+}
+
+/// So many more blocks than are usual reach a threshold where many logits are equal, or where the
+/// largest lie together.
+const MANY_BLOCKS: usize = 64;
+
+/// How many of `maxima` reach `threshold`.
+fn blocks_from(threshold: f32, maxima: &[f32]) -> usize {
+    maxima.iter().filter(|&&max| max >= threshold).count()
+}
+
+/// The keys of the `k` largest logits, and of some more, of those from `threshold` on: part by part
+/// of the vocabulary, the threshold rising above the `k` largest so far. Leaves nothing in
+/// `candidates`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each block of the vocabulary has a maximum, and at least `k` keys are kept"
+)]
+fn collect_keys(
+    k: usize,
+    source: &Source<'_>,
+    maxima: &[f32],
+    mut threshold: f32,
+    candidates: &mut Vec<TokenData>,
+    keys: &mut Vec<u64>,
+) {
+    let room = (4 * k).max(CHUNK);
     keys.clear();
-    reserve(keys, candidates.len());
-    keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
+    reserve(keys, room + CHUNK);
+    let mut touched = source.touched;
+    for start in (0..source.len()).step_by(CHUNK) {
+        let end = source.len().min(start + CHUNK);
+        let (here, later) = split_before(touched, end);
+        touched = later;
+        let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
+        candidates.clear();
+        let part = source.logits.part(start, end);
+        part.collect(blocks, start as u32, threshold, candidates);
+        correct(here, threshold, candidates);
+        keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
+        if keys.len() >= room {
+            keep_least(k, keys);
+            // Of equal ones those that come later lose.
+            threshold = candidate_of(keys[k - 1]).logit.next_up();
+        }
+    }
+    candidates.clear();
+}
+
+/// Leaves the `k` least keys, the largest of them last.
+fn keep_least(k: usize, keys: &mut Vec<u64>) {
     if k < keys.len() {
         keys.select_nth_unstable(k - 1);
         keys.truncate(k);
     }
-    keys.sort_unstable();
-    candidates.clear();
-    candidates.extend(keys.iter().map(|&key| candidate_of(key)));
 }
 
 /// Sorts candidates, as few as can be ranked and in order of their tokens, descending, equals by token.

@@ -145,6 +145,9 @@ pub(super) fn split_before(touched: &[Touched], end: usize) -> (&[Touched], &[To
     touched.split_at(here.unwrap_or(touched.len()))
 }
 
+/// One token in so many is biased where many are.
+const MANY: usize = 256;
+
 /// A window up to which there is room for all its tokens at once.
 const WINDOW: usize = 1024;
 
@@ -190,6 +193,49 @@ impl Adjustments {
         self.adjust_by(&self.biases[first..last], logit, count)
     }
 
+    /// Whether so many of `n` tokens are biased that a changed copy of all logits costs less than
+    /// to look each of them up.
+    pub fn are_many_of(&self, n: usize) -> bool {
+        self.biases.len() > n / MANY
+    }
+
+    /// The tokens that change, some of them perhaps twice.
+    pub fn tokens(&self, history: &History) -> impl Iterator<Item = Token> {
+        let biased = self.biases.iter().map(|&(token, ..)| token);
+        let penalised = self.penalised(history).iter().map(|&(token, _)| token);
+        biased.chain(penalised)
+    }
+
+    /// Changes the logits of all tokens of which `place` tells where in `logits` they are.
+    pub fn apply(
+        &self,
+        history: &History,
+        logits: &mut [f32],
+        place: impl Fn(Token) -> Option<usize>,
+    ) {
+        for &(token, _, bias) in &self.biases {
+            if let Some(logit) = place(token).and_then(|i| logits.get_mut(i)) {
+                *logit += bias;
+            }
+        }
+        let Some(penalties) = &self.penalties else {
+            return;
+        };
+        for &(token, count) in self.penalised(history) {
+            if let Some(logit) = place(token).and_then(|i| logits.get_mut(i)) {
+                *logit = penalties.adjust(*logit, count);
+            }
+        }
+    }
+
+    /// The tokens that are penalised, and how often they occur.
+    fn penalised<'h>(&self, history: &'h History) -> &'h [(Token, u32)] {
+        match self.penalties {
+            Some(_) => history.distinct(),
+            None => &[],
+        }
+    }
+
     /// A logit after these biases, and the penalties of a token that occurs so often.
     fn adjust_by(&self, biases: &[Bias], logit: f32, count: impl FnOnce() -> u32) -> f32 {
         let biased = biases.iter().fold(logit, |logit, &(.., bias)| logit + bias);
@@ -208,10 +254,7 @@ impl Adjustments {
         keys: &mut Vec<u64>,
         touched: &mut Vec<Touched>,
     ) {
-        let penalised = match self.penalties {
-            Some(_) => history.distinct(),
-            None => &[],
-        };
+        let penalised = self.penalised(history);
         // As many as a full window could name, so that a window that fills up does not allocate.
         let window = penalised.len().max(history.capacity().min(WINDOW));
         let room = self.biases.len() + window;

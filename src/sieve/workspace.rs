@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::kernels;
 use crate::kernels::survivors::Survivors;
+use crate::sieve::nearest::Nearest;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
 
@@ -92,8 +93,10 @@ pub(super) struct Workspace {
     pub sample: Vec<f32>,
     /// Exponentials of many candidates.
     pub exponentials: kernels::Workspace,
-    /// Logits out of a host's candidate array.
+    /// Logits out of a host's candidate array, or after very many biases.
     pub gathered: Vec<f32>,
+    /// For typical, and top-p behind it.
+    pub nearest: Nearest,
 }
 
 impl Workspace {
@@ -122,6 +125,7 @@ impl Workspace {
             + self.exponentials.bytes()
             + self.survivors.bytes()
             + self.sums.capacity() * size_of::<f64>()
+            + self.nearest.bytes()
             + self.on_request.bytes()
     }
 }
