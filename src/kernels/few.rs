@@ -7,6 +7,7 @@
 
 use super::order::{descending_key, logit_of};
 use super::table::current;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::vector::{MAX_LANES, Vector};
 
 /// So many numbers can be ranked.
@@ -44,6 +45,7 @@ pub fn ranks(xs: &[f32], to: &mut [u32]) {
 }
 
 /// The same with any instruction set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -66,6 +68,7 @@ pub(super) fn ranks_of<V: Vector>(v: V, xs: &[f32], to: &mut [u32]) {
     }
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const _: () = assert!(MOST == u64::BITS as usize && MOST.is_multiple_of(MAX_LANES));
 
 /// The same in plain Rust.

@@ -43,7 +43,9 @@ mod portable;
 mod portable_floats;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_near;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_sums;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_survivors;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod portable_wide;
@@ -304,11 +306,18 @@ fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
 
 /// The table for `exp(x - max)` of values of which `largest` is the largest: only in an array that is wrongly said to be sorted it lies so far above `max` that the
 /// vector instructions cannot do it. Asked once, since a comparison for each register costs 7 in 100 of the pass.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn exp_table(largest: f32, max: f32) -> &'static Table {
     if largest - max >= exp::HIGHEST {
         return &SCALAR;
     }
     current()
+}
+
+/// Without vector instructions there is one table, for all values.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn exp_table(_largest: f32, _max: f32) -> &'static Table {
+    &SCALAR
 }
 
 /// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`; `sums` are those up to the end of each block, of which there may be more.

@@ -363,7 +363,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn floats_of_every_kind_are_ranked() {
         let mut state = 3u64;
         let mut next = || {
@@ -375,8 +374,12 @@ mod tests {
         let inf = f32::INFINITY;
         let outliers = [inf, -inf, 0.0, -0.0, 1e30, -1e30, f32::MAX, f32::MIN];
         let mut ranking = Ranking::default();
-        for round in 0..60 {
-            let n = if round % 10 == 9 {
+        // Miri interprets few of them, of each way that writes to places which were counted.
+        let rounds = (0..60).filter(|round| !cfg!(miri) || [2, 8, 9].contains(round));
+        for round in rounds {
+            let n = if cfg!(miri) && round != 9 {
+                if round == 2 { 2 * FEW } else { MANY + 9 }
+            } else if round % 10 == 9 {
                 round
             } else {
                 3000 + 100 * round

@@ -171,6 +171,7 @@ impl Survivors {
     }
 
     /// The threshold, and what the rest is divided by.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(super) fn kept(&self) -> (f32, f32) {
         (self.threshold, self.divisor)
     }
