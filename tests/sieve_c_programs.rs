@@ -1,10 +1,14 @@
 //! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its own source, in c-tests/sieve/.
 #![cfg(target_os = "linux")]
 
+use std::fs::{Permissions, read_to_string, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
 #[path = "support/toolchain.rs"]
 mod toolchain;
 
-use toolchain::{Build, Link, has_sanitizers, skipped};
+use toolchain::{Build, Link, has_sanitizers, our_library, root, skipped, succeed};
 
 #[test]
 fn the_sieve_without_llama_cpp() {
@@ -69,4 +73,47 @@ fn a_batch_after_a_fork() {
 #[test]
 fn batches_in_children_that_were_forked_before_the_first() {
     process("prefork");
+}
+
+/// A program whose owner is another than who starts it has the owner's rights.
+#[test]
+fn a_setuid_program_does_not_read_the_environment() {
+    const NOBODY: u32 = 65534;
+    let build = || Build::new("environment", "c-tests/sieve/environment.c");
+    let usual = build().with_ours(Link::Static).build().succeed(&[]);
+    let program = build().with_ours(Link::Static).build();
+    let program = program.env("LLAMA_SIEVE_SIMD", "scalar");
+    assert_eq!(program.succeed(&[]), "scalar 0\n");
+    if chown(program.path(), Some(NOBODY), None).is_err() {
+        return skipped("only root can make a setuid program of another user's");
+    }
+    let setuid = Permissions::from_mode(0o4755);
+    set_permissions(program.path(), setuid).expect("root may");
+    let text = program.succeed(&[]);
+    if text.ends_with(" 0\n") {
+        return skipped("setuid programs have no effect in the target directory");
+    }
+    assert_eq!(text, usual.replace(" 0", " 1"));
+}
+
+#[test]
+fn the_library_needs_what_the_readme_says() {
+    let mut command = Command::new("readelf");
+    let text = succeed(command.arg("--dynamic").arg(our_library(Link::Shared)));
+    let needed: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .filter_map(|line| line.split(['[', ']']).nth(1))
+        .collect();
+    assert!(needed.contains(&"libc.so.6"), "{text}");
+    // The dynamic linker is a part of the C library.
+    let known = ["libc.so.", "libm.so.", "ld-linux", "libgcc_s.so."];
+    for library in needed {
+        assert!(
+            known.iter().any(|known| library.starts_with(known)),
+            "{library}"
+        );
+    }
+    let readme = read_to_string(root().join("README.md")).expect("it is there");
+    assert!(readme.contains("libgcc_s"));
 }

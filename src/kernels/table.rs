@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::near::{self, Rounded};
 use super::{BLOCK, Column, Curve, buckets, floats, math, scalar};
+use crate::environment;
 use crate::log;
 use crate::token::TokenData;
 
@@ -266,7 +267,7 @@ static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 fn choose() -> &'static Table {
     let supported = supported();
     let best = supported.last().copied().unwrap_or(&SCALAR);
-    let name = std::env::var("LLAMA_SIEVE_SIMD").ok();
+    let name = environment::variable("LLAMA_SIEVE_SIMD");
     let named = name
         .as_deref()
         .and_then(|name| supported.iter().find(|t| t.name.to_str() == Ok(name)));
