@@ -43,9 +43,19 @@ pub fn our_library(link: Link) -> PathBuf {
     library
 }
 
-/// Says why a test does nothing, past the capture of the test harness.
+/// Says why a test does nothing, past the capture of the test harness, and in the file that
+/// LLAMA_SIEVE_SKIPPED names (`ci/with-skips`).
+///
+/// # Panics
+/// If LLAMA_SIEVE_REQUIRE_ALL is 1: then nothing may be left out.
 pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    if let Some(list) = std::env::var_os("LLAMA_SIEVE_SKIPPED") {
+        let list = fs::OpenOptions::new().create(true).append(true).open(list);
+        let _ = list.and_then(|mut list| list.write_all(format!("{why}\n").as_bytes()));
+    }
+    let required = std::env::var_os("LLAMA_SIEVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "LLAMA_SIEVE_REQUIRE_ALL=1, but skipped: {why}");
 }
 
 /// A program to be compiled.
