@@ -196,8 +196,10 @@ typedef struct llama_sieve llama_sieve;
 typedef struct llama_sieve_ppl llama_sieve_ppl;
 
 /*
- Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
- registered with it. May be called from any thread that uses the library.
+ Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
+ and the pointer that was registered with it. Called from any thread that uses the library, at the
+ end of the call that led to the message: then the library holds nothing, and what that call used
+ may be used.
  */
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 
@@ -381,16 +383,19 @@ const char *llama_sieve_simd(void);
 const char *llama_sieve_last_error(void);
 
 /*
- Sends log messages to callback with user, from now on and from all threads. NULL: to stderr, as at the start.
+ Sends log messages to callback with user, from now on and from all threads. NULL: to stderr,
+ as at the start.
 
- The callback may call the library, must not throw or long-jump, and must stay callable until it has been replaced and no call of it is
- running.
+ The callback may call the library; a message that such a call leads to is kept as last error and
+ not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
+ callback is running any more, and what it was registered with may be freed; so do not call this
+ while holding a lock that the callback takes. From within a callback it returns at once: the
+ earlier ones are then done when a later call from outside has returned.
 
  The caller guarantees:
  callback is NULL or a function as described, and user whatever it expects.
  */
-void llama_sieve_log_set(llama_sieve_log_callback callback,
-                         void *user);
+void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 
 /*
  Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only needed where the library cannot find it by
@@ -728,7 +733,8 @@ struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
 struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 
 /*
- Frees the sieve. NULL is allowed.
+ Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
+ logged, and its memory is leaked.
 
  The caller guarantees:
  sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -841,11 +847,16 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve,
                            struct llama_sieve_stats *out);
 
 /*
- Chooses a token for each of n independent sequences, with at most n_threads threads (<= 1: the calling one alone) of a pool that is made at first need. The
- tokens do not depend on the number of threads. They are not accepted.
+ Chooses a token for each of n independent sequences, on the calling thread and at most
+ n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
+ thread for each processor. Where no thread can be started, and in the child of a process that
+ has forked after a batch, the calling thread does all the work. The tokens do not depend on the
+ number of threads. They are not accepted.
 
- out[i] is the token of sieves[i] and logits[i], or its negative error. Returns LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an
- error of the call: an array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch.
+ out[i] is the token of sieves[i] and logits[i], or its negative error. Returns
+ LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an error of the call: an
+ array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
+ an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
 
  The caller guarantees:
  sieves, logits and out are NULL or n elements; each sieve is alive; each element of logits is NULL or n_vocab floats.
@@ -891,8 +902,8 @@ int32_t llama_sieve_greedy(const float *logits,
                            int32_t n_vocab);
 
 /*
- How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in use. Grows with the accepted tokens up to
- 64 + 4 * penalty_last_n.
+ How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
+ use. Grows with the accepted tokens up to 64 + 4 * penalty_last_n, with mt19937 another 2496.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -915,8 +926,10 @@ int llama_sieve_state_save(const struct llama_sieve *sieve,
  Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved. The state carries the
  random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
 
- LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for bytes that are no state, damaged, of another version, or of
- another generator than the parameters'. With mt19937 the draws are repeated, some nanoseconds each.
+ LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
+ bytes that are no state, damaged, of another version, or of another generator than the
+ parameters'. States of earlier versions are read; one of mt19937 that lacks the generator itself
+ (version 1) up to 1,048,576 draws, which are repeated. The time is bounded by size.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.

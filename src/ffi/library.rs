@@ -45,8 +45,10 @@ pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
 /// Level of an error.
 pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
 
-/// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call), and the pointer that was
-/// registered with it. May be called from any thread that uses the library.
+/// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
+/// and the pointer that was registered with it. Called from any thread that uses the library, at the
+/// end of the call that led to the message: then the library holds nothing, and what that call used
+/// may be used.
 #[allow(non_camel_case_types)]
 pub type llama_sieve_log_callback =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user: *mut c_void)>;
@@ -118,10 +120,14 @@ fn c_string(mut text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr, as at the start.
+/// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr,
+/// as at the start.
 ///
-/// The callback may call the library, must not throw or long-jump, and must stay callable until it has been replaced and no call of it is
-/// running.
+/// The callback may call the library; a message that such a call leads to is kept as last error and
+/// not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
+/// callback is running any more, and what it was registered with may be freed; so do not call this
+/// while holding a lock that the callback takes. From within a callback it returns at once: the
+/// earlier ones are then done when a later call from outside has returned.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` whatever it expects.

@@ -848,6 +848,61 @@ mod tests {
         free(smpl);
     }
 
+    /// The same as a constraint that is at work.
+    #[derive(Clone)]
+    struct SlowConstraint(Slow);
+
+    impl Sampler for SlowConstraint {
+        const KIND: Kind = Kind::Constraint;
+
+        fn name(&self) -> &'static CStr {
+            c"slow constraint"
+        }
+
+        fn apply(&mut self, candidates: &mut Candidates<'_>) {
+            self.0.apply(candidates);
+        }
+    }
+
+    #[test]
+    fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
+        static SLOW: Vtable = vtable::<SlowConstraint>();
+        let (entered, wait_for_entry) = mpsc::channel();
+        let (go_on, wait_to_go_on) = mpsc::channel();
+        let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
+        let slow = SlowConstraint(Slow(channels));
+        let smpl: *mut sys::llama_sampler = into_host(&SLOW, slow).cast();
+        let address = smpl as usize;
+        let at_work = || {
+            let thread = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
+            wait_for_entry.recv().expect("the thread enters");
+            thread
+        };
+        let first = at_work();
+        // SAFETY: a live sampler, whose state is behind a lock.
+        let copy = unsafe { sys::llama_sampler_clone(smpl) };
+        assert!(copy.is_null());
+        assert!(last_error::get().contains("in use by another thread"));
+        go_on.send(()).expect("the first thread waits");
+        assert_eq!(first.join().expect("no panic"), (1, -1));
+
+        let second = at_work();
+        let later = go_on.clone();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            later.send(()).expect("the second thread waits");
+        });
+        // SAFETY: as above.
+        let copy = unsafe { sys::llama_sampler_clone(smpl) };
+        assert!(!copy.is_null());
+        ends.join().expect("no panic");
+        assert_eq!(second.join().expect("no panic"), (1, -1));
+        go_on.send(()).expect("the copy listens");
+        assert_eq!(apply(copy), (1, -1));
+        free(copy);
+        free(smpl);
+    }
+
     #[test]
     fn what_a_sampler_lacks_is_null() {
         #[derive(Clone)]
