@@ -1,4 +1,5 @@
-/* Log callbacks that use what is at work, that say something themselves, and that are replaced while they run. */
+/* Log callbacks that use what is at work, that say something themselves, and that are replaced
+ * while they run. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +10,8 @@
 #include "llama_sieve.h"
 
 static const char PAYLOAD[] =
-    "{\"modelId\":\"m\",\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,2]}]}]}";
+    "{\"modelId\":\"m\",\"descriptors\":[{\"path\":\"p\","
+    "\"leaves\":[{\"name\":\"a\",\"tokens\":[1,2]}]}]}";
 
 static double now(void) {
     struct timespec time;
@@ -56,7 +58,8 @@ static void clone_it(int level, const char * text, void * user) {
 /* The message of a sampler at work comes when it is at work no more. */
 static void a_callback_clones_the_sampler_that_warned(void) {
     check_subject = "clone";
-    struct llama_sampler * trie = llama_sampler_init_token_trie(NULL, PAYLOAD, LLAMA_SIEVE_TRIE_SAMPLED);
+    struct llama_sampler * trie =
+        llama_sampler_init_token_trie(NULL, PAYLOAD, LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(trie != NULL);
     CHECK(left_by(trie) == 1);
     clones seen = { .at_work = trie };

@@ -197,9 +197,9 @@ typedef struct llama_sieve_ppl llama_sieve_ppl;
 
 /*
  Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
- and the pointer that was registered with it. Called from any thread that uses the library, at the
- end of the call that led to the message: then the library holds nothing, and what that call used
- may be used.
+ and the pointer that was registered with it. Called from any thread that uses the library, at
+ the end of the call that led to the message: then the library holds nothing, and what that call
+ used may be used.
  */
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 

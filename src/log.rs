@@ -1,8 +1,8 @@
 //! What the library tells its user unasked: warnings and errors, to a sink that can be replaced.
 //!
 //! A message is delivered when nothing is held. What is said inside a call from outside waits until
-//! the outermost one ([`Inside`]) is about to return: no sampler is taken then, no lock is held, and
-//! the sink may use what the call has used. What a call from within a sink says is kept as last
+//! the outermost one ([`Inside`]) is about to return: no sampler is taken then, no lock is held,
+//! and the sink may use what the call has used. What a call from within a sink says is kept as last
 //! error alone; delivering it could go on for ever.
 //!
 //! Nothing is written on a path that runs per token, except the first time that something is wrong.

@@ -1,7 +1,8 @@
-//! What an input costs that a stranger can choose, beside a usual one: more, but not many times more.
+//! What an input costs that a stranger can choose, beside a usual one: more, but not many times
+//! more.
 //!
-//! The shortest of several turns, taken in turn with the other, is compared: what disturbs one of them
-//! only makes it longer.
+//! The shortest of several turns, taken in turn with the other, is compared: what disturbs one of
+//! them only makes it longer.
 
 mod support;
 

@@ -56,7 +56,7 @@ fn process(mode: &str) {
 }
 
 #[test]
-fn a_batch_without_threads_is_done_by_the_calling_one() {
+fn a_batch_whose_threads_cannot_start_is_done_by_the_calling_one() {
     process("limit");
 }
 

@@ -1,4 +1,5 @@
-/* Which instructions the library uses, and whether the process has more rights than who started it. Uses no llama.cpp. */
+/* Which instructions the library uses, and whether the process has more rights than who started it.
+ * Uses no llama.cpp. */
 #include <stdio.h>
 #include <sys/auxv.h>
 

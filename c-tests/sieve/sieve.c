@@ -294,7 +294,8 @@ static void perplexity(const float * logits) {
     llama_sieve_ppl_free(ppl);
 }
 
-/* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written behind it. */
+/* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written
+ * behind it. */
 static void misaligned(const float * logits) {
     static uint64_t memory[64];
     void * off = (char *) memory + 1;

@@ -46,9 +46,9 @@ pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
 pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
 
 /// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
-/// and the pointer that was registered with it. Called from any thread that uses the library, at the
-/// end of the call that led to the message: then the library holds nothing, and what that call used
-/// may be used.
+/// and the pointer that was registered with it. Called from any thread that uses the library, at
+/// the end of the call that led to the message: then the library holds nothing, and what that call
+/// used may be used.
 #[allow(non_camel_case_types)]
 pub type llama_sieve_log_callback =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user: *mut c_void)>;

@@ -387,8 +387,8 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
             // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
             let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
                 return log::error(
-                    "llama_sieve_free: the sieve is in use by another thread, or no sieve; its memory \
-                     is leaked, not pulled away",
+                    "llama_sieve_free: the sieve is in use by another thread, or no sieve; its \
+                     memory is leaked, not pulled away",
                 );
             };
             // Locked for good, so that nobody else gets it between here and its end.

@@ -391,8 +391,8 @@ unsafe extern "C" fn clone<S: Sampler>(smpl: *const llama_sampler) -> *mut llama
 /// A second sampler around what `copy` gives.
 ///
 /// A filter or selector that is out of use gives one out of use, and so does one that cannot be
-/// copied: it passes all through, or takes the largest logit, where a chain would call through NULL.
-/// A constraint that cannot be copied gives NULL: one out of use would allow nothing.
+/// copied: it passes all through, or takes the largest logit, where a chain would call through
+/// NULL. A constraint that cannot be copied gives NULL: one out of use would allow nothing.
 ///
 /// # Safety
 /// As for the entries.

@@ -431,8 +431,8 @@ impl Sieve {
     }
 
     /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps
-    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of another
-    /// version, or of another generator than `rng` says.
+    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of
+    /// another version, or of another generator than `rng` says.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = state::read(bytes)?;
         let ours = self.generator.kind();

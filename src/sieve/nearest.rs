@@ -1,9 +1,9 @@
-//! The candidates nearest to some logit, until together they are probable enough: typical and top-p on
-//! many candidates, in time that does not depend on how their logits lie.
+//! The candidates nearest to some logit, until together they are probable enough: typical and top-p
+//! on many candidates, in time that does not depend on how their logits lie.
 //!
-//! A histogram of the distances, with sums of exponentials, gives the bin that the cut falls into. Of
-//! that alone the keys are halved until the last one kept is found. What lost: sorting keys of all,
-//! in growing portions; computing distances again in each pass instead of keeping them.
+//! A histogram of the distances, with sums of exponentials, gives the bin that the cut falls into.
+//! Of that alone the keys are halved until the last one kept is found. What lost: sorting keys of
+//! all, in growing portions; computing distances again in each pass instead of keeping them.
 
 use crate::kernels;
 use crate::sieve::workspace::reserve;
@@ -46,8 +46,8 @@ impl Nearest {
     }
 
     /// Leaves the candidates whose logits are nearest to `centre`, in their order; of equally near
-    /// ones the first. As few as together have a share of the probability that is `enough`, at least
-    /// `min_keep` and at least one; all if no share is. No logit is masked or infinite.
+    /// ones the first. As few as together have a share of the probability that is `enough`, at
+    /// least `min_keep` and at least one; all if no share is. No logit is masked or infinite.
     #[expect(
         clippy::indexing_slicing,
         reason = "there are a weight and a nearness for each candidate, whose places the others are"
@@ -176,8 +176,8 @@ fn cut(bins: &[Bin; BINS], is_enough: impl Fn(f64, usize) -> bool) -> Option<(us
     None
 }
 
-/// The last of the least keys that together with what comes `before` are `enough`, which all of them
-/// are. Time proportional to their number.
+/// The last of the least keys that together with what comes `before` are `enough`, which all of
+/// them are. Time proportional to their number.
 #[expect(
     clippy::indexing_slicing,
     reason = "`start < middle < end <= keys.len()`"

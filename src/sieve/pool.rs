@@ -1,7 +1,7 @@
 //! The threads that help with a batch: a pool of the library's own, as large as was asked for.
 //!
-//! Not rayon's global one: its size is an environment variable's, and where a thread of it cannot be
-//! started whoever asks for it panics, then and ever after.
+//! Not rayon's global one: its size is an environment variable's, and where a thread of it cannot
+//! be started whoever asks for it panics, then and ever after.
 
 use std::process;
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
 /// Reads what `write` wrote; everything is checked.
 #[expect(
     clippy::indexing_slicing,
-    reason = "not shorter than `HEAD` and `SUM`; what follows the window has a length that was checked"
+    reason = "not shorter than `HEAD` and `SUM`; of what lies between the length was checked"
 )]
 pub(super) fn read(
     bytes: &[u8],
@@ -115,7 +115,8 @@ pub(super) fn read(
     let version = u32_at(bytes, 4);
     if version != VERSION && version != VERSION_WORDS {
         return wrong(format!(
-            "the state has version {version}; this library reads versions {VERSION} and {VERSION_WORDS}"
+            "the state has version {version}; this library reads versions {VERSION} and \
+             {VERSION_WORDS}"
         ));
     }
     let words = if version == VERSION_WORDS { WORDS } else { 0 };
