@@ -33,14 +33,14 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs every job, on the calling thread and at most `threads` - 1 of the library's [pool]; 0 or 1:
+/// Runs every job, on the calling thread and at most `threads` - 1 of the library's pool; 0 or 1:
 /// on the calling thread alone.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
     share(jobs, threads, Job::run);
 }
 
 /// Calls `work` with each item once, on the calling thread and at most `threads` - 1 of the
-/// library's [pool].
+/// library's pool.
 ///
 /// Each thread takes the next item when it is done with one, so that a thread which wakes up late,
 /// or shares its processor, delays the others by one item at most.
