@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use super::running::{Running, SUMMED_AT_ONCE};
 use crate::algorithms::host_order::introsort::{self, Wanted};
-use crate::algorithms::host_order::{HostOrder, Item, item, overflows, place};
+use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, overflows, place};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Descending;
 use crate::kernels::fallbacks::Fallback;
@@ -305,12 +305,9 @@ impl Typical {
             ranks: &mut self.near,
         };
         introsort::sort(&mut self.scores, &mut kept);
+        // The first that is not kept stands behind the kept ones, if it has been sorted at all.
         let kept = self.scores.get(..self.near.len() + 1);
-        let key = |item: &Item| item >> 32;
-        self.tied &= kept.is_some_and(|kept| {
-            kept.windows(2)
-                .any(|pair| matches!(pair, [a, b] if key(a) == key(b)))
-        });
+        self.tied &= any_equal(kept.unwrap_or(&self.scores));
     }
 
     /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.

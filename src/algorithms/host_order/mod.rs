@@ -112,8 +112,7 @@ impl HostOrder {
                 return self.order.first_ranked(data, k);
             }
             self.select_by_heap(data, k);
-            let items = &self.replay.items;
-            self.tied = items.windows(2).any(|pair| key(pair[0]) == key(pair[1]));
+            self.tied = any_equal(&self.replay.items);
         } else if k == data.len() {
             self.rank(data);
             return self.take_ranked(data);
@@ -316,6 +315,12 @@ impl HostOrder {
         }
         heap::sort_heap(heap);
     }
+}
+
+/// Whether two neighbours are equal.
+pub fn any_equal(items: &[Item]) -> bool {
+    let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
+    items.windows(2).any(equal)
 }
 
 /// What came of ranking some candidates.
