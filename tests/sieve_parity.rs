@@ -113,11 +113,16 @@ fn random_params(rng: &mut Rng, n: usize) -> Params {
 }
 
 /// Logits of every kind, with and without ties, but for plus infinity: that one wins, as the sieve
-/// promises in both modes. Nor do penalties make one of what is below the bound.
+/// promises in both modes. Nor do penalties make an infinity of either sign of what is within the
+/// bounds: with nothing but minus infinity the sieve has no candidate.
 fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     let array = Recipe::random(rng).array(n, n, rng);
     let logits = array.data.iter().map(|c| c.logit);
-    logits.map(|logit| logit.min(1e38)).collect()
+    let bounded = logits.map(|logit| match logit == f32::NEG_INFINITY {
+        true => logit,
+        false => logit.clamp(-1e38, 1e38),
+    });
+    bounded.collect()
 }
 
 /// Logits as a model gives them, no two alike: FAST promises nothing about which of equals it keeps.
