@@ -7,6 +7,7 @@
 //! | What does sampler X do, what does it cost, where does it come from? | `samplers/x.rs` |
 //! | What must every sampler offer, and what does its failure mean? | [`sampler`]; who sees to it: `ffi/guard.rs` catches, `ffi/vtable.rs` answers |
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
+//! | Where do equal logits end? | [`algorithms::host_order`] |
 //! | How are candidates sorted, the top k found, softmax summed? | [`kernels`]; over raw logits: [`kernels::floats`] |
 //! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
 //! | How are accepted tokens remembered? | [`history`] |
@@ -27,7 +28,7 @@
 //! | Which environment variables are read, and when not? | `environment.rs` |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
+//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
 //! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust

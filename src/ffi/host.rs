@@ -17,11 +17,18 @@ use std::ptr::NonNull;
 
 use parking_lot::RwLock;
 
+use crate::algorithms::host_order;
 use crate::ffi::llama_h::SamplerInit;
 #[cfg(test)]
 use crate::ffi::tests::mock_host;
+use crate::log;
 
 const SAMPLER_INIT: &CStr = c"llama_sampler_init";
+
+/// A constructor that every program with that C++ library can find.
+const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
+/// The same of libc++.
+const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 
 /// A function or handle of the dynamic linker.
 type Address = NonNull<c_void>;
@@ -62,7 +69,9 @@ impl Host {
              or pass its dlopen handle to llama_sieve_bind_host"
                 .to_owned()
         })?;
-        Ok(*BOUND.write().get_or_insert(host))
+        let host = *BOUND.write().get_or_insert(host);
+        host.tell_its_sorts();
+        Ok(host)
     }
 
     /// Takes the host from a library handle of `dlopen`.
@@ -75,8 +84,30 @@ impl Host {
         let symbol = symbol.ok_or(
             "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
-        *BOUND.write() = Some(Self::new(symbol, Some(handle)));
+        let host = Self::new(symbol, Some(handle));
+        *BOUND.write() = Some(host);
+        host.tell_its_sorts();
         Ok(())
+    }
+
+    /// Tells the samplers whether equal logits end where libstdc++'s sorts leave them.
+    ///
+    /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
+    /// have a namespace of their own. One into which libc++ is linked statically cannot be told.
+    fn tell_its_sorts(&self) {
+        let exports = |name: &CStr| match self.library {
+            // SAFETY: the handle stays open as long as the host.
+            Some(library) => unsafe { symbol_of(library.as_ptr(), name) }.is_some(),
+            None => global(name).is_some(),
+        };
+        let stable = exports(LOCALE_OF_LIBCXX) && !exports(LOCALE_OF_LIBSTDCXX);
+        if stable {
+            log::warn(
+                "the host's C++ library is libc++: tied candidates keep input order, which may not \
+                 be that of the built-in samplers",
+            );
+        }
+        host_order::set_stable(stable);
     }
 
     /// Whether both are the same llama.cpp.

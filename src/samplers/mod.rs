@@ -1,8 +1,10 @@
 //! The drop-in samplers, one file each (mirostat's two versions share one): parameters, state, apply, unit tests.
 //!
-//! Each is exact: after `apply`, ids, order, length, `sorted`, `selected` and every logit are those of llama.cpp's built-in
-//! sampler of the same name, and so are the random numbers drawn. Two rules fill what the built-ins leave undefined: equal logits keep
-//! their input order, and NaN counts as minus infinity.
+//! Each is exact: after `apply`, ids, order, length, `sorted`, `selected`, every logit and every
+//! probability are those of llama.cpp's built-in sampler of the same name, bit for bit, and so are
+//! the random numbers drawn. Equal logits stand where the built-in's sorts leave them (see
+//! [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is listed in
+//! `docs/exactness.md`: NaN, first of all, counts as minus infinity.
 //!
 //! For a new sampler: a file and two lines here; a `static` and a constructor in `ffi/samplers.rs` (then `cargo build --features header`, and its name in
 //! `tests/exports.txt`); a row in `tests/support/family.rs` and its name in `tests/differential.rs`. If it stands in for a built-in: a line in
