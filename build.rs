@@ -7,6 +7,8 @@ fn main() {
         // The number changes when a C name goes away or changes its meaning.
         // Not rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this one. Executables have no use for it, and ignore it.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
+        // Code of ours runs after dlclose: destructors of what threads kept, and samplers that live.
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
     link_under_soname();
     #[cfg(feature = "header")]
@@ -43,6 +45,7 @@ mod header {
         let mut builder = cbindgen::Builder::new().with_config(config);
         for file in [
             "library.rs",
+            "certificate.rs",
             "samplers.rs",
             "seed.rs",
             "trie.rs",

@@ -154,8 +154,14 @@ static void null_for_every_pointer(void) {
             iface->copy_state(NULL, smpl);
             iface->copy_state(smpl, smpl);
         }
-        /* What we do not offer must be NULL, or the host would believe that we do. */
-        CHECK(iface->backend_init == NULL && iface->backend_accept == NULL && iface->backend_apply == NULL);
+        /* What we do not offer must be NULL, or the host would believe that we do. Where a built-in
+         * can take the place, or nothing is to be done, the host may ask; without a sampler
+         * there is none. */
+        if (iface->backend_init != NULL) {
+            const bool disabled = llama_sampler_name(smpl)[0] == '?';
+            CHECK(iface->backend_init(NULL, NULL, 1) == disabled);
+        }
+        CHECK(iface->backend_accept == NULL && iface->backend_apply == NULL);
         CHECK(iface->backend_set_input == NULL && iface->backend_reset == NULL);
 
         check_works(smpl, i);

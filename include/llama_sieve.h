@@ -106,6 +106,57 @@ struct llama_context;
 #define LLAMA_SIEVE_LOG_ERROR 4
 
 /*
+ The host's sampler has another name.
+ */
+#define LLAMA_SIEVE_CERTIFY_NAME 1
+
+/*
+ The host's sampler leaves another number of candidates.
+ */
+#define LLAMA_SIEVE_CERTIFY_SIZE 2
+
+/*
+ One of the two calls the candidates sorted that the other does not.
+ */
+#define LLAMA_SIEVE_CERTIFY_SORTED 3
+
+/*
+ The two select different candidates, or one of them none.
+ */
+#define LLAMA_SIEVE_CERTIFY_SELECTED 4
+
+/*
+ Candidates stand in different places.
+ */
+#define LLAMA_SIEVE_CERTIFY_IDS 5
+
+/*
+ A logit has other bits.
+ */
+#define LLAMA_SIEVE_CERTIFY_LOGITS 6
+
+/*
+ A probability has other bits.
+ */
+#define LLAMA_SIEVE_CERTIFY_PROBABILITIES 7
+
+/*
+ The arguments of this constructor have changed between builds, and the host is none that was
+ tested: it was not called.
+ */
+#define LLAMA_SIEVE_CERTIFY_ARGUMENTS 8
+
+/*
+ The sampler asks a vocabulary, so that it cannot be tried without one: it was not called.
+ */
+#define LLAMA_SIEVE_CERTIFY_VOCABULARY 9
+
+/*
+ The host's constructor gives NULL.
+ */
+#define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
+
+/*
  Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the most probable valid one is selected.
  */
 #define LLAMA_SIEVE_TRIE_GREEDY 0
@@ -410,6 +461,22 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 int llama_sieve_bind_host(void *dl_handle);
 
 /*
+ Compares ours with the bound host's own sampler of that name, as llama_sampler_name tells it
+ ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
+
+ Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
+ (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
+ or none of a built-in sampler, there is no host, or it has no such sampler.
+ llama_sieve_last_error says more. The build of the host, where arguments depend on it, is found
+ out as far as that is possible, or taken from the environment variable LLAMA_SIEVE_HOST. An
+ exception that the host throws passes through.
+
+ The caller guarantees:
+ sampler_name is NULL or a C string.
+ */
+int llama_sieve_certify(const char *sampler_name);
+
+/*
  Selects the candidate with the largest logit, the first of equals.
  */
 struct llama_sampler *llama_sieve_init_greedy(void);
@@ -529,7 +596,8 @@ struct llama_sampler *llama_sieve_init_adaptive_p(float target,
                                                   uint32_t seed);
 
 /*
- Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token. n_vocab is not used.
+ Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token. n_vocab is the
+ size of the vocabulary, which only the built-in reads that takes the place in a host's graph.
  Disabled: n <= 0, or bias NULL (with a warning).
 
  The caller guarantees:

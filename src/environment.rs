@@ -1,36 +1,22 @@
-//! The environment variables that the library reads.
+//! The environment variables, as far as they are to be trusted.
 
-/// The variable `name`, if it is set, and text. None in a process with more rights than who started
-/// it (a setuid program): there the environment is a stranger's.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    system::variable(name)
+/// What the variable holds; `None` where it is not set, and in a program that runs with more rights
+/// than its user has (setuid, capabilities), whose environment is that user's.
+pub fn variable(name: &str) -> Option<String> {
+    if is_elevated() {
+        return None;
+    }
+    let value = std::env::var_os(name)?;
+    Some(value.to_string_lossy().into_owned())
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
-mod system {
-    use std::ffi::{CStr, CString, c_char};
-
-    unsafe extern "C" {
-        fn secure_getenv(name: *const c_char) -> *const c_char;
-    }
-
-    pub(super) fn variable(name: &str) -> Option<String> {
-        let name = CString::new(name).ok()?;
-        // SAFETY: a C string. That nobody changes the environment meanwhile is the program's to see
-        // to, as for every library that reads it.
-        let value = unsafe { secure_getenv(name.as_ptr()) };
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: not NULL, so a C string of the environment; it is copied.
-        let value = unsafe { CStr::from_ptr(value) };
-        value.to_str().ok().map(str::to_owned)
-    }
+fn is_elevated() -> bool {
+    // SAFETY: only reads what the kernel told the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-mod system {
-    pub(super) fn variable(name: &str) -> Option<String> {
-        std::env::var(name).ok()
-    }
+fn is_elevated() -> bool {
+    false
 }

@@ -21,6 +21,9 @@
 //! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::llama_h`] |
 //! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
 //! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
+//! | What stands in for a sampler in the host's graph? | `built_in.rs`; how it is made: [`ffi::host_built_ins`] |
+//! | Is a host's sampler equal to ours, and which arguments does it take? | [`ffi::certificate`], [`ffi::host_build`] |
+//! | Which environment variables count? | [`environment`] |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
 //! | Which orders of threads are tried one by one? | `models.rs`, with the locks of `sync.rs` |
@@ -59,8 +62,9 @@
 )]
 
 pub mod algorithms;
+mod built_in;
 pub mod candidates;
-mod environment;
+pub mod environment;
 mod fault;
 pub mod ffi;
 pub mod history;
@@ -80,6 +84,7 @@ pub mod token;
 pub mod trie;
 pub mod vocabulary;
 
+pub use built_in::{BuiltIn, InGraph};
 pub use candidates::Candidates;
 pub use sampler::{Kind, Sampler};
 pub use sieve::Sieve;

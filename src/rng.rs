@@ -220,6 +220,11 @@ impl SeededMt19937 {
         Self::new(self.seed)
     }
 
+    /// The seed that was asked for, [`DEFAULT_SEED`] for a random one.
+    pub fn asked_seed(&self) -> u32 {
+        self.seed
+    }
+
     /// The seed that the current stream began with.
     pub fn current_seed(&self) -> u32 {
         self.current

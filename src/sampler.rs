@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::token::Token;
 
@@ -31,6 +32,9 @@ pub trait Sampler: Clone + Send + 'static {
     /// Whether [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
     const RESETS: bool = false;
 
+    /// What a host that runs its chain in its graph does with it.
+    const IN_GRAPH: InGraph = InGraph::Never;
+
     /// The name that `llama_sampler_name` reports: the built-in's.
     fn name(&self) -> &'static CStr;
 
@@ -53,6 +57,12 @@ pub trait Sampler: Clone + Send + 'static {
 
     /// What others may use while the sampler itself is at work, perhaps on another thread.
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
+    /// The built-in that does from here on what this sampler would do, if it has
+    /// [`InGraph::AsBuiltIn`].
+    fn built_in(&self) -> Option<BuiltIn> {
         None
     }
 

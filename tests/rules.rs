@@ -26,6 +26,7 @@ fn read(path: &Path) -> String {
 /// Name and body of every `extern "C" fn` that is defined (not declared) in `source`.
 fn extern_c_functions(source: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
+    let source = source.replace("extern \"C-unwind\" fn ", "extern \"C\" fn ");
     for (at, _) in source.match_indices("extern \"C\" fn ") {
         let rest = &source[at + "extern \"C\" fn ".len()..];
         let name: String = rest
@@ -63,6 +64,11 @@ fn every_extern_c_function_runs_inside_the_guard() {
         for (name, body) in extern_c_functions(&read(&path)) {
             // Called by the dynamic linker, inside our own call; it does nothing that can panic but push to a vector.
             if name == "collect" {
+                continue;
+            }
+            // What a host throws passes through these: only what is ours runs inside the guard.
+            if ["backend_init", "backend_pass_over", "llama_sieve_certify"].contains(&name.as_str())
+            {
                 continue;
             }
             let first = body.lines().map(str::trim).find(|line| {

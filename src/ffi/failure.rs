@@ -71,6 +71,15 @@ impl Failure {
         self.code
     }
 
+    /// What there is to tell.
+    pub fn text(&self) -> &str {
+        match &self.text {
+            Text::Of(text) => text,
+            Text::NoMemory => "not enough memory",
+            Text::Told => "internal error",
+        }
+    }
+
     /// The same, of a part of what the caller gave.
     pub fn of(mut self, part: &str) -> Self {
         if let Text::Of(text) = &mut self.text {

@@ -23,7 +23,8 @@ use crate::ffi::llama_h::SamplerInit;
 use crate::ffi::tests::mock_host;
 use crate::log;
 
-const SAMPLER_INIT: &CStr = c"llama_sampler_init";
+/// What makes a library a host.
+pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
 /// A constructor that every program with that C++ library can find.
 const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
@@ -31,7 +32,7 @@ const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
 const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 
 /// A function or handle of the dynamic linker.
-type Address = NonNull<c_void>;
+pub(super) type Address = NonNull<c_void>;
 
 /// A llama.cpp.
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +125,16 @@ impl Host {
         let found = match self.library {
             // SAFETY: the handle stays open as long as the host.
             Some(library) => unsafe { symbol_of(library.as_ptr(), name) },
-            None => linked(name).or_else(|| global(name)),
+            None => linked(name)
+                .or_else(|| linked_built_in(name))
+                .or_else(|| global(name)),
         };
         found.ok_or_else(|| Self::lacks(name))
+    }
+
+    /// Whether it is part of the program itself, no shared library.
+    pub(super) fn is_in_the_program(&self) -> bool {
+        self.library.is_none()
     }
 
     fn lacks(name: &CStr) -> String {
@@ -168,27 +176,27 @@ fn find() -> Option<Host> {
 /// linkage; the assembler does.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 macro_rules! weak_references {
-    ($count:literal: $($name:literal)*) => {
+    ($find:ident $table:ident $count:literal: $($name:literal)*) => {
         std::arch::global_asm!(
-            ".pushsection .data.rel.ro.llama_sieve_weak_host, \"aw\"",
+            concat!(".pushsection .data.rel.ro.", stringify!($table), ", \"aw\""),
             ".balign 8",
-            ".globl llama_sieve_weak_host",
-            ".hidden llama_sieve_weak_host",
-            "llama_sieve_weak_host:",
+            concat!(".globl ", stringify!($table)),
+            concat!(".hidden ", stringify!($table)),
+            concat!(stringify!($table), ":"),
             $(concat!(".weak ", $name), concat!(".quad ", $name),)*
             ".popsection",
         );
 
         /// The named functions, as far as they were linked.
-        fn linked(name: &CStr) -> Option<Address> {
+        fn $find(name: &CStr) -> Option<Address> {
             unsafe extern "C" {
-                static llama_sieve_weak_host: [*mut c_void; $count];
+                static $table: [*mut c_void; $count];
             }
             let names: [&str; $count] = [$($name),*];
             let index = names.iter().position(|&known| known.as_bytes() == name.to_bytes())?;
             // SAFETY: the words above, filled before any of our code runs and never written again. A volatile read, since to the
             // compiler the address of a function is never null.
-            let linked = unsafe { (&raw const llama_sieve_weak_host).read_volatile() };
+            let linked = unsafe { (&raw const $table).read_volatile() };
             let address = *linked.get(index)?;
             NonNull::new(address)
         }
@@ -197,7 +205,7 @@ macro_rules! weak_references {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 weak_references! {
-    15:
+    linked llama_sieve_weak_host 15:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -215,19 +223,49 @@ weak_references! {
     "llama_get_model"
 }
 
+// What only an offloaded chain and the certificate need.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+weak_references! {
+    linked_built_in llama_sieve_weak_built_ins 19:
+    "llama_version"
+    "llama_sampler_free"
+    "llama_sampler_init_greedy"
+    "llama_sampler_init_dist"
+    "llama_sampler_init_top_k"
+    "llama_sampler_init_top_p"
+    "llama_sampler_init_min_p"
+    "llama_sampler_init_typical"
+    "llama_sampler_init_temp"
+    "llama_sampler_init_temp_ext"
+    "llama_sampler_init_xtc"
+    "llama_sampler_init_top_n_sigma"
+    "llama_sampler_init_mirostat"
+    "llama_sampler_init_mirostat_v2"
+    "llama_sampler_init_penalties"
+    "llama_sampler_init_dry"
+    "llama_sampler_init_adaptive_p"
+    "llama_sampler_init_logit_bias"
+    "llama_sampler_init_infill"
+}
+
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
 fn linked(_name: &CStr) -> Option<Address> {
     None
 }
 
-fn global(name: &CStr) -> Option<Address> {
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
+fn linked_built_in(_name: &CStr) -> Option<Address> {
+    None
+}
+
+pub(super) fn global(name: &CStr) -> Option<Address> {
     // SAFETY: RTLD_DEFAULT is no handle that could be closed.
     unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
 }
 
 /// # Safety
 /// `handle` is live, or RTLD_DEFAULT.
-unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
+pub(super) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
     // SAFETY: the caller guarantees the handle, the type the string.
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
 }
@@ -271,14 +309,14 @@ fn loaded() -> Option<Host> {
 }
 
 /// A handle of a library that is loaded already.
-fn open_loaded(path: &CStr) -> Option<Address> {
+pub(super) fn open_loaded(path: &CStr) -> Option<Address> {
     // SAFETY: a C string; RTLD_NOLOAD runs no code of the library, it only finds it.
     NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
 /// Paths of all loaded libraries.
 #[cfg(target_os = "linux")]
-fn loaded_libraries() -> Vec<CString> {
+pub(super) fn loaded_libraries() -> Vec<CString> {
     unsafe extern "C" fn collect(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -303,6 +341,6 @@ fn loaded_libraries() -> Vec<CString> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn loaded_libraries() -> Vec<CString> {
+pub(super) fn loaded_libraries() -> Vec<CString> {
     Vec::new()
 }

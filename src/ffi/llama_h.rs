@@ -60,7 +60,8 @@ pub struct llama_sampler_i {
     /// Frees `ctx`.
     pub free: Option<unsafe extern "C" fn(*mut llama_sampler)>,
     /// Graph interface, since b7627.
-    pub backend_init: Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, u32) -> u8>,
+    pub backend_init:
+        Option<unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8>,
     /// Graph interface, since b7627.
     pub backend_accept:
         Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, *mut c_void, *mut c_void)>,

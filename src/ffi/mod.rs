@@ -2,7 +2,10 @@
 //!
 //! - [`llama_h`][]: mirrors of llama.h's types.
 //! - [`host`][]: finding the llama.cpp of the process.
+//! - [`host_build`][]: which build it is.
+//! - [`host_built_ins`][]: making its built-ins, and exchanging ours for them.
 //! - [`host_vocabulary`][]: asking its vocabularies.
+//! - [`certificate`][]: whether its built-ins do what ours do.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
 //! - [`trie`][], [`trie_handles`]: the token trie, by sampler and by opaque handle.
@@ -18,10 +21,13 @@
 //! they were added to); strings that are returned belong to the library; a constructor that fails returns NULL, a function that
 //! returns `int` a negative number, and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
+pub mod certificate;
 pub(crate) mod exclusive;
 pub mod failure;
 pub mod guard;
 pub mod host;
+pub mod host_build;
+pub mod host_built_ins;
 pub mod host_vocabulary;
 pub mod library;
 pub mod llama_h;

@@ -48,6 +48,19 @@ static XTC: Vtable = vtable::<Xtc>();
 /// The vtables of the samplers that tell their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
 
+/// The vtables of the samplers that have a built-in counterpart in a host's graph.
+pub(super) static REPLACEABLE: [&Vtable; 9] = [
+    &DIST,
+    &GREEDY,
+    &LOGIT_BIAS,
+    &MIN_P,
+    &PENALTIES,
+    &TEMP,
+    &TEMP_EXT,
+    &TOP_K,
+    &TOP_P,
+];
+
 /// The export that makes the sampler of this name, in error messages.
 struct Constructor(&'static CStr);
 
@@ -318,7 +331,8 @@ pub extern "C" fn llama_sieve_init_adaptive_p(
     })
 }
 
-/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token. `n_vocab` is not used.
+/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token. `n_vocab` is the
+/// size of the vocabulary, which only the built-in reads that takes the place in a host's graph.
 /// Disabled: `n` <= 0, or `bias` NULL (with a warning).
 ///
 /// # Safety
@@ -330,7 +344,6 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
     bias: *const llama_logit_bias,
 ) -> *mut llama_sampler {
     construct(&LOGIT_BIAS, c"?logit-bias", &[], || {
-        let _ = n_vocab;
         let n = usize::try_from(n).ok().filter(|&n| n > 0)?;
         if bias.is_null() || !bias.is_aligned() {
             log::warn(&format!(
@@ -343,7 +356,7 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
         let mut pairs: Vec<(Token, f32)> = Vec::new();
         memory::reserve_exact(&mut pairs, n).unwrap_or_else(memory::exhausted);
         pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
-        LogitBias::new(&pairs)
+        LogitBias::new(&pairs).map(|sampler| sampler.of_vocabulary(n_vocab))
     })
 }
 

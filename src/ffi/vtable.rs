@@ -15,10 +15,12 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::built_in::InGraph;
 use crate::candidates::Candidates;
 use crate::ffi::exclusive::{Exclusive, Taken};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
+use crate::ffi::host_built_ins::{Recipe, give_way};
 use crate::ffi::llama_h::{llama_sampler, llama_sampler_i, llama_token_data_array};
 use crate::kernels;
 use crate::last_error;
@@ -33,6 +35,8 @@ pub struct Vtable {
     spare: [usize; 12],
     /// Not the host's: tells the seed of a sampler with this vtable.
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
+    /// Nor this: how the built-in is made that can take its place.
+    recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
 }
 
 impl Vtable {
@@ -70,6 +74,15 @@ impl Vtable {
         // SAFETY: the caller guarantees it.
         unsafe { (self.seed)(smpl) }
     }
+
+    /// How the built-in is made that does what a sampler with this vtable does.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn recipe_of(&'static self, smpl: *const llama_sampler) -> Option<Recipe> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.recipe)(smpl) }
+    }
 }
 
 /// The vtable of `S`. What `S` lacks is NULL.
@@ -82,7 +95,11 @@ pub const fn vtable<S: Sampler>() -> Vtable {
             reset: if S::RESETS { Some(reset::<S>) } else { None },
             clone: Some(clone::<S>),
             free: Some(free::<S>),
-            backend_init: None,
+            backend_init: match S::IN_GRAPH {
+                InGraph::Never => None,
+                InGraph::AsBuiltIn => Some(backend_init::<S>),
+                InGraph::PassedOver => Some(backend_pass_over),
+            },
             backend_accept: None,
             backend_apply: None,
             backend_set_input: None,
@@ -91,6 +108,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         },
         spare: [0; 12],
         seed: seed::<S>,
+        recipe: recipe::<S>,
     }
 }
 
@@ -463,6 +481,45 @@ unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     object.look("seed", S::seed).flatten()
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    let built_in = object.look("backend_init", S::built_in).flatten()?;
+    match Recipe::new(&object.host, built_in) {
+        Ok(recipe) => Some(recipe),
+        Err(text) => {
+            object.say("backend_init", &text);
+            None
+        }
+    }
+}
+
+/// Puts the built-in in the sampler's place, and lets it answer. False where that cannot be: then
+/// the host samples with ours, after what it runs in its graph. What the host throws passes through.
+unsafe extern "C-unwind" fn backend_init<S: Sampler>(
+    smpl: *mut llama_sampler,
+    buffers: *mut c_void,
+    n_outputs: u32,
+) -> u8 {
+    // SAFETY: the host calls entries only on samplers that have them.
+    let recipe = guard("backend_init", || None, || unsafe { recipe::<S>(smpl) });
+    // SAFETY: as above; the recipe was told by this sampler.
+    let hook = recipe.and_then(|recipe| unsafe { give_way(smpl, &recipe) });
+    // SAFETY: the hook of the built-in that now is there, with the arguments of the host.
+    hook.map_or(0, |hook| unsafe { hook(smpl, buffers, n_outputs) })
+}
+
+/// There is nothing to do in the graph: the host has no other hook to call.
+unsafe extern "C-unwind" fn backend_pass_over(
+    _smpl: *mut llama_sampler,
+    _buffers: *mut c_void,
+    _n_outputs: u32,
+) -> u8 {
+    1
 }
 
 /// What a sampler made of the candidates.

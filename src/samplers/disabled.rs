@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::InGraph;
 use crate::candidates::Candidates;
 use crate::sampler::{Kind, Sampler};
 
@@ -20,6 +21,8 @@ impl Disabled {
 }
 
 impl Sampler for Disabled {
+    const IN_GRAPH: InGraph = InGraph::PassedOver;
+
     fn name(&self) -> &'static CStr {
         self.name
     }

@@ -11,6 +11,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::{self, Softmax, Workspace};
 use crate::rng::SeededMt19937;
@@ -21,6 +22,8 @@ use crate::token::TokenData;
 #[derive(Clone, Debug)]
 pub struct Dist {
     rng: SeededMt19937,
+    /// Since the stream began.
+    draws: u64,
     work: Workspace,
     softmax: Softmax,
 }
@@ -30,6 +33,7 @@ impl Dist {
     pub fn new(seed: u32) -> Self {
         Self {
             rng: SeededMt19937::new(seed),
+            draws: 0,
             work: Workspace::default(),
             softmax: Softmax::default(),
         }
@@ -60,9 +64,23 @@ impl Dist {
 impl Sampler for Dist {
     const KIND: Kind = Kind::Selector;
     const RESETS: bool = true;
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
 
     fn name(&self) -> &'static CStr {
         c"dist"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        // A random seed is chosen anew by the built-in, as long as nothing was drawn from it:
+        // then its reset, too, takes another one.
+        let seed = match self.draws {
+            0 => self.rng.asked_seed(),
+            _ => self.rng.current_seed(),
+        };
+        Some(BuiltIn::Dist {
+            seed,
+            draws: self.draws,
+        })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
@@ -71,6 +89,7 @@ impl Sampler for Dist {
             return;
         }
         let draw = self.rng.stream.uniform();
+        self.draws += 1;
         if let [only] = candidates.as_mut_slice() {
             only.p = 1.0;
             candidates.select(Some(0));
@@ -87,6 +106,7 @@ impl Sampler for Dist {
 
     fn reset(&mut self) {
         self.rng.restart();
+        self.draws = 0;
     }
 
     fn seed(&self) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::sampler::{Kind, Sampler};
 
@@ -11,9 +12,14 @@ pub struct Greedy;
 
 impl Sampler for Greedy {
     const KIND: Kind = Kind::Selector;
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
 
     fn name(&self) -> &'static CStr {
         c"greedy"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::Greedy)
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory;
@@ -15,6 +16,8 @@ use crate::token::Token;
 /// Adds to logits.
 #[derive(Clone, Debug)]
 pub struct LogitBias {
+    /// Only what a built-in in its place is told.
+    n_vocab: i32,
     biases: Vec<(Token, f32)>,
     /// The first bias of each token.
     first: TokenMap<f32>,
@@ -34,9 +37,15 @@ impl LogitBias {
             first.entry(token).or_insert(bias);
         }
         Some(Self {
+            n_vocab: 0,
             biases: memory::copied(biases),
             first,
         })
+    }
+
+    /// The same for a vocabulary of `n_vocab` tokens.
+    pub fn of_vocabulary(self, n_vocab: i32) -> Self {
+        Self { n_vocab, ..self }
     }
 
     #[expect(
@@ -57,8 +66,17 @@ impl LogitBias {
 }
 
 impl Sampler for LogitBias {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"logit-bias"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::LogitBias {
+            n_vocab: self.n_vocab,
+            biases: self.biases.clone(),
+        })
     }
 
     #[expect(

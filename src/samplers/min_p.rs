@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 
 use crate::algorithms::host_order::HostOrder;
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::math::ln;
@@ -77,8 +78,17 @@ impl MinP {
 }
 
 impl Sampler for MinP {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"min-p"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::MinP {
+            p: self.p,
+            min_keep: self.min_keep,
+        })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

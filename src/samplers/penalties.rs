@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::history::History;
 use crate::last_error;
@@ -96,9 +97,21 @@ impl Penalties {
 impl Sampler for Penalties {
     const ACCEPTS: bool = true;
     const RESETS: bool = true;
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
 
     fn name(&self) -> &'static CStr {
         c"penalties"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::Penalties {
+            n_vocab: self.n_vocab,
+            last_n: i32::try_from(self.history.capacity()).ok()?,
+            repeat: self.repeat,
+            freq: self.freq,
+            present: self.present,
+            accepted: self.history.tokens().collect(),
+        })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::sampler::Sampler;
@@ -42,8 +43,14 @@ fn mask_all_but_largest(candidates: &mut Candidates<'_>) {
 }
 
 impl Sampler for Temp {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"temp"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::Temp { t: self.t })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use super::temp::scale;
 use crate::algorithms::host_order::HostOrder;
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::math::{exp_f64, ln, pow};
 use crate::kernels::{self, Workspace};
@@ -75,8 +76,18 @@ impl TempExt {
 }
 
 impl Sampler for TempExt {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"temp-ext"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::TempExt {
+            t: self.t,
+            delta: self.delta,
+            exponent: self.exponent,
+        })
     }
 
     #[expect(

@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 
 use crate::algorithms::host_order::HostOrder;
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::sampler::Sampler;
 
@@ -32,8 +33,15 @@ impl TopK {
 }
 
 impl Sampler for TopK {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"top-k"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        let k = i32::try_from(self.k).ok()?;
+        Some(BuiltIn::TopK { k })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -11,6 +11,7 @@ use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::descending::Sample;
 use crate::kernels::fallbacks::Fallback;
@@ -210,8 +211,17 @@ struct Nucleus {
 }
 
 impl Sampler for TopP {
+    const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
+
     fn name(&self) -> &'static CStr {
         c"top-p"
+    }
+
+    fn built_in(&self) -> Option<BuiltIn> {
+        Some(BuiltIn::TopP {
+            p: self.p,
+            min_keep: self.min_keep,
+        })
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

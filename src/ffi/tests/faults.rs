@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::{memory, mock_host};
 use crate::fault::armed;
+use crate::ffi::certificate::llama_sieve_certify;
 use crate::ffi::library::*;
 use crate::ffi::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
 use crate::ffi::metrics::*;
@@ -289,6 +290,8 @@ fn cases() -> Vec<Case> {
         case("eliza_inference_set_token_trie", Clears, |_| nothing(|| unsafe { eliza_inference_set_token_trie(mock_host::handle::<u64>().cast(), OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }), "", ""),
         case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
+        // The host in Rust has no samplers of its own.
+        case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
         case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
         case("llama_sieve_new", Clears, |w| w.keep(unsafe { llama_sieve_new(&w.params) }, Made::Sieve), "an object", "NULL"),
         case("llama_sieve_clone", Clears, |w| w.keep(unsafe { llama_sieve_clone(w.sieve) }, Made::Sieve), "an object", "NULL"),
@@ -460,7 +463,7 @@ tests_of! {
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
-    llama_sieve_get_seed
+    llama_sieve_get_seed llama_sieve_certify
     llama_sieve_default_params llama_sieve_new llama_sieve_clone llama_sieve_free llama_sieve_reset llama_sieve_accept llama_sieve_set_params
     llama_sieve_sample llama_sieve_sample_f16 llama_sieve_sample_bf16 llama_sieve_sample_ctx llama_sieve_sample_batch
     llama_sieve_candidates llama_sieve_measure llama_sieve_last_stats llama_sieve_state_size llama_sieve_state_save llama_sieve_state_load

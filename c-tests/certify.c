@@ -1,0 +1,32 @@
+// Prints what the certificate says of each sampler, "name number", and checks its other answers.
+//
+//   certify LIBLLAMA [NAME...]
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "llama_sieve.h"
+
+int main(int argc, char ** argv) {
+    CHECK(argc >= 2);
+    if (strcmp(argv[1], "none") == 0) {
+        CHECK(llama_sieve_certify("top-k") == LLAMA_SIEVE_ERROR_NO_HOST);
+        puts("no host");
+        return 0;
+    }
+    void * llama = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    CHECK(llama != NULL);
+    CHECK(llama_sieve_bind_host(llama) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_certify(NULL) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_certify("") == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    CHECK(llama_sieve_certify("\xff?top-k") == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    for (int i = 2; i < argc; i++) {
+        const int number = llama_sieve_certify(argv[i]);
+        // Told once more, it is the same: nothing is kept of a trial.
+        CHECK(llama_sieve_certify(argv[i]) == number);
+        CHECK((strlen(llama_sieve_last_error()) > 0) == (number != LLAMA_SIEVE_OK));
+        printf("%s %d\n", argv[i], number);
+    }
+    return 0;
+}

@@ -1,0 +1,48 @@
+//! What a sampler tells of itself when a built-in is to take its place.
+
+use crate::token::Token;
+
+/// A built-in sampler of llama.cpp: the arguments that make it, and what has happened to it since.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the arguments have their names in llama.h")]
+pub enum BuiltIn {
+    /// `llama_sampler_init_greedy`.
+    Greedy,
+    /// `llama_sampler_init_dist`, after so many draws.
+    Dist { seed: u32, draws: u64 },
+    /// `llama_sampler_init_top_k`.
+    TopK { k: i32 },
+    /// `llama_sampler_init_top_p`.
+    TopP { p: f32, min_keep: usize },
+    /// `llama_sampler_init_min_p`.
+    MinP { p: f32, min_keep: usize },
+    /// `llama_sampler_init_temp`.
+    Temp { t: f32 },
+    /// `llama_sampler_init_temp_ext`.
+    TempExt { t: f32, delta: f32, exponent: f32 },
+    /// `llama_sampler_init_penalties`, after these tokens.
+    Penalties {
+        n_vocab: i32,
+        last_n: i32,
+        repeat: f32,
+        freq: f32,
+        present: f32,
+        accepted: Vec<Token>,
+    },
+    /// `llama_sampler_init_logit_bias`.
+    LogitBias {
+        n_vocab: i32,
+        biases: Vec<(Token, f32)>,
+    },
+}
+
+/// What a host may do with a sampler whose chain it runs in its graph (`llama_set_sampler`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InGraph {
+    /// Nothing: the sampler ends the part of the chain that runs there.
+    Never,
+    /// Run the built-in in its place.
+    AsBuiltIn,
+    /// Go past it: it does nothing.
+    PassedOver,
+}

@@ -1,0 +1,275 @@
+//! The host's own samplers: made in the state of ours, and put in their places.
+//!
+//! Why: a host that runs a chain in its graph (`llama_set_sampler`) asks each member for functions
+//! that build the graph, with types that change from build to build. Ours have none, but the
+//! built-ins do. So when a host asks, ours gives way: what the two shells hold is exchanged, so
+//! that whoever knows the sampler by its address has the built-in from then on.
+//!
+//! The host's functions are called outside the guard: what they throw passes through.
+
+use std::ffi::{CStr, c_void};
+use std::mem::transmute;
+use std::ptr::{self, null_mut};
+
+use crate::built_in::BuiltIn;
+use crate::ffi::guard::guard;
+use crate::ffi::host::{Address, Host};
+use crate::ffi::host_build::{Build, named};
+use crate::ffi::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
+use crate::ffi::samplers::REPLACEABLE;
+use crate::token::TokenData;
+
+type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
+type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
+
+/// All that it takes to make a built-in, so that making it needs nothing of ours that could fail.
+pub struct Recipe {
+    constructor: Address,
+    free: Free,
+    arguments: BuiltIn,
+    /// Of logit bias, as the host's type.
+    biases: Vec<llama_logit_bias>,
+    /// Of penalties, whether the host's begin with it.
+    takes_n_vocab: bool,
+}
+
+impl Recipe {
+    /// How `host` makes `built_in`, or why it cannot.
+    pub fn new(host: &Host, built_in: BuiltIn) -> Result<Self, String> {
+        let takes_n_vocab = match built_in {
+            BuiltIn::Penalties { .. } => Build::of(host, named())?.penalties_take_n_vocab(),
+            _ => false,
+        };
+        let biases = match &built_in {
+            BuiltIn::LogitBias { biases, .. } => biases
+                .iter()
+                .map(|&(token, bias)| llama_logit_bias { token, bias })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            constructor: host.function(constructor(&built_in))?,
+            free: free_of(host)?,
+            arguments: built_in,
+            biases,
+            takes_n_vocab,
+        })
+    }
+
+    /// Makes it, and brings it to the state of ours. NULL where the host gives
+    /// nothing of use.
+    ///
+    /// # Safety
+    /// The host of the recipe is loaded.
+    unsafe fn make(&self) -> *mut llama_sampler {
+        /// Calls the constructor with these arguments.
+        macro_rules! call {
+            ($($argument:expr => $kind:ty),*) => {{
+                type Constructor = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
+                // SAFETY: the host's constructor of what the arguments belong to; where its list
+                // has changed, the build was asked.
+                unsafe {
+                    transmute::<*mut c_void, Constructor>(self.constructor.as_ptr())(
+                        $($argument),*
+                    )
+                }
+            }};
+        }
+        let made = match &self.arguments {
+            BuiltIn::Greedy => call!(),
+            BuiltIn::Dist { seed, .. } => call!(*seed => u32),
+            BuiltIn::TopK { k } => call!(*k => i32),
+            BuiltIn::TopP { p, min_keep } | BuiltIn::MinP { p, min_keep } => {
+                call!(*p => f32, *min_keep => usize)
+            }
+            BuiltIn::Temp { t } => call!(*t => f32),
+            BuiltIn::TempExt { t, delta, exponent } => {
+                call!(*t => f32, *delta => f32, *exponent => f32)
+            }
+            &BuiltIn::Penalties {
+                n_vocab,
+                last_n,
+                repeat,
+                freq,
+                present,
+                ..
+            } => match self.takes_n_vocab {
+                true => call!(
+                    n_vocab => i32, last_n => i32, repeat => f32, freq => f32, present => f32
+                ),
+                false => call!(last_n => i32, repeat => f32, freq => f32, present => f32),
+            },
+            BuiltIn::LogitBias { n_vocab, .. } => call!(
+                *n_vocab => i32,
+                self.biases.len() as i32 => i32,
+                self.biases.as_ptr() => *const llama_logit_bias
+            ),
+        };
+        // SAFETY: just made, if not NULL.
+        if made.is_null() || unsafe { (*made).iface.is_null() } {
+            return null_mut();
+        }
+        // SAFETY: just made, of these arguments.
+        unsafe { self.replay(made) };
+        made
+    }
+
+    /// Lets a new built-in take note of what ours has taken note of.
+    ///
+    /// # Safety
+    /// `made` is a live sampler of these arguments.
+    unsafe fn replay(&self, made: *mut llama_sampler) {
+        // SAFETY: the caller guarantees the sampler, and a sampler its vtable.
+        let entries = unsafe { &*(*made).iface };
+        if let (BuiltIn::Penalties { accepted, .. }, Some(accept)) =
+            (&self.arguments, entries.accept)
+        {
+            for &token in accepted {
+                // SAFETY: as above.
+                unsafe { accept(made, token) };
+            }
+        }
+        let draws = match self.arguments {
+            BuiltIn::Dist { draws, .. } => draws,
+            _ => 0,
+        };
+        for _ in 0..draws {
+            // Two candidates: of one, older builds do not draw.
+            let candidate = |id| TokenData {
+                id,
+                logit: 0.0,
+                p: 0.0,
+            };
+            let mut data = [candidate(0), candidate(1)];
+            let mut array = llama_token_data_array {
+                data: data.as_mut_ptr(),
+                size: data.len(),
+                selected: -1,
+                sorted: 0,
+            };
+            if let Some(apply) = entries.apply {
+                // SAFETY: as above, and a valid array.
+                unsafe { apply(made, &raw mut array) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// `smpl` is a sampler of the host, not used again.
+    unsafe fn free(&self, smpl: *mut llama_sampler) {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.free)(smpl) };
+    }
+}
+
+/// The name of its constructor.
+fn constructor(built_in: &BuiltIn) -> &'static CStr {
+    match built_in {
+        BuiltIn::Greedy => c"llama_sampler_init_greedy",
+        BuiltIn::Dist { .. } => c"llama_sampler_init_dist",
+        BuiltIn::TopK { .. } => c"llama_sampler_init_top_k",
+        BuiltIn::TopP { .. } => c"llama_sampler_init_top_p",
+        BuiltIn::MinP { .. } => c"llama_sampler_init_min_p",
+        BuiltIn::Temp { .. } => c"llama_sampler_init_temp",
+        BuiltIn::TempExt { .. } => c"llama_sampler_init_temp_ext",
+        BuiltIn::Penalties { .. } => c"llama_sampler_init_penalties",
+        BuiltIn::LogitBias { .. } => c"llama_sampler_init_logit_bias",
+    }
+}
+
+/// The host's `llama_sampler_free`.
+pub(super) fn free_of(host: &Host) -> Result<Free, String> {
+    let free = host.function(c"llama_sampler_free")?;
+    // SAFETY: the host's function of that name, whose signature does not change.
+    Ok(unsafe { transmute::<*mut c_void, Free>(free.as_ptr()) })
+}
+
+/// Puts the built-in in the place of `smpl`, if it has a hook for the graph, which is returned.
+///
+/// # Safety
+/// `smpl` is a live sampler of ours, and told the recipe.
+pub(super) unsafe fn give_way(smpl: *mut llama_sampler, recipe: &Recipe) -> Option<BackendInit> {
+    // SAFETY: the host that made `smpl` is loaded.
+    let made = unsafe { recipe.make() };
+    if made.is_null() {
+        return None;
+    }
+    // SAFETY: just made. A host that asks for hooks has a vtable with a place for them.
+    let hook = unsafe { (*(*made).iface).backend_init };
+    // SAFETY: two live shells of one host; the one that is freed is not known to anybody.
+    unsafe {
+        if hook.is_some() {
+            ptr::swap(smpl, made);
+        }
+        recipe.free(made);
+    }
+    hook
+}
+
+/// How the built-in is made that does what `smpl` does; `None` if `smpl` is none of ours.
+///
+/// # Safety
+/// `smpl` is a live sampler of any kind.
+unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
+    // SAFETY: the caller guarantees it.
+    let is_of = |vtable: &&&'static _| unsafe { crate::ffi::vtable::Vtable::is_of(vtable, smpl) };
+    let vtable = REPLACEABLE.iter().find(is_of)?;
+    // SAFETY: the vtable was compared.
+    unsafe { vtable.recipe_of(smpl) }
+}
+
+/// As `llama_sampler_copy`, which is `copy`; but where one of the two has given way to a built-in
+/// and the other has not, the built-in's state is copied.
+///
+/// # Safety
+/// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.
+pub unsafe fn copy_between(
+    src: *const llama_sampler,
+    dst: *mut llama_sampler,
+    copy: unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler),
+) {
+    // SAFETY: the caller guarantees the samplers.
+    let differ = || unsafe { (*src).iface != (*dst).iface };
+    if src.is_null() || dst.is_null() || !differ() {
+        // SAFETY: as above.
+        return unsafe { copy(src, dst) };
+    }
+    // SAFETY: as above.
+    let of = |smpl| guard("copy", || None, || unsafe { recipe_of(smpl) });
+    if let Some(recipe) = of(dst) {
+        // SAFETY: `dst` told the recipe.
+        unsafe { take_kind_of(src, dst, &recipe) };
+        // SAFETY: as above.
+        return unsafe { copy(src, dst) };
+    }
+    let Some(recipe) = of(src) else {
+        // SAFETY: as above.
+        return unsafe { copy(src, dst) };
+    };
+    // SAFETY: `src`, which told the recipe, is only read; what is made here is freed here.
+    unsafe {
+        let made = recipe.make();
+        copy(if made.is_null() { src } else { made }, dst);
+        if !made.is_null() {
+            recipe.free(made);
+        }
+    }
+}
+
+/// Puts the built-in in the place of `dst`, if `src` is one of that kind.
+///
+/// # Safety
+/// `src` and `dst` are live samplers of one host; `dst` is ours, and told the recipe.
+unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recipe: &Recipe) {
+    // SAFETY: the caller guarantees it; the shell that is freed is not known to anybody.
+    unsafe {
+        let made = recipe.make();
+        if made.is_null() {
+            return;
+        }
+        if (*made).iface == (*src).iface {
+            ptr::swap(dst, made);
+        }
+        recipe.free(made);
+    }
+}
