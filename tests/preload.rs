@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use programs::{Run, SAMPLERS, Said, build, constructor, model, source, symbols};
-use toolchain::{Build, Link, root, succeed};
+use toolchain::{Build, Link, our_library, root, skipped, succeed};
 use vendor_llama_cpp::paths;
 
 /// Built once. In a target directory of its own: cargo holds the other one locked while it tests.
@@ -46,6 +46,12 @@ fn preloaded(program: &Path) -> Run<'_> {
     Run::of(program).env("LD_PRELOAD", preload_library().display())
 }
 
+/// The same for a program of the vendored llama.cpp. Its version is that of any build between two
+/// releases, and its build number is told by nobody.
+fn preloaded_of_known_build(program: &Path) -> Run<'_> {
+    preloaded(program).env("LLAMA_SIEVE_HOST", "b11434")
+}
+
 /// How often each sampler was made, by "name: ours" or "name: llama.cpp's own: reason".
 fn made(said: &Said) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
@@ -71,16 +77,18 @@ const AS_ASKED: &str = "llama.cpp's own: LLAMA_SIEVE_PRELOAD says so";
 // What it exports.
 
 #[test]
-fn it_stands_in_for_the_constructors_and_nothing_else() {
-    // Our own C interface comes along.
+fn it_exports_the_committed_list() {
+    let committed = std::fs::read_to_string(root().join("preload/exports.txt"));
+    let committed = committed.expect("the list is there");
+    let exported = symbols(preload_library(), &["-D", "--defined-only"]);
+    assert_eq!(exported, committed.lines().collect::<Vec<_>>());
+    for sampler in SAMPLERS {
+        assert!(exported.contains(&constructor(sampler)), "{sampler}");
+    }
+    // A program's own copy of llama-sieve is not to find this one.
     let ours = std::fs::read_to_string(root().join("tests/exports.txt"));
     let ours = ours.expect("the list is there");
-    let mut stand_ins = symbols(preload_library(), &["-D", "--defined-only"]);
-    stand_ins.retain(|name| !ours.lines().any(|known| known == name));
-    let mut expected: Vec<String> = SAMPLERS.into_iter().map(constructor).collect();
-    expected.push("llama_sampler_get_seed".to_owned());
-    expected.sort_unstable();
-    assert_eq!(stand_ins, expected);
+    assert!(!exported.iter().any(|name| ours.lines().any(|n| n == name)));
 }
 
 /// Otherwise ldconfig, where both are installed, would take it for libllama_sieve.so.0.
@@ -92,26 +100,29 @@ fn it_has_a_soname_of_its_own() {
 }
 
 #[test]
-fn every_stand_in_runs_inside_the_guard() {
+fn every_stand_in_decides_before_it_calls() {
     let sources = std::fs::read_to_string(root().join("preload/src/lib.rs"));
     let sources = sources.expect("the source is there");
     let mut count = 0;
-    for function in sources.split("pub unsafe extern \"C\" fn ").skip(1) {
+    for function in sources.split("pub unsafe extern \"C-unwind\" fn ").skip(1) {
+        // `choose` and `other` run inside the guard; what they answer is all that there is to do.
         let name = function.split('(').next().unwrap_or_default();
-        let body = function.split(" {\n").nth(1).unwrap_or_default();
-        let first = body.lines().map(str::trim).find(|line| {
-            // Types and constants may come first; rustfmt puts the parts of a long type on lines of their own.
-            let declaration = line.starts_with("type ") || line.starts_with("const ");
-            let part = line.ends_with(',') || line.starts_with(')');
-            !declaration && !part
-        });
-        assert!(
-            first.is_some_and(|l| l.starts_with("guard(")),
-            "{name}: {first:?}"
-        );
+        let decides = function.contains("choose(\n") || function.contains("choice::other(c\"");
+        assert!(decides && !function.contains("guard("), "{name}");
         count += 1;
     }
-    assert_eq!(count, 4, "the macro, penalties, dry and get_seed");
+    assert_eq!(count, 5, "the macro, penalties, dry, get_seed and copy");
+    assert!(!sources.contains("extern \"C\" fn"), "a host may throw");
+}
+
+/// Its destructors of threads may run after the last `dlclose`, and samplers live on.
+#[test]
+fn both_libraries_stay_loaded() {
+    for library in [preload_library(), &our_library(Link::Shared)] {
+        let mut readelf = Command::new("readelf");
+        let said = succeed(readelf.arg("-d").arg(library));
+        assert!(said.contains("NODELETE"), "{}", library.display());
+    }
 }
 
 // A program that is linked with libllama.
@@ -128,7 +139,7 @@ fn generate() -> &'static Path {
 fn a_program_generates_the_same_text_with_every_sampler() {
     let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(20).said();
     let built_in = arguments(Run::of(generate()));
-    let ours = arguments(preloaded(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
+    let ours = arguments(preloaded_of_known_build(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
     assert_eq!(built_in.out, ours.out);
     assert_eq!(built_in.err, "");
     assert_eq!(
@@ -146,7 +157,11 @@ fn a_program_generates_the_same_text_with_every_sampler() {
     assert!(made.values().all(|&count| count >= 20));
     assert_eq!(warnings(&ours), Vec::<&str>::new());
     // It says nothing unasked.
-    let silent = preloaded(generate()).arg(model()).arg(1).arg(1).said();
+    let silent = preloaded_of_known_build(generate())
+        .arg(model())
+        .arg(1)
+        .arg(1)
+        .said();
     assert_eq!(silent.err, "");
 }
 
@@ -155,7 +170,7 @@ fn the_environment_limits_what_is_ours() {
     let arguments = |run: Run<'_>| run.arg(model()).arg(5).arg(2).said();
     let built_in = arguments(Run::of(generate()));
     let with = |value: &str| {
-        let run = preloaded(generate()).env("LLAMA_SIEVE_VERBOSE", 1);
+        let run = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_VERBOSE", 1);
         let said = arguments(run.env("LLAMA_SIEVE_PRELOAD", value));
         assert_eq!(said.out, built_in.out, "{value}");
         said
@@ -199,8 +214,69 @@ fn the_samplers_do_what_their_definitions_say() {
     let program = build(program.with_llama(Link::Shared));
     let built_in = Run::of(&program).arg(model()).said();
     assert!(built_in.out.ends_with("checks hold\n"));
-    let ours = preloaded(&program).arg(model()).said();
+    let ours = preloaded_of_known_build(&program).arg(model()).said();
     assert_eq!(ours, built_in);
+}
+
+/// A build between two releases says nothing of its arguments: what has changed before, or takes
+/// pointers, stays the host's, with one line each.
+#[test]
+fn of_an_unknown_build_only_what_has_never_changed_is_ours() {
+    let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(2).said();
+    let built_in = arguments(Run::of(generate()));
+    let ours = arguments(preloaded(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(built_in.out, ours.out);
+    let unknown = ["penalties", "dry", "logit-bias", "infill"];
+    for name in SAMPLERS {
+        let is_ours = made(&ours).contains_key(&format!("{name}: ours"));
+        assert_eq!(is_ours, !unknown.contains(&name), "{name}: {}", ours.err);
+    }
+    let warnings = warnings(&ours);
+    assert_eq!(warnings.len(), unknown.len(), "{warnings:?}");
+    for name in unknown {
+        let line = format!("preload: llama.cpp's own {name} is used: this llama.cpp is none of");
+        assert!(warnings.iter().any(|w| w.contains(&line)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_chain_in_the_graph_is_made_of_the_built_ins() {
+    let program = Build::new("preload_offload", &source("offload.cpp"));
+    let program = build(program.with_llama(Link::Shared));
+    let built_in = Run::of(&program).arg(model()).said();
+    assert!(built_in.out.contains("[+penalties] [+top-k] [+top-p]"));
+    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(model()).said();
+    assert_eq!(ours.out, built_in.out);
+    for name in [
+        "greedy",
+        "dist",
+        "top-k",
+        "top-p",
+        "min-p",
+        "temp",
+        "temp-ext",
+        "penalties",
+        "logit-bias",
+    ] {
+        let made = made(&ours);
+        assert!(made.contains_key(&format!("{name}: ours")), "{made:?}");
+    }
+}
+
+/// In whose program: the host's exception has a handler there.
+#[test]
+fn what_the_host_throws_reaches_its_handler() {
+    let host = Build::new("preload_throwing_host", &source("throwing.cpp"));
+    let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
+    let program = Build::new("preload_throwing", &source("throwing.cpp"));
+    let program = build(program.flag(host));
+    let caught = Run::of(&program).said();
+    assert_eq!(caught.out.matches("caught: ").count(), 5, "{}", caught.out);
+    for value in ["on", "off", "top-k"] {
+        let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", value);
+        assert_eq!(run.said().out, caught.out, "{value}");
+    }
 }
 
 // Libraries that come later, and calls that pass us by.
@@ -221,7 +297,7 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     let host = addon_host("preload_addon_host");
     let built_in = Run::of(&host).arg(addon.display()).said();
     assert!(built_in.out.starts_with("seed 42:"));
-    let ours = preloaded(&host).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = preloaded_of_known_build(&host).env("LLAMA_SIEVE_VERBOSE", 1);
     let ours = ours.arg(addon.display()).said();
     assert_eq!(ours.out, built_in.out);
     let expected = ["dist", "min-p", "penalties", "temp", "top-k"];
@@ -237,6 +313,79 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
 }
 
+/// Each copy finds the other's functions first, and none of a llama.cpp.
+#[test]
+fn two_copies_find_the_llama_cpp_behind_them() {
+    let copy = toolchain::empty_folder("preload_copy").join("libother.so");
+    std::fs::copy(preload_library(), &copy).expect("it can be copied");
+    let addon = addon("preload_addon_of_two_copies");
+    let interposer = Build::new("preload_interposer", &source("interposer.c"));
+    let interposer = interposer.flag("-shared").flag("-fPIC");
+    let interposer = build(interposer.flag("-D_GNU_SOURCE"));
+    let host = addon_host("preload_two_copies_host");
+    let built_in = Run::of(&host).arg(addon.display()).said();
+    let ours = preload_library();
+    for other in [&copy, &interposer] {
+        for (first, second) in [(ours, other.as_path()), (other.as_path(), ours)] {
+            for value in ["on", "off"] {
+                let both = format!("{} {}", first.display(), second.display());
+                let run = Run::of(&host).env("LD_PRELOAD", &both);
+                let run = run.env("LLAMA_SIEVE_PRELOAD", value);
+                let run = run.env("LLAMA_SIEVE_HOST", "b11434");
+                let said = run.arg(addon.display()).said();
+                assert_eq!(said.out, built_in.out, "{both}, {value}: {}", said.err);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sampler_outlives_its_library_and_its_thread() {
+    let program = Build::new("preload_dlclose", "c-tests/dlclose.c");
+    let program = build(program.flag("-D_GNU_SOURCE"));
+    let llama = paths::shared_library();
+    for (library, constructor) in [
+        (
+            our_library(Link::Shared).display().to_string(),
+            "llama_sieve_init_dist",
+        ),
+        (
+            preload_library().display().to_string(),
+            "llama_sampler_init_dist",
+        ),
+    ] {
+        let run = Run::of(&program).arg(llama.display()).arg(library);
+        assert_eq!(run.arg(constructor).said().out, "sampled\n");
+    }
+}
+
+/// The environment of a program with more rights than its user is the user's.
+#[test]
+fn a_setuid_program_does_not_look_at_the_environment() {
+    let program = Build::new("preload_setuid", "c-tests/environment.c");
+    let program = build(program.flag("-D_GNU_SOURCE").with_ours(Link::Static));
+    let said = |program: &Path| {
+        let run = Run::of(program).env("LLAMA_SIEVE_SIMD", "scalar");
+        run.said().out
+    };
+    assert_eq!(said(&program), "scalar, trusted\n");
+    // Where others than the owner of this user's folders may run it.
+    let name = format!("llama-sieve-setuid-{}", std::process::id());
+    let elevated = std::env::temp_dir().join(name);
+    std::fs::copy(&program, &elevated).expect("a writable folder");
+    let mut elevate = Command::new("sh");
+    let command = r#"chown 65534 "$0" && chmod 4755 "$0""#;
+    let elevate = elevate.arg("-c").arg(command).arg(&elevated).status();
+    let out = said(&elevated);
+    std::fs::remove_file(&elevated).expect("it was just made");
+    if !elevate.is_ok_and(|status| status.success()) || out.ends_with(", trusted\n") {
+        skipped("no setuid program can be made here");
+        return;
+    }
+    assert!(out.ends_with(", not trusted\n"), "{out}");
+    assert!(!out.starts_with("scalar,"), "{out}");
+}
+
 #[test]
 fn of_two_private_libllamas_the_first_gets_ours_and_each_its_own_calls() {
     let first = addon("preload_first_addon");
@@ -250,13 +399,13 @@ fn of_two_private_libllamas_the_first_gets_ours_and_each_its_own_calls() {
     let host = addon_host("preload_two_addons_host");
     let arguments = |run: Run<'_>| run.arg(first.display()).arg(second.display()).said();
     let built_in = arguments(Run::of(&host));
-    let ours = arguments(preloaded(&host).env("LLAMA_SIEVE_VERBOSE", 1));
+    let ours = arguments(preloaded_of_known_build(&host).env("LLAMA_SIEVE_VERBOSE", 1));
     assert_eq!(ours.out, built_in.out);
     assert!(ours.out.contains("host: penalties(1000, 4, "));
     let made = made(&ours);
     assert_eq!(made.get("top-k: ours"), Some(&1));
     let several = "there are several llama.cpp in this process, and ours serve the first";
-    let theirs = format!("top-k: llama.cpp's own: {several}");
+    let theirs = format!("min-p: llama.cpp's own: {several}");
     assert_eq!(made.get(&theirs), Some(&1));
     let [warning] = warnings(&ours)[..] else {
         panic!("{}", ours.err);
@@ -270,7 +419,7 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
     let program = build(program.with_llama(Link::Shared).flag("-D_GNU_SOURCE"));
     let library = paths::shared_library();
     let built_in = Run::of(&program).arg(library.display()).said();
-    let ours = preloaded(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
     let ours = ours.arg(library.display()).said();
     assert_eq!(ours.out, built_in.out);
     let made = made(&ours);
@@ -318,6 +467,10 @@ impl Old {
             build
         };
         let host = Build::new(&format!("preload_old_host_{name}"), &source("old_host.c"));
+        let libllama = paths::shared_library();
+        let host = host
+            .flag("-D_GNU_SOURCE")
+            .flag(format!("-DLIBLLAMA=\"{}\"", libllama.display()));
         let host = build(define(host.flag("-shared").flag("-fPIC")));
         let mut program = Build::new(&format!("preload_old_{name}"), &source("old_program.c"));
         if macros.contains(&"AS_ADDON") {
@@ -336,76 +489,102 @@ impl Old {
         preloaded(&self.program)
     }
 
-    /// The calls arrive at the host unchanged, and there is one warning, which contains `reason`.
-    fn is_left_alone(&self, run: Run<'_>, reason: &str) {
+    /// Penalties and dry arrive at the host unchanged, with one warning each, which contains
+    /// `reason`. The rest is ours.
+    fn keeps_what_has_changed(&self, run: Run<'_>, reason: &str) {
         let said = run.said();
-        assert_eq!(said.out, self.alone().out);
-        assert!(said.out.contains("host: penalties("));
-        let [warning] = warnings(&said)[..] else {
-            panic!("{:?}", said.err);
-        };
-        assert!(warning.contains(reason), "{warning}");
+        assert_eq!(said.out, without(&self.alone().out, &OURS));
+        let warnings = warnings(&said);
+        assert_eq!(warnings.len(), 2, "{}", said.err);
+        for (warning, name) in warnings.iter().zip(["penalties", "dry"]) {
+            assert!(warning.contains(reason), "{warning}");
+            assert!(
+                warning.contains(&format!("own {name} is used")),
+                "{warning}"
+            );
+        }
     }
 }
 
-/// What ours make of the program's candidates.
-const PENALTIES: &str = "penalties: penalties 0:4 1:-2.75 2:-0.25 3:-2.75 4:0 5:-1\n";
-const DRY: &str = "dry: dry 0:4 1:-1 2:2 3:-3 4:0 5:-1\n";
-/// The context is as long as the history and longer, or shorter.
-const DRY_WITH_N_CTX_TRAIN: &str =
-    "dry: dry 0:4 1:-1 2:2 3:-7 4:0 5:-1\ndry: dry 0:4 1:-1 2:2 3:-1 4:0 5:-1\n";
-const REST: &str =
-    "top-k: top-k 0:4 2:2\ntop-p: top-p 0:4\nhost: dist(42)\nseed: 4711\ndist: the host's\n";
+/// What the host prints of the calls that never change.
+const OURS: [&str; 3] = ["host: min_p(", "host: temp(", "host: dist("];
+/// And of the others.
+const CHANGED: [&str; 2] = ["host: penalties(", "host: dry("];
+
+/// The lines of `out` that begin with none of these.
+fn without(out: &str, beginnings: &[&str]) -> String {
+    let lines = out
+        .lines()
+        .filter(|line| !beginnings.iter().any(|b| line.starts_with(b)));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// What the program says when all is ours. What the samplers do is the same.
+fn all_ours(old: &Old) -> String {
+    without(&without(&old.alone().out, &OURS), &CHANGED)
+}
 
 #[test]
 fn a_build_with_four_penalties() {
-    let old = Old::new("four", &["OWN_DRY", "WITH_SET_SAMPLER"]);
-    old.is_left_alone(old.preloaded(), "set LLAMA_SIEVE_HOST");
-    // Two faults, two warnings.
+    let old = Old::new("four", &["WITH_SET_SAMPLER"]);
+    assert!(
+        old.alone()
+            .out
+            .contains("penalties: penalties 0:4 1:-2.75 2:-0.25")
+    );
+    old.keeps_what_has_changed(old.preloaded(), "set LLAMA_SIEVE_HOST");
+    // Another fault, another warning.
     let misnamed = old.preloaded().env("LLAMA_SIEVE_HOST", "new").said();
-    assert_eq!(misnamed.out, old.alone().out);
-    assert_eq!(warnings(&misnamed).len(), 2, "{}", misnamed.err);
+    assert_eq!(misnamed.out, without(&old.alone().out, &OURS));
+    assert_eq!(warnings(&misnamed).len(), 3, "{}", misnamed.err);
     assert!(misnamed.err.contains("new is no build number"));
     let named = old.preloaded().env("LLAMA_SIEVE_HOST", "b9000").said();
-    assert_eq!(
-        named.out,
-        format!("{PENALTIES}{DRY}{DRY_WITH_N_CTX_TRAIN}{REST}")
-    );
+    assert_eq!(named.out, all_ours(&old));
     assert_eq!(warnings(&named), Vec::<&str>::new());
-    // What draws stays the host's, and is named as such.
-    let verbose = old.preloaded().env("LLAMA_SIEVE_HOST", 9000);
-    let verbose = verbose.env("LLAMA_SIEVE_VERBOSE", 1).said();
-    let reason = "dist: llama.cpp's own: it draws other random numbers in this build";
-    assert_eq!(made(&verbose).get(reason), Some(&1), "{}", verbose.err);
-    assert_eq!(made(&verbose).get("penalties: ours"), Some(&1));
+}
+
+/// Older builds draw other numbers from a seed.
+#[test]
+fn a_build_that_draws_other_numbers_keeps_what_draws() {
+    let old = Old::new("other_draws", &["WITH_SET_SAMPLER", "OLD_DIST"]);
+    let said = old.preloaded().env("LLAMA_SIEVE_HOST", "b9000");
+    let said = said.env("LLAMA_SIEVE_VERBOSE", 1).said();
+    let kept = without(&without(&old.alone().out, &OURS[..2]), &CHANGED);
+    assert_eq!(said.out, kept);
+    assert!(said.out.contains("host: dist(4242)"));
+    let [warning] = warnings(&said)[..] else {
+        panic!("{}", said.err);
+    };
+    assert!(warning.contains("own dist is used: dist: llama.cpp's own differs on"));
+    assert_eq!(made(&said).get("min-p: ours"), Some(&1), "{}", said.err);
 }
 
 #[test]
 fn a_build_with_five_penalties_and_the_old_dry() {
-    let old = Old::new(
-        "five",
-        &["OWN_DRY", "WITH_SET_SAMPLER", "PENALTIES_WITH_N_VOCAB"],
-    );
-    old.is_left_alone(old.preloaded(), "set LLAMA_SIEVE_HOST");
+    let old = Old::new("five", &["WITH_SET_SAMPLER", "PENALTIES_WITH_N_VOCAB"]);
+    old.keeps_what_has_changed(old.preloaded(), "set LLAMA_SIEVE_HOST");
     let named = old.preloaded().env("LLAMA_SIEVE_HOST", 10_258).said();
-    assert_eq!(
-        named.out,
-        format!("{PENALTIES}{DRY}{DRY_WITH_N_CTX_TRAIN}{REST}")
-    );
+    assert_eq!(named.out, all_ours(&old));
+}
+
+/// What every build since b10273 has.
+const MODERN: [&str; 4] = [
+    "WITH_SET_SAMPLER",
+    "WITH_SAMPLER_COPY",
+    "PENALTIES_WITH_N_VOCAB",
+    "DRY_WITHOUT_N_CTX_TRAIN",
+];
+
+fn modern(name: &str, more: &[&str]) -> Old {
+    Old::new(name, &[&MODERN[..], more].concat())
 }
 
 #[test]
 fn a_build_with_five_penalties_and_the_new_dry() {
-    let macros = [
-        "OWN_DRY",
-        "WITH_SET_SAMPLER",
-        "PENALTIES_WITH_N_VOCAB",
-        "DRY_WITHOUT_N_CTX_TRAIN",
-    ];
-    let old = Old::new("five_seven", &macros);
-    old.is_left_alone(old.preloaded(), "set LLAMA_SIEVE_HOST");
-    let named = old.preloaded().env("LLAMA_SIEVE_HOST", 10_300).said();
-    assert_eq!(named.out, format!("{PENALTIES}{DRY}{REST}"));
+    let old = modern("five_seven", &[]);
+    old.keeps_what_has_changed(old.preloaded(), "set LLAMA_SIEVE_HOST");
+    let named = old.preloaded().env("LLAMA_SIEVE_HOST", 10_400).said();
+    assert_eq!(named.out, all_ours(&old));
     // Off is off, and needs no build number.
     let off = old.preloaded().env("LLAMA_SIEVE_PRELOAD", "off").said();
     assert_eq!(off, old.alone());
@@ -413,24 +592,74 @@ fn a_build_with_five_penalties_and_the_new_dry() {
 
 #[test]
 fn a_named_build_that_cannot_be() {
+    let modern = modern("misnamed", &[]);
+    for (build, reason) in [
+        (9000, "exports llama_sampler_copy"),
+        (99_999, "newer than b11434, the last that was tested"),
+    ] {
+        let run = modern.preloaded().env("LLAMA_SIEVE_HOST", build);
+        modern.keeps_what_has_changed(run, reason);
+    }
+}
+
+#[test]
+fn a_release_and_a_build_number_of_libllama_common_are_known() {
+    for (name, macros) in [
+        ("release", ["WITH_VERSION=\"0.6.0\""].as_slice()),
+        ("number", &["WITH_BUILD_NUMBER=11000"]),
+        (
+            "number_between_releases",
+            &["WITH_VERSION=\"0.6.0-dev\"", "WITH_BUILD_NUMBER=11434"],
+        ),
+    ] {
+        let known = modern(name, macros);
+        let said = known.preloaded().said();
+        assert_eq!(said.out, all_ours(&known), "{name}: {}", said.err);
+        assert_eq!(warnings(&said), Vec::<&str>::new(), "{name}");
+    }
+}
+
+/// A version between two releases, one that is newer than any tested, and a build number that is
+/// none, are no reason to hand over arguments.
+#[test]
+fn a_build_that_nobody_has_tested_keeps_what_has_changed() {
+    for (name, macros) in [
+        (
+            "between_releases",
+            ["WITH_VERSION=\"0.6.0-dev\""].as_slice(),
+        ),
+        ("next_release", &["WITH_VERSION=\"0.7.0\""]),
+        ("no_number", &["WITH_BUILD_NUMBER=1"]),
+        ("later_number", &["WITH_BUILD_NUMBER=20000"]),
+    ] {
+        let unknown = modern(name, macros);
+        unknown.keeps_what_has_changed(unknown.preloaded(), "none of those that were tested");
+    }
     let macros = [
+        "WITH_SET_SAMPLER",
         "WITH_SAMPLER_COPY",
-        "PENALTIES_WITH_N_VOCAB",
+        "PENALTIES_WITH_ANOTHER",
         "DRY_WITHOUT_N_CTX_TRAIN",
+        "WITH_VERSION=\"0.7.0-dev\"",
     ];
-    let modern = Old::new("modern", &macros);
-    modern.is_left_alone(
-        modern.preloaded().env("LLAMA_SIEVE_HOST", 9000),
-        "exports llama_sampler_copy",
-    );
+    let next = Old::new("another_argument", &macros);
+    assert!(next.alone().out.contains("host: penalties(7, 32000, 4, 2,"));
+    next.keeps_what_has_changed(next.preloaded(), "none of those that were tested");
 }
 
 #[test]
 fn a_build_from_before_samplers_of_others() {
     let macros = ["PENALTIES_WITH_NEWLINES", "WITHOUT_SAMPLER_INIT"];
     let oldest = Old::new("oldest", &macros);
-    let reason = "the first that takes samplers of others";
-    oldest.is_left_alone(oldest.preloaded(), reason);
-    let named = oldest.preloaded().env("LLAMA_SIEVE_HOST", 4000);
-    oldest.is_left_alone(named, reason);
+    for run in [
+        oldest.preloaded(),
+        oldest.preloaded().env("LLAMA_SIEVE_HOST", 4000),
+    ] {
+        let said = run.said();
+        assert_eq!(said.out, oldest.alone().out);
+        let [warning] = warnings(&said)[..] else {
+            panic!("{}", said.err);
+        };
+        assert!(warning.contains("the first that takes samplers of others"));
+    }
 }

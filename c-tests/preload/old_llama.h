@@ -2,6 +2,7 @@
 //
 //   PENALTIES_WITH_N_VOCAB    n_vocab is the first argument of penalties (since b10258)
 //   DRY_WITHOUT_N_CTX_TRAIN   n_ctx_train is no longer the second argument of dry (since b10273)
+//   PENALTIES_WITH_ANOTHER    a further integer stands in front, as may be one day
 //   PENALTIES_WITH_NEWLINES   the nine arguments of the first builds with samplers (before b4335)
 #ifndef OLD_LLAMA_H
 #define OLD_LLAMA_H
@@ -52,8 +53,9 @@ struct llama_sampler * llama_sampler_chain_init(struct llama_sampler_chain_param
 struct llama_sampler * llama_sampler_init(struct llama_sampler_i * iface, void * ctx);
 struct llama_sampler * llama_sampler_init_greedy(void);
 struct llama_sampler * llama_sampler_init_dist(uint32_t seed);
-struct llama_sampler * llama_sampler_init_top_k(int32_t k);
-struct llama_sampler * llama_sampler_init_top_p(float p, size_t min_keep);
+struct llama_sampler * llama_sampler_init_min_p(float p, size_t min_keep);
+struct llama_sampler * llama_sampler_init_temp(float t);
+void                   llama_sampler_free(struct llama_sampler * smpl);
 const char *           llama_sampler_name(const struct llama_sampler * smpl);
 int                    llama_sampler_chain_n(const struct llama_sampler * chain);
 struct llama_sampler * llama_sampler_chain_get(struct llama_sampler * chain, int32_t i);
@@ -62,6 +64,8 @@ uint32_t               llama_sampler_get_seed(const struct llama_sampler * smpl)
 #if defined(PENALTIES_WITH_NEWLINES)
 struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token eos, llama_token newline, int32_t last_n, float repeat, float freq,
                                                     float present, bool penalize_newline, bool ignore_eos);
+#elif defined(PENALTIES_WITH_ANOTHER)
+struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab, int32_t last_n, float repeat, float freq, float present);
 #elif defined(PENALTIES_WITH_N_VOCAB)
 struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat, float freq, float present);
 #else

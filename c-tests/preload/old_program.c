@@ -1,4 +1,4 @@
-// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints which of its samplers are the library's own, and what the others do.
+// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints what its samplers do; the library prints which of them it was asked for.
 #include "old_llama.h"
 
 #include <stdio.h>
@@ -8,10 +8,6 @@ enum { N = 6 };
 static void show(const char * what, struct llama_sampler * smpl, const llama_token * history, size_t n_history) {
     if (smpl == NULL) {
         printf("%s: NULL\n", what);
-        return;
-    }
-    if (smpl->iface == NULL) {
-        printf("%s: the host's\n", what);
         return;
     }
     llama_token_data data[N];
@@ -28,7 +24,7 @@ static void show(const char * what, struct llama_sampler * smpl, const llama_tok
         printf(" %d:%g", array.data[i].id, array.data[i].logit);
     }
     printf("\n");
-    smpl->iface->free(smpl);
+    llama_sampler_free(smpl);
 }
 
 #ifdef AS_ADDON
@@ -40,22 +36,20 @@ int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     const llama_token history[] = { 1, 2, 3, 1, 2 };
     const char *      breakers[] = { "." };
-    // Only passed on: no sampler of ours looks at a vocabulary without breakers.
-    const struct llama_vocab * vocab = (const struct llama_vocab *) breakers;
+    // Only passed on: nobody looks at a vocabulary without breakers.
+    const struct llama_vocab * vocab      = (const struct llama_vocab *) breakers;
+    const size_t               n_breakers = 0;
 
 #if defined(PENALTIES_WITH_NEWLINES)
     show("penalties", llama_sampler_init_penalties(1000, 2, 13, 64, 2.0f, 0.5f, 0.25f, true, false), history, 5);
+#elif defined(PENALTIES_WITH_ANOTHER)
+    show("penalties", llama_sampler_init_penalties(7, 32000, 4, 2.0f, 0.5f, 0.25f), history, 5);
 #elif defined(PENALTIES_WITH_N_VOCAB)
     show("penalties", llama_sampler_init_penalties(1000, 4, 2.0f, 0.5f, 0.25f), history, 5);
 #else
     show("penalties", llama_sampler_init_penalties(4, 2.0f, 0.5f, 0.25f), history, 5);
 #endif
 
-#ifdef OWN_DRY
-    const size_t n_breakers = 0;
-#else
-    const size_t n_breakers = 1;
-#endif
 #if defined(DRY_WITHOUT_N_CTX_TRAIN)
     show("dry", llama_sampler_init_dry(vocab, 2.0f, 3.0f, 2, 64, breakers, n_breakers), history, 5);
 #else
@@ -64,9 +58,9 @@ int main(void) {
     show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
     show("dry", llama_sampler_init_dry(vocab, 3, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
 #endif
-    show("top-k", llama_sampler_init_top_k(2), NULL, 0);
-    show("top-p", llama_sampler_init_top_p(0.5f, 1), NULL, 0);
-    struct llama_sampler * dist = llama_sampler_init_dist(42);
+    show("min-p", llama_sampler_init_min_p(0.5f, 1), NULL, 0);
+    show("temp", llama_sampler_init_temp(0.5f), NULL, 0);
+    struct llama_sampler * dist = llama_sampler_init_dist(4242);
     printf("seed: %u\n", llama_sampler_get_seed(dist));
     show("dist", dist, NULL, 0);
     return 0;

@@ -1,60 +1,80 @@
-//! Ours or the host's? Decided at each call; for one host and one constructor the answer never changes, since what goes into it does not.
+//! Ours or the host's? Decided at each call; for one host and one constructor the answer never
+//! changes, since what goes into it does not.
 //!
-//! Why that matters: inside llama.cpp the clone functions of built-in samplers call these very constructors, and then write their own state
-//! into what they got. A call that comes from inside llama.cpp therefore gets llama.cpp's own sampler. (One that ends its function may look as if
-//! it came from that function's caller; but then nothing more is written into the sampler, and ours will do.)
+//! Why that matters: inside llama.cpp the clone functions of built-in samplers call these very
+//! constructors, and then write their own state into what they got. A call that comes from inside
+//! llama.cpp therefore gets llama.cpp's own sampler. (One that ends its function may look as if it
+//! came from that function's caller; but then nothing more is written into the sampler, and ours
+//! will do.)
+//!
+//! Ours is made where the host's own was found to do the same (`certificate`), and, where arguments
+//! have changed or are pointers, where the host's build is known (`host_build`).
+//!
+//! Nothing of the host that could throw is called inside the guard.
 
-use std::ffi::c_void;
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
 use std::fmt::{self, Debug, Write as _};
 use std::io::Write as _;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use llama_sieve::ffi::certificate::certify;
+use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::host;
+use llama_sieve::ffi::host_build::Build;
 use llama_sieve::ffi::library::{LLAMA_SIEVE_OK, llama_sieve_bind_host};
 use llama_sieve::ffi::llama_h::llama_sampler;
 use llama_sieve::{last_error, log};
 
-use crate::era::{self, Constructor};
+use crate::constructors::Constructor;
 use crate::host_constructors::{Address, Host, caller, meant};
 use crate::settings::settings;
 
-/// The host that our samplers are made for, and its build; or why they cannot be.
+/// The host that our samplers are made for, and its build; or why that is not known.
 ///
 /// A second llama.cpp in the process keeps its own samplers: the library knows one host at a time.
 struct Served {
     host: Host,
-    build: Result<u32, String>,
+    bound: bool,
+    build: Result<Build, String>,
 }
 
 /// The first llama.cpp that asked.
 static SERVED: OnceLock<Served> = OnceLock::new();
 
-/// The llama.cpp that a call from `caller` was meant for and its build, if ours may stand in for its samplers.
-pub fn served(caller: Option<Address>) -> Result<(Host, u32), String> {
+/// The llama.cpp that a call from `caller` was meant for, if it takes samplers of ours.
+fn served(caller: Option<Address>) -> Result<&'static Served, String> {
     let host = Host::of(caller).ok_or("no llama.cpp was found in this process")?;
     let served = SERVED.get().unwrap_or_else(|| serve(host));
     if !served.host.is(&host) {
         return Err("there are several llama.cpp in this process, and ours serve the first".into());
     }
-    Ok((host, served.build.clone()?))
+    if !served.bound {
+        return Err(
+            "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
+        );
+    }
+    Ok(served)
 }
 
 fn serve(host: Host) -> &'static Served {
     // Not inside the initialiser, for the same reason as in `Host::remembered`.
-    let build = era::build_of(settings().host_build, |symbol| host.exports(symbol));
-    let served = SERVED.get_or_init(|| Served { host, build });
-    if served.build.is_ok() {
-        // SAFETY: a live handle that is never closed.
-        let bound = unsafe { llama_sieve_bind_host(served.host.handle()) };
-        debug_assert_eq!(bound, LLAMA_SIEVE_OK, "its exports were looked at");
-    }
-    served
+    let takes_others = host.exports(c"llama_sampler_init");
+    // SAFETY: a live handle that is never closed.
+    let bound = takes_others && unsafe { llama_sieve_bind_host(host.handle()) } == LLAMA_SIEVE_OK;
+    let build = match bound {
+        true => host::Host::get().and_then(|host| Build::of(&host, settings().host_build)),
+        false => Err(String::new()),
+    };
+    SERVED.get_or_init(|| Served { host, bound, build })
 }
 
 /// An argument of a constructor.
 pub trait Argument: Debug {
-    /// Whether ours give it the built-in's meaning: of numbers that are not finite, they make nothing.
+    /// Whether ours give it the built-in's meaning: of numbers that are not finite, they make
+    /// nothing.
     fn is_finite(&self) -> bool {
         true
     }
@@ -75,11 +95,26 @@ impl<T> Argument for *const T {}
 enum Reason {
     /// As asked for; nobody needs to be told.
     Wanted(&'static str),
-    /// Not to be expected: told once per process.
+    /// Not to be expected: told once per process, of every sampler.
     Unexpected(String),
+    /// The same, once of each kind of sampler.
+    OfThisKind(String),
 }
 
-fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<u32, Reason> {
+impl Reason {
+    fn internal() -> Self {
+        Self::Unexpected(last_error::get())
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Wanted(text) => text,
+            Self::Unexpected(text) | Self::OfThisKind(text) => text,
+        }
+    }
+}
+
+fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<Option<Build>, Reason> {
     let Call {
         constructor,
         arguments,
@@ -87,64 +122,167 @@ fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<u32, Reason> {
     if !settings().selects(constructor) {
         return Err(Reason::Wanted("LLAMA_SIEVE_PRELOAD says so"));
     }
-    let (host, build) = served(caller).map_err(Reason::Unexpected)?;
-    if caller.is_some_and(|caller| host.contains(caller)) {
+    let served = served(caller).map_err(Reason::Unexpected)?;
+    if caller.is_some_and(|caller| served.host.contains(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
     if !arguments.iter().all(|(_, value)| value.is_finite()) {
         return Err(Reason::Wanted("an argument is not finite"));
     }
-    if build < constructor.since {
-        return Err(Reason::Wanted(
-            "it draws other random numbers in this build",
-        ));
+    match &served.build {
+        Ok(build) => Ok(Some(*build)),
+        Err(text) if constructor.needs_build => Err(Reason::OfThisKind(text.clone())),
+        Err(_) => Ok(None),
     }
-    Ok(build)
 }
 
-/// Makes a sampler: with `ours`, which gets the host's build number, or with `theirs`, which gets the address of the host's constructor.
-pub fn make(
-    constructor: &Constructor,
+/// Whether the host's own does what ours does: tried once. Not inside the guard, since the host may
+/// throw.
+fn tried(constructor: &Constructor, build: Option<Build>) -> Result<(), Reason> {
+    if !constructor.can_be_tried {
+        return Ok(());
+    }
+    let verdict = match constructor.verdict.get() {
+        Some(verdict) => verdict,
+        None => {
+            // Outside of the initialiser: what is tried may call us. Two threads find the same.
+            let verdict = certify(constructor.name, build).err();
+            constructor.verdict.get_or_init(|| verdict)
+        }
+    };
+    match verdict {
+        Some(text) => Err(Reason::OfThisKind(text.clone())),
+        None => Ok(()),
+    }
+}
+
+/// What a constructor's stand-in is to do.
+pub enum Chosen {
+    /// Return this, which may be NULL.
+    Made(*mut llama_sampler),
+    /// Call the host's.
+    Theirs(Theirs),
+}
+
+/// A function of the host's, which is to be called outside the guard.
+pub struct Theirs {
+    address: Address,
+    /// What it calls is known to be called by it.
+    _inside: Inside,
+}
+
+impl Theirs {
+    /// What to call.
+    pub fn address(&self) -> *mut c_void {
+        self.address.as_ptr()
+    }
+
+    /// The function that a call of `symbol` was meant for. One that has come back here without
+    /// having reached a llama.cpp goes straight to one, and if it comes back again, nowhere.
+    fn of(symbol: &'static CStr, caller: Option<Address>) -> Option<Self> {
+        let address = match Inside::depth_of(symbol) {
+            0 => meant(symbol, caller)?,
+            1 => Host::any()?.own(symbol)?,
+            _ => return None,
+        };
+        Some(Self {
+            address,
+            _inside: Inside::enter(symbol),
+        })
+    }
+}
+
+/// This thread is inside the host's function of a name. Ends also when the function throws.
+struct Inside {
+    before: (Option<&'static CStr>, usize),
+}
+
+thread_local! {
+    /// The function that this thread is in, and how often it came back here from it.
+    static INSIDE: Cell<(Option<&'static CStr>, usize)> = const { Cell::new((None, 0)) };
+}
+
+impl Inside {
+    fn depth_of(symbol: &CStr) -> usize {
+        match INSIDE.get() {
+            (Some(inside), depth) if inside == symbol => depth,
+            _ => 0,
+        }
+    }
+
+    fn enter(symbol: &'static CStr) -> Self {
+        let before = INSIDE.get();
+        INSIDE.set((Some(symbol), Self::depth_of(symbol) + 1));
+        Self { before }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.before);
+    }
+}
+
+/// Makes a sampler with `ours`, which gets the host's build where it is known; or says which of the
+/// host's is to be called.
+pub fn choose(
+    constructor: &'static Constructor,
     arguments: &[(&str, &dyn Argument)],
-    ours: impl FnOnce(u32) -> *mut llama_sampler,
-    theirs: impl FnOnce(*mut c_void) -> *mut llama_sampler,
-) -> *mut llama_sampler {
-    let caller = caller();
+    ours: impl FnOnce(Option<Build>) -> *mut llama_sampler,
+) -> Chosen {
+    let what = constructor.name;
+    let caller = guard(what, || None, caller);
     let call = Call {
         constructor,
         arguments,
     };
-    let reason = match decide(&call, caller) {
-        Ok(build) => {
-            let sampler = ours(build);
-            if !sampler.is_null() {
-                call.report(&"ours");
-                return sampler;
-            }
-            last_error::get()
+    let decided = guard(what, || Err(Reason::internal()), || decide(&call, caller));
+    let certified = decided.and_then(|build| tried(constructor, build).map(|()| build));
+    let made = certified.and_then(|build| {
+        let sampler = guard(what, null_mut, || ours(build));
+        match sampler.is_null() {
+            true => Err(Reason::internal()),
+            false => Ok(sampler),
         }
-        Err(Reason::Wanted(text)) => text.to_owned(),
-        Err(Reason::Unexpected(text)) => {
-            warn_once(&text);
-            text
+    });
+    let nothing = || Chosen::Made(null_mut());
+    guard(what, nothing, || match made {
+        Ok(sampler) => {
+            call.report(&"ours");
+            Chosen::Made(sampler)
         }
-    };
-    let Some(address) = meant(constructor.symbol, caller) else {
-        call.report(&format_args!(
-            "none, llama.cpp's own was not found: {reason}"
-        ));
-        let symbol = constructor.symbol.to_string_lossy();
-        log::error(&format!(
-            "{symbol}: llama.cpp's own was not found ({reason})"
-        ));
-        return null_mut();
-    };
-    let sampler = theirs(address.as_ptr());
-    call.report(&format_args!("llama.cpp's own: {reason}"));
-    sampler
+        Err(reason) => call.theirs(&reason, caller),
+    })
 }
 
-/// One warning per process: what is wrong is wrong for every sampler.
+/// What the stand-in for another function than a constructor is to do.
+pub enum Other {
+    /// Look for samplers of ours; the host's function is this.
+    Ours(Theirs),
+    /// Call the host's: there are none of ours.
+    Theirs(Theirs),
+    /// There is no function of the host's.
+    Nowhere,
+}
+
+/// For the function of that name.
+pub fn other(symbol: &'static CStr) -> Other {
+    guard(
+        symbol.to_string_lossy(),
+        || Other::Nowhere,
+        || {
+            let caller = caller();
+            let ours = !settings().is_off() && served(caller).is_ok();
+            match Theirs::of(symbol, caller) {
+                Some(theirs) if ours => Other::Ours(theirs),
+                Some(theirs) => Other::Theirs(theirs),
+                None => Other::Nowhere,
+            }
+        },
+    )
+}
+
+/// A line about what is not to be expected, which is wrong for every sampler: once per process.
 fn warn_once(text: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Ordering::Relaxed) {
@@ -156,15 +294,42 @@ fn warn_once(text: &str) {
 
 /// What was asked for.
 struct Call<'a> {
-    constructor: &'a Constructor,
+    constructor: &'static Constructor,
     arguments: &'a [(&'a str, &'a dyn Argument)],
 }
 
 impl Call<'_> {
+    /// Which of the host's is to be called, and why.
+    fn theirs(&self, reason: &Reason, caller: Option<Address>) -> Chosen {
+        let constructor = self.constructor;
+        let text = reason.text();
+        match reason {
+            Reason::Wanted(_) => {}
+            Reason::Unexpected(text) => warn_once(text),
+            Reason::OfThisKind(text) => self.warn_once_of_kind(text),
+        }
+        let Some(theirs) = Theirs::of(constructor.symbol, caller) else {
+            self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
+            let symbol = constructor.symbol.to_string_lossy();
+            log::error(&format!("{symbol}: llama.cpp's own was not found ({text})"));
+            return Chosen::Made(null_mut());
+        };
+        self.report(&format_args!("llama.cpp's own: {text}"));
+        Chosen::Theirs(theirs)
+    }
+
+    fn warn_once_of_kind(&self, text: &str) {
+        let Constructor { name, warned, .. } = self.constructor;
+        if !warned.swap(true, Ordering::Relaxed) {
+            log::warn(&format!("preload: llama.cpp's own {name} is used: {text}"));
+        }
+    }
+
     /// For `LLAMA_SIEVE_VERBOSE`.
     fn report(&self, outcome: &dyn fmt::Display) {
         if settings().verbose {
-            // One write: lines of several threads stay whole. Not eprintln!, which panics where stderr is closed.
+            // One write: lines of several threads stay whole. Not eprintln!, which panics where
+            // stderr is closed.
             let line = format!("llama-sieve: preload: {self}: {outcome}\n");
             let _ = std::io::stderr().write_all(line.as_bytes());
         }

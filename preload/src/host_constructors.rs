@@ -14,6 +14,9 @@ pub type Address = NonNull<c_void>;
 /// What makes a library a llama.cpp: every build with samplers exports it, and we do not.
 const MARK: &CStr = c"llama_sampler_chain_init";
 
+/// What makes a library a copy of this one. It is never what we stand in front of.
+const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
+
 /// A loaded library that is a llama.cpp.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
@@ -29,7 +32,12 @@ unsafe impl Sync for Host {}
 impl Host {
     /// The llama.cpp that a call from `caller` was meant for.
     pub fn of(caller: Option<Address>) -> Option<Self> {
-        let library = Library::of(meant(MARK, caller)?)?;
+        Self::at(meant(MARK, caller)?)
+    }
+
+    /// The one that `address` is in.
+    fn at(address: Address) -> Option<Self> {
+        let library = Library::of(address)?;
         let known = Self::remembered(|known| {
             let same = known.iter().find(|host| host.base == library.base);
             same.copied()
@@ -43,6 +51,19 @@ impl Host {
         };
         Self::remembered(|known| known.push(host));
         Some(host)
+    }
+
+    /// Any llama.cpp of the process.
+    pub fn any() -> Option<Self> {
+        Self::at(anywhere(MARK)?)
+    }
+
+    /// Its own function of that name.
+    pub fn own(&self, symbol: &CStr) -> Option<Address> {
+        // SAFETY: the handle is never closed.
+        let found = unsafe { symbol_of(self.handle.as_ptr(), symbol) };
+        // The handle also stands for the library's dependencies.
+        found.filter(|&address| self.contains(address))
     }
 
     /// Those found before. They stay open, so that a base address always means the same library. The dynamic linker is never called from
@@ -64,10 +85,7 @@ impl Host {
 
     /// Whether the library itself exports `symbol`.
     pub fn exports(&self, symbol: &CStr) -> bool {
-        // SAFETY: the handle is never closed.
-        let found = unsafe { symbol_of(self.handle.as_ptr(), symbol) };
-        // The handle also stands for the library's dependencies.
-        found.is_some_and(|address| self.contains(address))
+        self.own(symbol).is_some()
     }
 
     /// Whether `address` lies in the library.
@@ -80,7 +98,7 @@ impl Host {
 pub fn meant(symbol: &CStr, caller: Option<Address>) -> Option<Address> {
     // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the return address.
     let next = unsafe { symbol_of(libc::RTLD_NEXT, symbol) };
-    next.filter(|&address| !is_ours(address))
+    next.filter(|&address| is_foreign(address))
         .or_else(|| in_dependencies(symbol, caller?))
         .or_else(|| anywhere(symbol))
 }
@@ -103,8 +121,29 @@ fn in_library(symbol: &CStr, handle: Address) -> Option<Address> {
     unsafe {
         let found = symbol_of(handle.as_ptr(), symbol);
         libc::dlclose(handle.as_ptr());
-        found.filter(|&address| !is_ours(address))
+        found.filter(|&address| is_foreign(address))
     }
+}
+
+/// Whether `address` lies neither in this library nor in another copy of it.
+fn is_foreign(address: Address) -> bool {
+    if is_ours(address) {
+        return false;
+    }
+    let library = Library::of(address);
+    let Some(handle) = library.as_ref().and_then(Library::open) else {
+        return true;
+    };
+    // SAFETY: the handle was just opened, and is closed only here; the library stays loaded, since
+    // that handle was not the first.
+    let mark = unsafe {
+        let mark = symbol_of(handle.as_ptr(), OUR_MARK);
+        libc::dlclose(handle.as_ptr());
+        mark
+    };
+    // The handle also stands for dependencies.
+    let of_mark = mark.and_then(Library::of);
+    of_mark.is_none_or(|of_mark| library.is_none_or(|library| library.base != of_mark.base))
 }
 
 /// Whether `address` lies in this library.

@@ -1,4 +1,4 @@
-//! What the environment asks for, read once.
+//! What the environment asks for, read once; not in a setuid program, where it is ignored.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -9,9 +9,11 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use llama_sieve::environment;
+use llama_sieve::ffi::host_build;
 use llama_sieve::log;
 
-use crate::era::{ALL, Constructor};
+use crate::constructors::{ALL, Constructor};
 
 /// Which samplers are ours.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
     if text.is_empty() {
         return None;
     }
-    let build = text.strip_prefix('b').unwrap_or(text).parse().ok();
+    let build = host_build::number(text);
     if build.is_none() {
         warnings.push(format!(
             "LLAMA_SIEVE_HOST: {text} is no build number of llama.cpp, as 10300 or b10300 is; it is ignored"
@@ -98,12 +100,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
 pub fn settings() -> &'static Settings {
     static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
-    let (settings, warnings) = PARSED.get_or_init(|| {
-        Settings::parse(|name| {
-            let value = std::env::var_os(name)?;
-            Some(value.to_string_lossy().into_owned())
-        })
-    });
+    let (settings, warnings) = PARSED.get_or_init(|| Settings::parse(environment::variable));
     // Not while parsing: who receives the warning may call us.
     if !REPORTED.swap(true, Ordering::Relaxed) {
         for warning in warnings {
@@ -116,7 +113,7 @@ pub fn settings() -> &'static Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::era::{DIST, TOP_K};
+    use crate::constructors::{DIST, TOP_K};
 
     fn parse(variables: &[(&str, &str)]) -> (Settings, Vec<String>) {
         Settings::parse(|name| {
