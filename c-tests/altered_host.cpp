@@ -87,7 +87,7 @@ struct state {
     array->sorted = true;
 }
 
-llama_sampler_i iface = {};
+[[maybe_unused]] llama_sampler_i iface = {};
 
 } // namespace
 

@@ -185,6 +185,11 @@ fn build_id(address: usize) -> Option<[u8; 20]> {
         address: usize,
         found: Option<[u8; 20]>,
     }
+    /// What the program headers of this architecture look like.
+    #[cfg(target_pointer_width = "64")]
+    type Header = libc::Elf64_Phdr;
+    #[cfg(target_pointer_width = "32")]
+    type Header = libc::Elf32_Phdr;
     unsafe extern "C" fn collect(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -197,10 +202,10 @@ fn build_id(address: usize) -> Option<[u8; 20]> {
         }
         // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
         let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let start = |header: &libc::Elf64_Phdr| {
+        let start = |header: &Header| {
             (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize)
         };
-        let holds = |header: &&libc::Elf64_Phdr| {
+        let holds = |header: &&Header| {
             let offset = search.address.wrapping_sub(start(header));
             header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
         };

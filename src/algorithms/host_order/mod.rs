@@ -12,9 +12,9 @@
 //! the host's own algorithm from the start: its heap changes so rarely that one pass against the
 //! heap's root is as quick as any other way.
 //!
-//! - [`introsort`] and [`heap`]: the algorithms, on items of 8 bytes;
-//! - [`buckets`]: the step that the built-ins put before them;
-//! - [`ties`]: where ties are.
+//! - `introsort` and `heap`: the algorithms, on items of 8 bytes;
+//! - `buckets`: the step that the built-ins put before them;
+//! - `ties`: where ties are.
 //!
 //! NaN counts as minus infinity. Where the host is built with another C++ library, see
 //! [`set_stable`].
