@@ -28,7 +28,6 @@
 //! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
 //! | Which orders of threads are tried one by one? | `models.rs`, with the locks of `sync.rs` |
 //! | What if there is no memory? | [`memory`] |
-//! | Which environment variables are read, and when not? | `environment.rs` |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
 //! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of

@@ -39,8 +39,8 @@ pub const LLAMA_SIEVE_CERTIFY_IDS: c_int = 5;
 pub const LLAMA_SIEVE_CERTIFY_LOGITS: c_int = 6;
 /// A probability has other bits.
 pub const LLAMA_SIEVE_CERTIFY_PROBABILITIES: c_int = 7;
-/// The arguments of this constructor have changed between builds, and the host is none that was
-/// tested: it was not called.
+/// The arguments of this constructor have changed between builds, or are pointers, and the host's
+/// build is not known: it was not called.
 pub const LLAMA_SIEVE_CERTIFY_ARGUMENTS: c_int = 8;
 /// The sampler asks a vocabulary, so that it cannot be tried without one: it was not called.
 pub const LLAMA_SIEVE_CERTIFY_VOCABULARY: c_int = 9;

@@ -202,9 +202,8 @@ fn build_id(address: usize) -> Option<[u8; 20]> {
         }
         // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
         let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let start = |header: &Header| {
-            (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize)
-        };
+        let start =
+            |header: &Header| (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let holds = |header: &&Header| {
             let offset = search.address.wrapping_sub(start(header));
             header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize

@@ -107,7 +107,7 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
 }
 
 /// Sets the constraint of a token trie sampler: active at the root of the first descriptor from the next token on. May be called from any thread, also
-/// while the sampler is at work. A payload that was set before in this process is not parsed again.
+/// while the sampler is at work. A payload whose trie is still in the cache is not parsed again.
 ///
 /// `json` has `len` bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
 ///
