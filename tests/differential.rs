@@ -6,10 +6,12 @@
 
 mod support;
 
+use llama_sieve::ffi::samplers as sieve;
 use support::arrays::{Recipe, Rng, size};
 use support::compare::same;
 use support::family::{FAMILY, Member, Pair};
-use support::{Array, fresh_rng, number_from_env, replay};
+use support::{Array, HostSampler, fresh_rng, number_from_env, replay};
+use vendor_llama_cpp::sys;
 
 /// A token to accept: mostly one of the array, sometimes one outside any vocabulary.
 fn token(member: &Member, array: &Array, rng: &mut Rng) -> i32 {
@@ -97,6 +99,34 @@ fn run_named(name: &str) {
     let member = FAMILY.iter().find(|member| member.name == name);
     let arrays = number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000);
     run(member.expect("the table has every sampler"), arrays);
+}
+
+/// Arrays that chance hardly makes.
+#[test]
+fn what_once_differed() {
+    // The nucleus ends where a bucket of the built-in's sort does.
+    let upper = (0..256).map(|i| i as f32 * 0.0005);
+    let lower = (0..1744).map(|i| -5.0 - i as f32 * 0.001);
+    let edge = Array::of_logits(upper.chain(lower));
+    // Probabilities of 0 below a logit whose neighbours are far.
+    let far = Array::of_logits((0..600).map(|i| if i == 77 { 1e8 } else { 1e8 - 104.0 }));
+    // SAFETY: constructors without preconditions.
+    let (top_p, typical) = unsafe {
+        (
+            sys::llama_sampler_init_top_p(0.5, 256),
+            sys::llama_sampler_init_typical(0.9, 1),
+        )
+    };
+    let pairs = [
+        (sieve::llama_sieve_init_top_p(0.5, 256), top_p, edge),
+        (sieve::llama_sieve_init_typical(0.9, 1), typical, far),
+    ];
+    for (ours, theirs, input) in pairs {
+        let (mut a, mut b) = (input.clone(), input);
+        HostSampler::new(ours).apply(&mut a);
+        HostSampler::new(theirs).apply(&mut b);
+        assert_eq!(same(&a, &b), Ok(()));
+    }
 }
 
 macro_rules! differential {

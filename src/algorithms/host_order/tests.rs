@@ -234,6 +234,20 @@ fn ties_among_what_is_ranked_are_settled() {
     }
 }
 
+/// The last that is kept may be tied with the first that is not, and is the last of its bucket.
+#[test]
+#[cfg_attr(miri, ignore = "calls C++")]
+fn a_cut_between_two_buckets() {
+    let upper = (0..256).map(|i| i as f32 * 0.0005);
+    let lower = (0..1744).map(|i| -5.0 - i as f32 * 0.001);
+    let logits: Vec<f32> = upper.chain(lower).collect();
+    let mut ranked: Vec<u32> = (0..256).rev().collect();
+    let mut sorted: Vec<f32> = ranked.iter().map(|&i| logits[i as usize]).collect();
+    HostOrder::default().settle(&logits, 256, &mut ranked, &mut sorted);
+    assert!(ranked == reference_places(&logits, 256));
+    assert!(ranked.iter().copied().eq((0..256).rev()));
+}
+
 #[test]
 fn buckets_begin_at_their_least_logit() {
     for bucket in 1..buckets::COUNT {

@@ -83,6 +83,11 @@ impl Ties {
         }
     }
 
+    /// Whether one of these ranks is tied with the next, which may be none of them.
+    pub fn any_from(&self, ranks: Range<usize>) -> bool {
+        next_set(&self.words, ranks.start).is_some_and(|tied| tied < ranks.end)
+    }
+
     /// Whether two of these ranks are tied.
     pub fn any_in(&self, ranks: Range<usize>) -> bool {
         let last = ranks.end.saturating_sub(1);

@@ -310,8 +310,10 @@ impl Descending {
 
     /// Whether a probability is 0.
     fn has_zero(&mut self, sum: f32) -> bool {
-        // e^-103.97 and less is 0; a little above that, each is looked at.
-        let small = self.column.max + math::ln(sum) - 102.0;
+        // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a large
+        // threshold may move below it.
+        let max = self.column.max;
+        let small = max + math::ln(sum) - 102.0 + 4.0 * f32::EPSILON * max.abs();
         self.picked.clear();
         let lowest = f32::NEG_INFINITY;
         (current().pick)(&self.logits, &self.logits, lowest, small, &mut self.picked);
