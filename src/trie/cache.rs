@@ -185,6 +185,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn bytes_are_bounded_like_entries() {
         let small = bytes_of(&payload(1, 10));
         let cache = Shared::new(NonZeroUsize::new(5).expect("not 0"), 3 * small);
