@@ -98,6 +98,10 @@ llama_sampler * llama_sampler_init_top_k(int32_t k) {
     return llama_sampler_init(&iface, reinterpret_cast<void *>(static_cast<intptr_t>(k)));
 }
 #elif defined(NULL_GREEDY)
+// Something of libllama is used, or the linker leaves it out.
+extern decltype(&llama_sampler_init) const keeps_libllama;
+decltype(&llama_sampler_init) const keeps_libllama = llama_sampler_init;
+
 llama_sampler * llama_sampler_init_greedy() {
     return nullptr;
 }
