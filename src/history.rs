@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::{claim, exhausted, table_bytes};
 use crate::rng::{DEFAULT_SEED, resolve_seed_64};
@@ -32,8 +32,16 @@ pub struct TokenHashes(u64);
 
 impl Default for TokenHashes {
     fn default() -> Self {
-        static SEED: OnceLock<u64> = OnceLock::new();
-        Self(*SEED.get_or_init(|| resolve_seed_64(DEFAULT_SEED.into())))
+        // 0 before the first choice. An atomic and no `OnceLock`, whose synchronisation a thread
+        // sanitizer does not see. Two threads that choose at once agree on the first.
+        static SEED: AtomicU64 = AtomicU64::new(0);
+        let known = SEED.load(Ordering::Relaxed);
+        if known != 0 {
+            return Self(known);
+        }
+        let chosen = resolve_seed_64(DEFAULT_SEED.into()) | 1;
+        let first = SEED.compare_exchange(0, chosen, Ordering::Relaxed, Ordering::Relaxed);
+        Self(first.err().unwrap_or(chosen))
     }
 }
 
