@@ -5,13 +5,16 @@
 //! them only makes it longer.
 
 mod support;
+#[path = "support/thread_time.rs"]
+mod thread_time;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use llama_sieve::samplers::{LogitBias, TempExt, TopP, Typical};
 use llama_sieve::sieve::{Params, Sieve};
 use llama_sieve::{Candidates, Sampler, TokenData};
 use support::arrays::Rng;
+use thread_time::thread_time;
 
 const V: usize = 128_256;
 
@@ -41,9 +44,9 @@ fn compare(
 }
 
 fn timed<T>(run: impl FnOnce() -> T) -> Duration {
-    let start = Instant::now();
+    let start = thread_time();
     std::hint::black_box(run());
-    start.elapsed()
+    thread_time() - start
 }
 
 fn normal() -> Vec<f32> {
