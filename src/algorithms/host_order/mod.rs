@@ -166,13 +166,19 @@ impl HostOrder {
 
     /// Brings the ties that one of these ranks belongs to into the host's order.
     pub fn settle_ranks(&mut self, ranks: &[u32]) {
-        let (indices, sorted) = self.order.ranking().parts_mut();
-        if is_stable() || !self.ties.find(sorted, false) {
+        if is_stable() || !self.ties.find(self.order.ranking().sorted(), false) {
             return;
         }
         self.ties.keep_runs_of(ranks);
+        self.settle_found();
+    }
+
+    /// Brings the ties that were found in the ranking of `logits` into the order of a full sort.
+    fn settle_found(&mut self) {
+        let (indices, sorted) = self.order.ranking().parts_mut();
+        let n = sorted.len();
         self.replay
-            .tied(&self.logits, sorted.len(), f32::NEG_INFINITY, &self.ties);
+            .tied(&self.logits, n, f32::NEG_INFINITY, &self.ties);
         self.replay
             .exchange(&self.ties, &self.logits, indices, sorted);
     }
@@ -190,11 +196,7 @@ impl HostOrder {
             if !overflows(column.max) {
                 if self.ties.find(self.order.ranking().sorted(), false) {
                     kernels::column(data, &mut self.logits);
-                    self.replay
-                        .tied(&self.logits, data.len(), f32::NEG_INFINITY, &self.ties);
-                    let (indices, sorted) = self.order.ranking().parts_mut();
-                    self.replay
-                        .exchange(&self.ties, &self.logits, indices, sorted);
+                    self.settle_found();
                 }
                 return column;
             }
