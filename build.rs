@@ -1,13 +1,16 @@
-//! Gives the shared library its SONAME and, with the feature `header`, writes include/llama_sieve.h.
+//! Gives the shared library its SONAME and, with the feature `header`, writes
+//! include/llama_sieve.h.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os == "linux" {
-        // The number changes when a C name goes away or changes its meaning.
-        // Not rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this one. Executables have no use for it, and ignore it.
+        // The number changes when a C name goes away or changes its meaning. Not
+        // rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this
+        // one. Executables have no use for it, and ignore it.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
-        // Code of ours runs after dlclose: destructors of what threads kept, and samplers that live.
+        // Code of ours runs after dlclose: destructors of what threads kept, and samplers that
+        // live.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
     link_under_soname();
@@ -15,8 +18,9 @@ fn main() {
     header::write();
 }
 
-/// Makes `libllama_sieve.so.0` beside where cargo will put `libllama_sieve.so`, so that a program linked with it there runs as it is. An install makes its
-/// own; where the link cannot be made nothing is lost.
+/// Makes `libllama_sieve.so.0` beside where cargo will put `libllama_sieve.so`, so that a program
+/// linked with it there runs as it is. An install makes its own; where the link cannot be made
+/// nothing is lost.
 fn link_under_soname() {
     #[cfg(unix)]
     if let Some(out_dir) = std::env::var_os("OUT_DIR") {

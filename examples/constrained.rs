@@ -5,12 +5,15 @@
 //! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --json
 //! ```
 //!
-//! The payload that describes the choices is made with the model's own tokenizer, or read from a file. Where only one token can follow, it is not
-//! sampled: such a run is appended to the text as one batch, together with the token that was sampled before it.
+//! The payload that describes the choices is made with the model's own tokenizer, or read from a
+//! file. Where only one token can follow, it is not sampled: such a run is appended to the text as
+//! one batch, together with the token that was sampled before it.
 //!
-//! `--json` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt, temperature and seeds, in the same process. Neither side's
-//! time includes reading the prompt or making the constraint. Both leave the value in the context, ready for what follows. The grammar's side ends
-//! as soon as its text is a value that no other begins with, so it is not charged for a token that ends the text.
+//! `--json` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt,
+//! temperature and seeds, in the same process. Neither side's time includes reading the prompt or
+//! making the constraint. Both leave the value in the context, ready for what follows. The
+//! grammar's side ends as soon as its text is a value that no other begins with, so it is not
+//! charged for a token that ends the text.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -205,7 +208,8 @@ impl Payload {
 
 /// The tokens of `value` where it continues `prompt`, a space between them.
 ///
-/// Tokenized together with the prompt, since some tokenizers treat the beginning of a text in a way of their own; alone only where a token would span the border.
+/// Tokenized together with the prompt, since some tokenizers treat the beginning of a text in a way
+/// of their own; alone only where a token would span the border.
 fn tokens_behind(model: &Model, prompt: &str, value: &str) -> Vec<i32> {
     let space = match prompt.is_empty() || prompt.ends_with(char::is_whitespace) {
         true => "",
@@ -318,7 +322,8 @@ impl Choices {
 struct Chain(*mut sys::llama_sampler);
 
 impl Chain {
-    /// `constraint` first, so that what follows chooses among what is allowed. The chain takes it over.
+    /// `constraint` first, so that what follows chooses among what is allowed. The chain takes it
+    /// over.
     fn new(
         constraint: *mut sys::llama_sampler,
         options: &Options,
@@ -374,7 +379,8 @@ struct TrieChain {
 
 impl TrieChain {
     fn new(model: &Model, choices: &Choices, options: &Options, seed: u32) -> Result<Self, String> {
-        // Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that is mostly masked.
+        // Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that
+        // is mostly masked.
         let mode = LLAMA_SIEVE_TRIE_COMPACT
             | match options.greedy {
                 true => LLAMA_SIEVE_TRIE_GREEDY,
@@ -479,7 +485,8 @@ impl Generator<'_> {
             }
             let token = trie.chain.sample(&self.context);
             tokens.push(token);
-            // Where one value begins another, any token may follow: this one then belongs to the text behind the value.
+            // Where one value begins another, any token may follow: this one then belongs to the
+            // text behind the value.
             if !self.choices.begins_with(&tokens) {
                 tokens.pop();
                 break;

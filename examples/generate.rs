@@ -5,8 +5,9 @@
 //! cargo run --release --example generate -- --compare
 //! ```
 //!
-//! Options are named as on llama.cpp's command line; `--help` lists them. `--compare` lets llama.cpp's built-in chain sample from the same
-//! logits with the same seed, and reports the first difference or "identical".
+//! Options are named as on llama.cpp's command line; `--help` lists them. `--compare` lets
+//! llama.cpp's built-in chain sample from the same logits with the same seed, and reports the first
+//! difference or "identical".
 
 use std::fmt::Display;
 use std::io::Write;

@@ -1,11 +1,13 @@
-//! Control at every token: the patterns of test-time alignment with the sieve, on the trained model of the repository.
+//! Control at every token: the patterns of test-time alignment with the sieve, on the trained model
+//! of the repository.
 //!
 //! ```text
 //! cargo run --release --example steering -- adaptive
 //! cargo run --release --example steering -- steering --prompt "In the beginning" -n 60 --seed 3
 //! ```
 //!
-//! `--help` lists the patterns. Each is one function below, and shows what a program does between the model's logits and the next token.
+//! `--help` lists the patterns. Each is one function below, and shows what a program does between
+//! the model's logits and the next token.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -164,7 +166,8 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Where none of the five likeliest tokens has a probability of 0.15, one token is drawn from a wider and hotter distribution.
+/// Where none of the five likeliest tokens has a probability of 0.15, one token is drawn from a
+/// wider and hotter distribution.
 fn bursts(session: &mut Session<'_>) -> Result<(), String> {
     let base = session.params();
     let explore = Params {

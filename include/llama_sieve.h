@@ -1,14 +1,17 @@
 /*
  * llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones.
  *
- * Usable with and without llama.h, from C11 and C++17. Without it, llama_token_data { int32_t id; float logit; float p; } and
- *   llama_logit_bias { int32_t token; float bias; } are yours to define where candidates or biases are used. Only what deals in llama_sampler and
- *   llama_context needs a llama.cpp in the process: the sieve on raw logits and the metrics do not.
+ * Usable with and without llama.h, from C11 and C++17. Without it,
+ *   llama_token_data { int32_t id; float logit; float p; } and
+ *   llama_logit_bias { int32_t token; float bias; } are yours to define where candidates or biases
+ *   are used. Only what deals in llama_sampler and llama_context needs a llama.cpp in the process:
+ *   the sieve on raw logits and the metrics do not.
  *
- * Ownership: a sampler (struct llama_sampler *) is the host's. Add it to a chain, which then frees it, or free it with
- *   llama_sampler_free. A llama_sieve or llama_sieve_ppl is the caller's, freed with its own _free. Strings that are returned belong to the library.
- * Errors: a constructor that fails returns NULL, a function that returns int a negative LLAMA_SIEVE_ERROR_*;
- *   llama_sieve_last_error says why. Nothing is changed by a call that fails.
+ * Ownership: a sampler (struct llama_sampler *) is the host's. Add it to a chain, which then frees
+ *   it, or free it with llama_sampler_free. A llama_sieve or llama_sieve_ppl is the caller's, freed
+ *   with its own _free. Strings that are returned belong to the library.
+ * Errors: a constructor that fails returns NULL, a function that returns int a negative
+ *   LLAMA_SIEVE_ERROR_*; llama_sieve_last_error says why. Nothing is changed by a call that fails.
  * NULL: where it is not documented as allowed it is an error, never a crash.
  * Threads: every function here may be called from any thread. One sampler is used by one thread at
  *   a time; a second one gets an error: a filter then passes the candidates through, a selector
@@ -52,7 +55,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 
 /*
- An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
+ An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a
+ sampler of another kind.
  */
 #define LLAMA_SIEVE_ERROR_INVALID -4
 
@@ -67,7 +71,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_SIZE -6
 
 /*
- A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is none that this library knows.
+ A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
+ none that this library knows.
  */
 #define LLAMA_SIEVE_ERROR_PARAMS -7
 
@@ -82,7 +87,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_STATE -9
 
 /*
- The object is in use by another thread, or twice in one call, or out of use after an internal error.
+ The object is in use by another thread, or twice in one call, or out of use after an internal
+ error.
  */
 #define LLAMA_SIEVE_ERROR_BUSY -10
 
@@ -158,29 +164,32 @@ struct llama_context;
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
- Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the most probable valid one is selected.
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
+ most probable valid one is selected.
  */
 #define LLAMA_SIEVE_TRIE_GREEDY 0
 
 /*
- Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+ Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of
+ later samplers run over the valid tokens.
  */
 #define LLAMA_SIEVE_TRIE_SAMPLED 1
 
 /*
- To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
+ To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid
+ tokens (greedy: to the most probable one alone).
  */
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
- To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is complete,
- for hosts that reset a chain between generations. Without it the span begins anew.
+ To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
+ complete, for hosts that reset a chain between generations. Without it the span begins anew.
  */
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
 /*
- The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
- is refused.
+ The most tokens of one value of a token trie: a span takes no more. A payload with a longer
+ value is refused.
  */
 #define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
 
@@ -210,7 +219,8 @@ struct llama_context;
 #define LLAMA_SIEVE_RNG_MT19937 1
 
 /*
- Generator: none, but a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+ Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
+ can be replayed alone.
  */
 #define LLAMA_SIEVE_RNG_POSITION 2
 
@@ -235,8 +245,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
 
 /*
- A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by one thread at a time: a second one gets
- LLAMA_SIEVE_ERROR_BUSY.
+ A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
+ one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
  */
 typedef struct llama_sieve llama_sieve;
 
@@ -290,27 +300,33 @@ typedef struct llama_sieve_params {
    */
   size_t struct_size;
   /*
-   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token, without a draw, bias and penalties still applied.
+   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token,
+   without a draw, bias and penalties still applied.
    */
   float temperature;
   /*
-   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable token.
+   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
+   token.
    */
   int32_t top_k;
   /*
-   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled by >= 1; <= 0 keeps the most probable.
+   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
+   by >= 1; <= 0 keeps the most probable.
    */
   float top_p;
   /*
-   Keeps the tokens whose probability is at least this times the largest. Default 0.05; disabled by <= 0.
+   Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+   disabled by <= 0.
    */
   float min_p;
   /*
-   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this probability. Default 1; disabled by >= 1.
+   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
+   probability. Default 1; disabled by >= 1.
    */
   float typical_p;
   /*
-   Keeps the logits within that many standard deviations of the largest. Default -1; disabled by <= 0.
+   Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+   by <= 0.
    */
   float top_n_sigma;
   /*
@@ -354,7 +370,8 @@ typedef struct llama_sieve_params {
    */
   int32_t order;
   /*
-   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus infinity bans a token. Default NULL.
+   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
+   infinity bans a token. Default NULL.
    */
   const struct llama_logit_bias *bias;
   /*
@@ -366,8 +383,8 @@ typedef struct llama_sieve_params {
 /*
  What the stages made of the last token's distribution. The caller sets struct_size.
 
- The counts are of candidates with a probability left after each stage; they never rise. Entropies and surprisal are in nats, and NaN unless
- llama_sieve_measure asked for them.
+ The counts are of candidates with a probability left after each stage; they never rise.
+ Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
  */
 typedef struct llama_sieve_stats {
   /*
@@ -422,15 +439,19 @@ extern "C" {
 const char *llama_sieve_version(void);
 
 /*
- The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar". Never NULL, valid for ever.
+ The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar".
+ Never NULL, valid for ever.
  */
 const char *llama_sieve_simd(void);
 
 /*
- What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors and clones, functions that return an
- error number (also those that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they begin, so that afterwards it speaks of
- that call alone; others, such as the calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this thread
- calls this function again. Call it in a statement of its own: the arguments of one call are evaluated in any order.
+ What went wrong last on this thread, be it a call that failed or a problem that a sampler met.
+ "" if nothing did: constructors and clones, functions that return an error number (also those
+ that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they
+ begin, so that afterwards it speaks of that call alone; others, such as the calls that a host
+ makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this
+ thread calls this function again. Call it in a statement of its own: the arguments of one call
+ are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -450,14 +471,16 @@ const char *llama_sieve_last_error(void);
 void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 
 /*
- Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only needed where the library cannot find it by
- itself, or where a process holds several. Samplers that exist already keep the host they were made with.
+ Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only
+ needed where the library cannot find it by itself, or where a process holds several. Samplers
+ that exist already keep the host they were made with.
 
- Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST if that library does not export llama_sampler_init;
- then the host stays as it was.
+ Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
+ if that library does not export llama_sampler_init; then the host stays as it was.
 
  The caller guarantees:
- dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
+ dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or
+ alive.
  */
 int llama_sieve_bind_host(void *dl_handle);
 
@@ -483,50 +506,54 @@ int llama_sieve_certify(const char *sampler_name);
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
- Draws a candidate with its softmax probability, from std::mt19937 started with seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed,
- another at each reset.
+ Draws a candidate with its softmax probability, from std::mt19937 started with seed.
+ 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed, another at each reset.
  */
 struct llama_sampler *llama_sieve_init_dist(uint32_t seed);
 
 /*
- Keeps the k largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled: k <= 0.
+ Keeps the k largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled:
+ k <= 0.
  */
 struct llama_sampler *llama_sieve_init_top_k(int32_t k);
 
 /*
- Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p, at least min_keep (Holtzman et al. 2019,
- arXiv:1904.09751). Disabled: p >= 1.
+ Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p, at
+ least min_keep (Holtzman et al. 2019, arXiv:1904.09751). Disabled: p >= 1.
  */
-struct llama_sampler *llama_sieve_init_top_p(float p,
-                                             size_t min_keep);
+struct llama_sampler *llama_sieve_init_top_p(float p, size_t min_keep);
 
 /*
- Keeps the candidates whose probability is at least p times the largest, at least min_keep (Nguyen et al. 2024,
- arXiv:2407.01082). Disabled: p <= 0.
+ Keeps the candidates whose probability is at least p times the largest, at least min_keep
+ (Nguyen et al. 2024, arXiv:2407.01082). Disabled: p <= 0.
  */
 struct llama_sampler *llama_sieve_init_min_p(float p, size_t min_keep);
 
 /*
- Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until their probabilities exceed p, at
- least min_keep (Meister et al. 2022, arXiv:2202.00666). Disabled: p >= 1.
+ Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until
+ their probabilities exceed p, at least min_keep (Meister et al. 2022, arXiv:2202.00666).
+ Disabled: p >= 1.
  */
-struct llama_sampler *llama_sieve_init_typical(float p,
-                                               size_t min_keep);
+struct llama_sampler *llama_sieve_init_typical(float p, size_t min_keep);
 
 /*
- Divides every logit by the temperature t. t <= 0: the largest logit stays, all others become minus infinity. Disabled: t 1.
+ Divides every logit by the temperature t. t <= 0: the largest logit stays, all others become
+ minus infinity. Disabled: t 1.
  */
 struct llama_sampler *llama_sieve_init_temp(float t);
 
 /*
- Masks every logit more than n standard deviations below the largest (Tang et al. 2024, arXiv:2411.07641). Disabled: n <= 0.
+ Masks every logit more than n standard deviations below the largest (Tang et al. 2024,
+ arXiv:2411.07641). Disabled: n <= 0.
  */
 struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
 
 /*
- Penalises the tokens among the last last_n accepted ones: repeat divides a logit above 0 and multiplies one at or below 0 (Keskar et al.
- 2019, arXiv:1909.05858), then freq is subtracted once per occurrence and present once. n_vocab is the size of the vocabulary, used
- only to warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown. Disabled: last_n <= 0, or repeat 1 with freq and present 0.
+ Penalises the tokens among the last last_n accepted ones: repeat divides a logit above 0 and
+ multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then freq is subtracted
+ once per occurrence and present once. n_vocab is the size of the vocabulary, used only to
+ warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
+ Disabled: last_n <= 0, or repeat 1 with freq and present 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,
@@ -535,25 +562,22 @@ struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  float present);
 
 /*
- Dynamic temperature: between t - delta and t + delta, following the entropy to the power exponent. Plain temperature if
- delta <= 0. Disabled: t 1 and delta <= 0.
+ Dynamic temperature: between t - delta and t + delta, following the entropy to the power
+ exponent. Plain temperature if delta <= 0. Disabled: t 1 and delta <= 0.
  */
-struct llama_sampler *llama_sieve_init_temp_ext(float t,
-                                                float delta,
-                                                float exponent);
+struct llama_sampler *llama_sieve_init_temp_ext(float t, float delta, float exponent);
 
 /*
- XTC, exclude top choices: with chance p removes every candidate of probability t or more but the least probable of them, unless fewer than
- min_keep would be left (text-generation-webui pull request 6335). seed as for dist. Disabled: p <= 0 or t > 0.5.
+ XTC, exclude top choices: with chance p removes every candidate of probability t or more but
+ the least probable of them, unless fewer than min_keep would be left (text-generation-webui
+ pull request 6335). seed as for dist. Disabled: p <= 0 or t > 0.5.
  */
-struct llama_sampler *llama_sieve_init_xtc(float p,
-                                           float t,
-                                           size_t min_keep,
-                                           uint32_t seed);
+struct llama_sampler *llama_sieve_init_xtc(float p, float t, size_t min_keep, uint32_t seed);
 
 /*
- Mirostat 1: selects so that the surprisal of the text stays near tau bits per token, correcting by eta; m candidates serve the estimate
- (Basu et al. 2020, arXiv:2007.14966). seed as for dist. Parameters that are not finite: the largest logit is selected.
+ Mirostat 1: selects so that the surprisal of the text stays near tau bits per token,
+ correcting by eta; m candidates serve the estimate (Basu et al. 2020, arXiv:2007.14966).
+ seed as for dist. Parameters that are not finite: the largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 uint32_t seed,
@@ -562,22 +586,23 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 int32_t m);
 
 /*
- Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020, arXiv:2007.14966). seed as for dist.
- Parameters that are not finite: the largest logit is selected.
+ Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020,
+ arXiv:2007.14966). seed as for dist. Parameters that are not finite: the largest logit is
+ selected.
  */
-struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed,
-                                                   float tau,
-                                                   float eta);
+struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
 /*
- DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses multiplier * base^(n - allowed_length)
- (text-generation-webui pull request 5677).
+ DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
+ multiplier * base^(n - allowed_length) (text-generation-webui pull request 5677).
 
- The last last_n accepted tokens are searched; repetitions do not reach across any of the n_breakers strings breakers, each cut to 40 bytes; NULL or
- empty ones are skipped. vocab must outlive this call only. Disabled: multiplier 0, base < 1, or last_n <= 0.
+ The last last_n accepted tokens are searched; repetitions do not reach across any of the
+ n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
+ must outlive this call only. Disabled: multiplier 0, base < 1, or last_n <= 0.
 
  The caller guarantees:
- vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or n_breakers pointers, each NULL or a C string.
+ vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or
+ n_breakers pointers, each NULL or a C string.
  */
 struct llama_sampler *llama_sieve_init_dry(const struct llama_vocab *vocab,
                                            float multiplier,
@@ -588,27 +613,29 @@ struct llama_sampler *llama_sieve_init_dry(const struct llama_vocab *vocab,
                                            size_t n_breakers);
 
 /*
- Adaptive-p: selects near probability target (0 to 1; negative: draws from the distribution as it is), moving the aim so that the chosen
- tokens average it; decay (0 to 0.99) makes the average reach back 1 / (1 - decay) tokens (llama.cpp pull request 17927). seed as for dist.
+ Adaptive-p: selects near probability target (0 to 1; negative: draws from the distribution as
+ it is), moving the aim so that the chosen tokens average it; decay (0 to 0.99) makes the
+ average reach back 1 / (1 - decay) tokens (llama.cpp pull request 17927). seed as for dist.
  Parameters that are not finite: the largest logit is selected.
  */
-struct llama_sampler *llama_sieve_init_adaptive_p(float target,
-                                                  float decay,
-                                                  uint32_t seed);
+struct llama_sampler *llama_sieve_init_adaptive_p(float target, float decay, uint32_t seed);
 
 /*
- Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token. n_vocab is the
- size of the vocabulary, which only the built-in reads that takes the place in a host's graph.
- Disabled: n <= 0, or bias NULL (with a warning).
+ Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token.
+ n_vocab is the size of the vocabulary, which only the built-in reads that takes the place in a
+ host's graph. Disabled: n <= 0, or bias NULL (with a warning).
 
  The caller guarantees:
  bias is NULL or n elements.
  */
-struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab, int32_t n, const struct llama_logit_bias *bias);
+struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
+                                                  int32_t n,
+                                                  const struct llama_logit_bias *bias);
 
 /*
- For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp pull request 9896). To be put behind samplers
- that leave few candidates. vocab must outlive the sampler and its clones. Disabled, with a warning: vocab NULL.
+ For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp
+ pull request 9896). To be put behind samplers that leave few candidates. vocab must outlive
+ the sampler and its clones. Disabled, with a warning: vocab NULL.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host, and outlives the sampler.
@@ -616,20 +643,23 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab, int32_t n, co
 struct llama_sampler *llama_sieve_init_infill(const struct llama_vocab *vocab);
 
 /*
- Tail-free sampling: cuts where the sorted probabilities stop bending; z is the share of the bends to keep, min_keep the least number of candidates
- (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
+ Tail-free sampling: cuts where the sorted probabilities stop bending; z is the share of the
+ bends to keep, min_keep the least number of candidates (Trenton Bricken 2019). llama.cpp no
+ longer has it. Disabled: z >= 1.
  */
-struct llama_sampler *llama_sieve_init_tail_free(float z,
-                                                 size_t min_keep);
+struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
 
 /*
- Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has it.
+ Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has
+ it.
  */
 struct llama_sampler *llama_sieve_init_softmax(void);
 
 /*
- The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of the
- sieve in a chain the lower 32 bits; of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+ The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist,
+ mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits; of a
+ chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none,
+ and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -637,17 +667,19 @@ struct llama_sampler *llama_sieve_init_softmax(void);
 uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 
 /*
- A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
+ A sampler that lets only the tokens of a set of allowed sequences through, one after the other,
+ until one sequence is complete.
 
  json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
- terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
- (before those that truncate). It can be set anew like a slot.
+ terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once,
+ at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the
+ sampler belongs (before those that truncate). It can be set anew like a slot.
 
  Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
- valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name
- with NUL in it, a token outside the vocabulary (the upper bound is not checked if vocab is
- NULL), an unknown mode, or without a host.
+ valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a
+ name with NUL in it, a token outside the vocabulary (the upper bound is not checked if vocab
+ is NULL), an unknown mode, or without a host.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
@@ -657,8 +689,9 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
                                                     int mode);
 
 /*
- A token trie sampler in which nothing is set yet: it constrains nothing until llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain
- for many spans. NULL without a host.
+ A token trie sampler in which nothing is set yet: it constrains nothing until
+ llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
+ spans. NULL without a host.
 
  The caller guarantees:
  vocab is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -666,21 +699,21 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
 struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab);
 
 /*
- Sets the constraint of a token trie sampler: active at the root of the first descriptor from the next token on. May be called from any thread, also
- while the sampler is at work. A payload whose trie is still in the cache is not parsed again.
+ Sets the constraint of a token trie sampler: active at the root of the first descriptor from the
+ next token on. May be called from any thread, also while the sampler is at work. A payload whose
+ trie is still in the cache is not parsed again.
 
- json has len bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+ json has len bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative
+ LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
 
  The caller guarantees:
  smpl is NULL or a live sampler; json is NULL or len bytes.
  */
-int llama_sieve_trie_set(struct llama_sampler *smpl,
-                         const char *json,
-                         size_t len,
-                         int mode);
+int llama_sieve_trie_set(struct llama_sampler *smpl, const char *json, size_t len, int mode);
 
 /*
- Takes the constraint out of a token trie sampler, from the next token on. May be called from any thread.
+ Takes the constraint out of a token trie sampler, from the next token on. May be called from any
+ thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -688,17 +721,18 @@ int llama_sieve_trie_set(struct llama_sampler *smpl,
 void llama_sieve_trie_clear(struct llama_sampler *smpl);
 
 /*
- Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path,
- and the text says which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+ Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
+ LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, and the text says
+ which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 
  The caller guarantees:
  smpl is NULL or a live sampler; path is NULL or a C string.
  */
-int llama_sieve_trie_activate(struct llama_sampler *smpl,
-                              const char *path);
+int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 
 /*
- Whether a span is active: whether the next token is constrained, or may continue a value. False for NULL and for other samplers.
+ Whether a span is active: whether the next token is constrained, or may continue a value. False
+ for NULL and for other samplers.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -706,7 +740,8 @@ int llama_sieve_trie_activate(struct llama_sampler *smpl,
 bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 
 /*
- Name of the leaf that the span completed; NULL while it has not completed one. Valid until this thread calls this function again.
+ Name of the leaf that the span completed; NULL while it has not completed one. Valid until this
+ thread calls this function again.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -715,10 +750,10 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 
 /*
  The run of tokens of which each is the only one that may follow, from here to the next choice or
- to the end of the value: they can be appended to the text as one batch without sampling (and must
- then be accepted one by one). Writes the first cap of them to out; returns how many there
- are, which may be more than cap, but never more than the span still takes. 0 where nothing is
- forced, and, with an error, where out is not aligned.
+ to the end of the value: they can be appended to the text as one batch without sampling (and
+ must then be accepted one by one). Writes the first cap of them to out; returns how many
+ there are, which may be more than cap, but never more than the span still takes. 0 where
+ nothing is forced, and, with an error, where out is not aligned.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -749,52 +784,55 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
 void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. slot NULL takes the handle out again. A handle that
- is bound already is bound anew. May be called from any thread.
+ Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
+ slot NULL takes the handle out again. A handle that is bound already is bound anew. May be
+ called from any thread.
 
- Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no
- token trie sampler.
+ Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
+ an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie
+ sampler.
 
  The caller guarantees:
  slot is NULL or a live sampler. It may be freed while it is bound.
  */
-int eliza_inference_bind_token_trie(void *handle,
-                                    struct llama_sampler *slot);
+int eliza_inference_bind_token_trie(void *handle, struct llama_sampler *slot);
 
 /*
- Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set does. What goes wrong is logged and kept for
- llama_sieve_last_error; the constraint then stays as it was. May be called from any thread, also while the sampler is at work.
+ Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set
+ does. What goes wrong is logged and kept for llama_sieve_last_error; the constraint then stays
+ as it was. May be called from any thread, also while the sampler is at work.
 
  The caller guarantees:
  json is NULL or len bytes.
  */
-void eliza_inference_set_token_trie(void *handle,
-                                    const char *json,
-                                    size_t len,
-                                    int mode);
+void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, int mode);
 
 /*
- Takes the constraint out of the token trie sampler that is bound to handle. What goes wrong is logged and kept for llama_sieve_last_error.
+ Takes the constraint out of the token trie sampler that is bound to handle. What goes wrong is
+ logged and kept for llama_sieve_last_error.
  */
 void eliza_inference_clear_token_trie(void *handle);
 
 /*
- The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+,
- CDF, temperature last.
+ The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64
+ tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF, temperature last.
  */
 struct llama_sieve_params llama_sieve_default_params(void);
 
 /*
- A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if params is NULL, of an unknown struct_size, or has a parameter that is not
- finite, of an unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+ A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if params
+ is NULL, of an unknown struct_size, or has a parameter that is not finite, of an unknown
+ enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 
  The caller guarantees:
- params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which are copied.
+ params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+ are copied.
  */
 struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
 
 /*
- A second sieve that goes on as this one would: the same parameters, history and generator. To be freed by itself. NULL for NULL and for a sieve in use.
+ A second sieve that goes on as this one would: the same parameters, history and generator. To be
+ freed by itself. NULL for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -819,40 +857,40 @@ void llama_sieve_free(struct llama_sieve *sieve);
 void llama_sieve_reset(struct llama_sieve *sieve);
 
 /*
- Other parameters from the next token on; history and generator stay. Another rng begins its stream at seed; a new seed of the same rng takes effect at
- llama_sieve_reset; a smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+ Other parameters from the next token on; history and generator stay. Another rng begins its
+ stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+ penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 
  LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
 
  The caller guarantees:
  sieve is NULL or alive; params as for llama_sieve_new.
  */
-int llama_sieve_set_params(struct llama_sieve *sieve,
-                           const struct llama_sieve_params *params);
+int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
 
 /*
- Takes note of a token that has become part of the text, chosen by the sieve or not. A negative one, such as an error of llama_sieve_sample, is not taken, and
- llama_sieve_last_error says so; that a token is in the vocabulary is not checked.
+ Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
+ one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
+ that a token is in the vocabulary is not checked.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
  */
-void llama_sieve_accept(struct llama_sieve *sieve,
-                        int32_t token);
+void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
 
 /*
- Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
+ Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
+ tell llama_sieve_accept.
 
- NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first). Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL,
- LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays), LLAMA_SIEVE_ERROR_BUSY,
- LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+ NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first).
+ Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <=
+ 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
+ LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab floats.
  */
-int32_t llama_sieve_sample(struct llama_sieve *sieve,
-                           const float *logits,
-                           int32_t n_vocab);
+int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32_t n_vocab);
 
 /*
  The same on logits in IEEE half precision.
@@ -871,21 +909,23 @@ int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits
 int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
 
 /*
- Chooses a token of the logits that a llama_context has for output idx (-1: the last), as llama_get_logits_ith gives them, and accepts it.
+ Chooses a token of the logits that a llama_context has for output idx (-1: the last), as
+ llama_get_logits_ith gives them, and accepts it.
 
- Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for
- debugging aborts on an idx without logits.)
+ Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
+ LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
+ on an idx without logits.)
 
  The caller guarantees:
- sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread during the call.
+ sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread
+ during the call.
  */
-int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve,
-                               struct llama_context *ctx,
-                               int32_t idx);
+int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
 
 /*
- The distribution that the last token was drawn from: writes at most cap candidates with logits after all stages and probabilities, which add up to 1 over all
- of them; returns how many there are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+ The distribution that the last token was drawn from: writes at most cap candidates with logits
+ after all stages and probabilities, which add up to 1 over all of them; returns how many there
+ are. With top-k on and typical off they descend. 0 before the first token and after a failure.
 
  out may be NULL if cap is 0.
 
@@ -897,23 +937,23 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
                            size_t cap);
 
 /*
- Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of their own over the logits, four times as long as a mere maximum.
+ Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of
+ their own over the logits, four times as long as a mere maximum.
 
  The caller guarantees:
  sieve is NULL or alive.
  */
-int llama_sieve_measure(struct llama_sieve *sieve,
-                        bool measured);
+int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
 /*
- What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts are 0; what was not
- measured is NaN. llama_sieve_measure counts from the next token on.
+ What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then
+ out is as it was. Before the first token the counts are 0; what was not measured is NaN.
+ llama_sieve_measure counts from the next token on.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
  */
-int llama_sieve_last_stats(const struct llama_sieve *sieve,
-                           struct llama_sieve_stats *out);
+int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
 
 /*
  Chooses a token for each of n independent sequences, on the calling thread and at most
@@ -928,7 +968,8 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve,
  an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
 
  The caller guarantees:
- sieves, logits and out are NULL or n elements; each sieve is alive; each element of logits is NULL or n_vocab floats.
+ sieves, logits and out are NULL or n elements; each sieve is alive; each element of
+ logits is NULL or n_vocab floats.
  */
 int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
                              const float *const *logits,
@@ -938,8 +979,9 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
                              int n_threads);
 
 /*
- The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it selects. Afterwards the array holds what was drawn from, with
- probabilities. NULL for the errors of llama_sieve_new, and without a host.
+ The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
+ selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
+ of llama_sieve_new, and without a host.
 
  The caller guarantees:
  params as for llama_sieve_new.
@@ -947,11 +989,12 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
 struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
 
 /*
- The n most probable tokens in descending order, with their probabilities over the whole vocabulary: what servers need for log-probabilities. One pass over the
- logits, and a sort of n.
+ The n most probable tokens in descending order, with their probabilities over the whole
+ vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
+ n.
 
- Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative error: out or logits NULL, n < 0, n_vocab <= 0, no logit
- above minus infinity.
+ Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
+ error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
 
  The caller guarantees:
  logits is NULL or n_vocab floats; out is NULL or has room for n elements.
@@ -962,13 +1005,13 @@ int llama_sieve_top_candidates(const float *logits,
                                struct llama_token_data *out);
 
 /*
- The token with the largest logit, the first of equals: no bias, no penalties, no object needed. Errors as for llama_sieve_sample.
+ The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
+ Errors as for llama_sieve_sample.
 
  The caller guarantees:
  logits is NULL or n_vocab floats.
  */
-int32_t llama_sieve_greedy(const float *logits,
-                           int32_t n_vocab);
+int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 
 /*
  How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
@@ -980,20 +1023,22 @@ int32_t llama_sieve_greedy(const float *logits,
 size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 
 /*
- Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of bytes, in a format that is the same on every machine.
+ Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of
+ bytes, in a format that is the same on every machine.
 
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small. Then nothing is written.
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small. Then
+ nothing is written.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or has room for size bytes.
  */
-int llama_sieve_state_save(const struct llama_sieve *sieve,
-                           uint8_t *bytes,
-                           size_t size);
+int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
 
 /*
- Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved. The state carries the
- random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
+ Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens.
+ size is exactly what llama_sieve_state_size said when they were saved. The state carries the
+ random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
+ penalty_last_n keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
  bytes that are no state, damaged, of another version, or of another generator than the
@@ -1003,28 +1048,28 @@ int llama_sieve_state_save(const struct llama_sieve *sieve,
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.
  */
-int llama_sieve_state_load(struct llama_sieve *sieve,
-                           const uint8_t *bytes,
-                           size_t size);
+int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
 
 /*
- Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From 0 to the logarithm of n.
+ Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From
+ 0 to the logarithm of n.
 
- base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and minus infinity are tokens without probability; plus infinity
- takes all of it (of several, the first). NaN, and an error text, if logits is NULL, n <= 0, base is another number, or no token has probability.
- Cost: one pass over the logits. Any thread.
+ base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
+ minus infinity are tokens without probability; plus infinity takes all of it (of several, the
+ first). NaN, and an error text, if logits is NULL, n <= 0, base is another number, or no
+ token has probability. Cost: one pass over the logits. Any thread.
 
  The caller guarantees:
  logits is NULL or n floats.
  */
-float llama_sieve_entropy(const float *logits,
-                          int32_t n,
-                          int base);
+float llama_sieve_entropy(const float *logits, int32_t n, int base);
 
 /*
- Surprisal of token in the model's distribution, from its n raw logits: minus the logarithm of its probability.
+ Surprisal of token in the model's distribution, from its n raw logits: minus the logarithm
+ of its probability.
 
- base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus infinity for a masked token.
+ base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus
+ infinity for a masked token.
 
  The caller guarantees:
  logits is NULL or n floats.
@@ -1032,19 +1077,17 @@ float llama_sieve_entropy(const float *logits,
 float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
 
 /*
- Entropy of the distribution over n candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
- filters. base and errors as for llama_sieve_entropy.
+ Entropy of the distribution over n candidates, from their logits (probabilities are not looked
+ at): how uncertain the draw is after the filters. base and errors as for llama_sieve_entropy.
 
  The caller guarantees:
  candidates is NULL or n elements.
  */
-float llama_sieve_candidates_entropy(const struct llama_token_data *candidates,
-                                     size_t n,
-                                     int base);
+float llama_sieve_candidates_entropy(const struct llama_token_data *candidates, size_t n, int base);
 
 /*
- Surprisal of token in the distribution over n candidates, from their logits. Plus infinity for a token that is not among them.
- base and errors as for llama_sieve_entropy.
+ Surprisal of token in the distribution over n candidates, from their logits. Plus infinity
+ for a token that is not among them. base and errors as for llama_sieve_entropy.
 
  The caller guarantees:
  candidates is NULL or n elements.
@@ -1060,13 +1103,13 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
 /*
- Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity makes the perplexity infinite.
+ Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity
+ makes the perplexity infinite.
 
  The caller guarantees:
  ppl is NULL (then nothing happens) or alive, and used by no other thread during the call.
  */
-void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl,
-                         float surprisal_nats);
+void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 
 /*
  The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
@@ -1104,7 +1147,8 @@ struct llama_sieve_ppl *llama_sieve_ppl_clone(const struct llama_sieve_ppl *ppl)
  Frees the object. NULL is allowed.
 
  The caller guarantees:
- ppl is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any more.
+ ppl is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any
+ more.
  */
 void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
 

@@ -1,6 +1,7 @@
 //! The safe view of llama.h's `llama_token_data_array`: the only way samplers touch it.
 //!
-//! An array can be reordered, rewritten and shortened in place, never lengthened: its memory belongs to the host.
+//! An array can be reordered, rewritten and shortened in place, never lengthened: its memory
+//! belongs to the host.
 
 use crate::algorithms::host_order::HostOrder;
 use crate::kernels::{self, Workspace};
@@ -18,7 +19,8 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// A view of `data`. `sorted` promises that the logits descend; it is believed, as the built-ins believe it.
+    /// A view of `data`. `sorted` promises that the logits descend; it is believed, as the
+    /// built-ins believe it.
     pub fn new(data: &'a mut [TokenData], sorted: bool) -> Self {
         let len = data.len();
         Self {
@@ -102,7 +104,8 @@ impl<'a> Candidates<'a> {
         self.len -= n;
     }
 
-    /// How many candidates were dropped at the front: where the array begins now, counted from where it began.
+    /// How many candidates were dropped at the front: where the array begins now, counted from
+    /// where it began.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
@@ -135,7 +138,8 @@ impl<'a> Candidates<'a> {
         self.len = kept;
     }
 
-    /// Index of token `id` if nobody has moved it from where a host puts it: `data[id].id == id`. O(1).
+    /// Index of token `id` if nobody has moved it from where a host puts it: `data[id].id == id`.
+    /// O(1).
     ///
     /// `None` says only that it is not there; it may be elsewhere.
     #[inline]
@@ -154,7 +158,8 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Sorts the candidates, unless they are sorted, and writes their probabilities as [`softmax`](Self::softmax) does. `order` and `work` lend the buffers.
+    /// Sorts the candidates, unless they are sorted, and writes their probabilities as
+    /// [`softmax`](Self::softmax) does. `order` and `work` lend the buffers.
     ///
     /// Both at once, so that each candidate is written once. `work` is left in no defined state.
     pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {
@@ -169,14 +174,15 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum in array order. `work` then holds them, too.
+    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum
+    /// in array order. `work` then holds them, too.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);
         kernels::set_p(self.as_mut_slice(), work.values());
     }
 
-    /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is sorted.
-    /// Minus infinity for an empty array.
+    /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is
+    /// sorted. Minus infinity for an empty array.
     pub fn max_logit(&self) -> f32 {
         kernels::max_logit(self.as_slice(), self.sorted)
     }

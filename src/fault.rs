@@ -1,7 +1,7 @@
 //! Places where a unit test can let the library fail, to see what is left behind.
 //!
-//! The guard passes one whenever foreign code enters; others stand where something has been changed and something else has not yet. In a build that is no unit test
-//! nothing is left of them.
+//! The guard passes one whenever foreign code enters; others stand where something has been changed
+//! and something else has not yet. In a build that is no unit test nothing is left of them.
 
 /// Panics if a test has asked for it.
 #[inline(always)]
@@ -35,7 +35,8 @@ pub(crate) mod armed {
         LEFT.get().is_some()
     }
 
-    /// Runs `body`, in which the point after the first `passed` ones fails. Also says whether it was reached.
+    /// Runs `body`, in which the point after the first `passed` ones fails. Also says whether it
+    /// was reached.
     pub fn with<T>(passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
         LEFT.set(Some(passed));
         let result = body();

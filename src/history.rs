@@ -1,7 +1,7 @@
 //! The window of the last `n` accepted tokens and how often each occurs in it.
 //!
-//! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory grows with what was
-//! accepted, up to `n`, so a huge `n` costs nothing until it is used.
+//! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
+//! grows with what was accepted, up to `n`, so a huge `n` costs nothing until it is used.
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -96,7 +96,8 @@ impl History {
         history
     }
 
-    /// Whether there is room for a window of `capacity` tokens. The table has room where the others have, whose capacities no removal changes.
+    /// Whether there is room for a window of `capacity` tokens. The table has room where the others
+    /// have, whose capacities no removal changes.
     pub fn has_room_for(&self, capacity: usize) -> bool {
         let reserved = capacity.min(RESERVED);
         self.window.capacity() >= reserved && self.counts.capacity() >= reserved
@@ -140,7 +141,8 @@ impl History {
         self.index.clear();
     }
 
-    /// Changes how many tokens the window holds at most. A smaller one keeps the newest; what had left a smaller one does not come back.
+    /// Changes how many tokens the window holds at most. A smaller one keeps the newest; what had
+    /// left a smaller one does not come back.
     pub fn resize(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.window.len() > capacity {
@@ -185,7 +187,8 @@ impl History {
         self.index.get(&token).map_or(0, |&i| self.counts[i].1)
     }
 
-    /// The distinct tokens of the window with their counts, each at least 1, in no particular order.
+    /// The distinct tokens of the window with their counts, each at least 1, in no particular
+    /// order.
     pub fn distinct(&self) -> &[(Token, u32)] {
         &self.counts
     }

@@ -74,7 +74,8 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
-/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` on a thread that is ending.
+/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` on a thread
+/// that is ending.
 pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
     TEXT.try_with(|kept| look(&kept.borrow())).ok()
 }

@@ -1,4 +1,5 @@
-//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, behind a C ABI.
+//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, behind a C
+//! ABI.
 //!
 //! # Which file answers which question
 //!
@@ -30,8 +31,9 @@
 //! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls of
-//! the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
+//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `history`,
+//! `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls
+//! of the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust
 //!

@@ -1,11 +1,16 @@
 //! What happens where there is no memory.
 //!
-//! The standard library ends the process when an allocation fails, and so does C++ where it may not throw. What grows with a caller's numbers (a window, biases, a
-//! vocabulary, the payload of a trie) is therefore reserved fallibly. What does not grow (the sampler's own box, the host's shell, texts of errors, the standard library's and serde's
-//! small pieces) cannot fail in a way that could be answered, so it is not allowed to begin: a call that makes or sets something first sees whether there is [`HEAD_ROOM`],
-//! and whatever it reserves leaves as much. A failure gives the documented answer with nothing changed: at the beginning without a single allocation, later by unwinding to the guard.
+//! The standard library ends the process when an allocation fails, and so does C++ where it may not
+//! throw. What grows with a caller's numbers (a window, biases, a vocabulary, the payload of a
+//! trie) is therefore reserved fallibly. What does not grow (the sampler's own box, the host's
+//! shell, texts of errors, the standard library's and serde's small pieces) cannot fail in a way
+//! that could be answered, so it is not allowed to begin: a call that makes or sets something first
+//! sees whether there is [`HEAD_ROOM`], and whatever it reserves leaves as much. A failure gives
+//! the documented answer with nothing changed: at the beginning without a single allocation, later
+//! by unwinding to the guard.
 //!
-//! Another thread may take the room in between. Cost: taking and giving back 16 KiB, 0.1 to 0.3 µs, for each call that makes or sets something, and for each 4 KiB that it reserves.
+//! Another thread may take the room in between. Cost: taking and giving back 16 KiB, 0.1 to 0.3 µs,
+//! for each call that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -16,7 +21,8 @@ use std::panic::resume_unwind;
 #[derive(Debug)]
 pub struct Exhausted;
 
-/// More than any call allocates in pieces that do not grow with its arguments, the host's and the report of a failure included.
+/// More than any call allocates in pieces that do not grow with its arguments, the host's and the
+/// report of a failure included.
 pub const HEAD_ROOM: usize = 16 * 1024;
 
 /// Small pieces are counted until they are this much.
@@ -47,7 +53,8 @@ pub fn claim(bytes: usize) -> Result<(), TryReserveError> {
     Ok(())
 }
 
-/// What a hash table takes for `n` entries of type `T`: the next power of two of 8/7 of them, and a byte for each.
+/// What a hash table takes for `n` entries of type `T`: the next power of two of 8/7 of them, and a
+/// byte for each.
 pub fn table_bytes<T>(n: usize) -> usize {
     let buckets = n.saturating_mul(8).div_ceil(7).next_power_of_two();
     buckets.saturating_mul(size_of::<T>() + 1)

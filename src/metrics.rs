@@ -1,20 +1,25 @@
 //! What a distribution of the next token looks like: entropy, surprisal, rolling perplexity.
 //!
-//! Two levels. *Model* metrics read the raw logits, before any filter: what the model believes. *Sampling* metrics read the candidates
-//! that filters have left: what the token was drawn from. Metrics observe; nothing here changes a logit.
+//! Two levels. *Model* metrics read the raw logits, before any filter: what the model believes.
+//! *Sampling* metrics read the candidates that filters have left: what the token was drawn from.
+//! Metrics observe; nothing here changes a logit.
 //!
-//! With m the largest logit, d = x - m of each other logit x, Z = sum of exp(d) and S = sum of -d exp(d) over those others:
+//! With m the largest logit, d = x - m of each other logit x, Z = sum of exp(d) and S = sum of -d
+//! exp(d) over those others:
 //! - log-sum-exp = m + ln(1 + Z),
 //! - entropy = ln(1 + Z) + S / (1 + Z) (Shannon 1948),
 //! - surprisal of a token = -d + ln(1 + Z).
 //!
-//! Every term is at or above 0, so nothing cancels, however peaked the distribution or large an offset common to all logits. The largest logit's own
-//! 1 stays out of Z, so that ln(1 + Z) keeps its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8 terms are added as `float`s, the rest as `double`s:
-//! each metric is within a millionth of what `double` arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13 vector operations per 16 logits, in chunks that stay
-//! in the first-level cache: less than four times what a mere maximum costs. The last bits depend on the instruction set.
+//! Every term is at or above 0, so nothing cancels, however peaked the distribution or large an
+//! offset common to all logits. The largest logit's own 1 stays out of Z, so that ln(1 + Z) keeps
+//! its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8 terms
+//! are added as `float`s, the rest as `double`s: each metric is within a millionth of what `double`
+//! arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13 vector
+//! operations per 16 logits, in chunks that stay in the first-level cache: less than four times
+//! what a mere maximum costs. The last bits depend on the instruction set.
 //!
-//! Undefined and infinite logits: NaN counts as minus infinity, a masked token of probability 0. A logit of plus infinity takes all the probability; of several,
-//! the first.
+//! Undefined and infinite logits: NaN counts as minus infinity, a masked token of probability 0. A
+//! logit of plus infinity takes all the probability; of several, the first.
 //!
 //! # Example
 //!
@@ -84,7 +89,8 @@ impl Summary {
         summary
     }
 
-    /// Adds the next logits of a stream that is cut at multiples of [`CHUNK`]; the largest of each block into `maxima`, if that is not empty.
+    /// Adds the next logits of a stream that is cut at multiples of [`CHUNK`]; the largest of each
+    /// block into `maxima`, if that is not empty.
     pub(crate) fn add(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         self.0.add(logits, maxima);
     }
@@ -130,7 +136,8 @@ impl Summary {
         self.is_defined().then_some(entropy)
     }
 
-    /// The surprisal in nats of a token of the distribution, by its logit: infinite for a masked one; `None` if every logit is masked.
+    /// The surprisal in nats of a token of the distribution, by its logit: infinite for a masked
+    /// one; `None` if every logit is masked.
     pub fn surprisal(&self, logit: f32) -> Option<f64> {
         if !self.is_defined() {
             return None;
@@ -145,14 +152,17 @@ impl Summary {
 
 /// Entropy of the model's distribution: `logits` are the raw ones, indexed by token.
 ///
-/// Between 0 (certain) and the logarithm of the number of tokens (all equal). `None` if there is no logit, or every one is masked.
+/// Between 0 (certain) and the logarithm of the number of tokens (all equal). `None` if there is no
+/// logit, or every one is masked.
 pub fn entropy(logits: &[f32], base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of(logits).entropy()?))
 }
 
-/// Surprisal of `token` in the model's distribution: -log p. `logits` are the raw ones, indexed by token.
+/// Surprisal of `token` in the model's distribution: -log p. `logits` are the raw ones, indexed by
+/// token.
 ///
-/// Infinite for a masked token. `None` if `token` is not in the vocabulary, or every token is masked.
+/// Infinite for a masked token. `None` if `token` is not in the vocabulary, or every token is
+/// masked.
 pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
     let index = usize::try_from(token).ok()?;
     let (before, from) = logits.split_at_checked(index)?;
@@ -163,14 +173,16 @@ pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of(logits).surprisal(logit)?))
 }
 
-/// Entropy of the distribution over `candidates`, by their logits. `None` if there is none, or every one is masked.
+/// Entropy of the distribution over `candidates`, by their logits. `None` if there is none, or
+/// every one is masked.
 pub fn candidates_entropy(candidates: &[TokenData], base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of_candidates(candidates).entropy()?))
 }
 
 /// Surprisal of `token` in the distribution over `candidates`, by their logits.
 ///
-/// Infinite for a token that is masked or not among them: the filters left it no probability. `None` if no candidate has any.
+/// Infinite for a token that is masked or not among them: the filters left it no probability.
+/// `None` if no candidate has any.
 pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) -> Option<f32> {
     let summary = Summary::of_candidates(candidates);
     if !summary.is_defined() {
@@ -187,7 +199,8 @@ pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) 
     Some(base.of_nats(summary.surprisal(logit)?))
 }
 
-/// Perplexity of a text so far: the exponential of the mean surprisal of its tokens (Jelinek et al. 1977).
+/// Perplexity of a text so far: the exponential of the mean surprisal of its tokens (Jelinek et al.
+/// 1977).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RollingPerplexity {
     sum: f64,
@@ -195,8 +208,8 @@ pub struct RollingPerplexity {
 }
 
 impl RollingPerplexity {
-    /// Adds the surprisal of one token, in nats. A NaN is left out; an infinite surprisal (of a token that the model held impossible) makes the
-    /// perplexity infinite.
+    /// Adds the surprisal of one token, in nats. A NaN is left out; an infinite surprisal (of a
+    /// token that the model held impossible) makes the perplexity infinite.
     pub fn add(&mut self, surprisal_nats: f32) {
         if surprisal_nats.is_nan() {
             return;
@@ -205,7 +218,8 @@ impl RollingPerplexity {
         self.count += 1;
     }
 
-    /// 1 for a text without surprise, n where each token was as uncertain as one of n equally likely. NaN before the first token.
+    /// 1 for a text without surprise, n where each token was as uncertain as one of n equally
+    /// likely. NaN before the first token.
     pub fn value(&self) -> f32 {
         (self.sum / self.count as f64).exp() as f32
     }

@@ -1,8 +1,10 @@
-//! Every order in which threads can meet at a slot, at the bound handles and at the cache of tries, one after the other.
+//! Every order in which threads can meet at a slot, at the bound handles and at the cache of tries,
+//! one after the other.
 //!
-//! The code is the library's own; only its lock (`sync.rs`) is one that lets a scheduler decide who goes on. The scheduler tries all orders, finds deadlocks by
-//! itself, and each model says how many orders there were. What is shared is behind locks alone, so that an order of their steps is all that threads can make
-//! a difference by.
+//! The code is the library's own; only its lock (`sync.rs`) is one that lets a scheduler decide who
+//! goes on. The scheduler tries all orders, finds deadlocks by itself, and each model says how many
+//! orders there were. What is shared is behind locks alone, so that an order of their steps is all
+//! that threads can make a difference by.
 //!
 //! Compiled by `RUSTFLAGS="--cfg model"` alone; `ci/sanitize model` does so.
 
@@ -66,7 +68,8 @@ const SHRINKS: Mode = Mode {
     reset_idle: false,
 };
 
-/// What a sampler lets through, ascending. In compact mode that is the whole array, so that a mixture of the modes shows as well.
+/// What a sampler lets through, ascending. In compact mode that is the whole array, so that a
+/// mixture of the modes shows as well.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
     let mut data = ALL.map(|id| TokenData {
         id,
@@ -101,7 +104,8 @@ fn a_sampler_sees_the_old_constraint_or_the_new_one() {
             })
         };
         let mut sampler = TrieSampler::new(Arc::clone(&slot));
-        // What was there before the call must not be seen any more, what is there after it not yet; nothing in between.
+        // What was there before the call must not be seen any more, what is there after it not yet;
+        // nothing in between.
         let states: [&[Token]; 3] = [&[1, 2], &[6], &ALL];
         let oldest = || {
             usize::from(set.load(Ordering::SeqCst)) + usize::from(cleared.load(Ordering::SeqCst))
@@ -114,11 +118,13 @@ fn a_sampler_sees_the_old_constraint_or_the_new_one() {
             .expect("one of them");
         assert!(seen >= before, "{first:?} was replaced");
 
-        // The token that was chosen belongs to what was set then, and must lead nowhere in what is set now.
+        // The token that was chosen belongs to what was set then, and must lead nowhere in what is
+        // set now.
         sampler.accept(first[0]);
         let before = oldest().max(seen);
         let second = allowed(&mut sampler);
-        // After 1 comes 3. The first token of the one is none of the other: it is idle, or was set after the token.
+        // After 1 comes 3. The first token of the one is none of the other: it is idle, or was set
+        // after the token.
         let possible: &[&[Token]] = match seen {
             0 => &[&[3], &[6], &ALL],
             1 => &[&[7], &ALL],

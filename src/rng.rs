@@ -1,10 +1,12 @@
 //! Random numbers with the streams that users know by their seeds.
 //!
-//! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto and Nishimura 1998) with
-//! libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs two 32-bit outputs.
+//! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto
+//! and Nishimura 1998) with libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs
+//! two 32-bit outputs.
 //!
-//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which can be taken out and put back.
-//! [`at_position`] has no state: a hash of a seed and a position, so that any position can be replayed alone.
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which
+//! can be taken out and put back. [`at_position`] has no state: a hash of a seed and a position, so
+//! that any position can be replayed alone.
 
 use crate::kernels::{Softmax, Workspace};
 use crate::token::TokenData;
@@ -12,7 +14,8 @@ use crate::token::TokenData;
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
-/// What `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one from the operating system.
+/// What `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one from the operating
+/// system.
 pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
@@ -114,7 +117,8 @@ impl Mt19937 {
         low | u64::from(self.next_u32()) << 32
     }
 
-    /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs, always below 1.
+    /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs,
+    /// always below 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         let low = f64::from(self.next_u32());
@@ -138,11 +142,13 @@ impl Mt19937 {
         1.0f32.next_down()
     }
 
-    /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum, normalised in `double`, reaches a uniform draw.
+    /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum,
+    /// normalised in `double`, reaches a uniform draw.
     ///
     /// Fewer than two weights give 0 and cost no draw. Weights that are NaN, or all 0, give 0.
     ///
-    /// One sum over the weights, 4 bytes each. Only where rounding could decide is each divided by it, and added one by one.
+    /// One sum over the weights, 4 bytes each. Only where rounding could decide is each divided by
+    /// it, and added one by one.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
             return 0;
@@ -153,7 +159,8 @@ impl Mt19937 {
         weights.choose(sum, draw, exactly)
     }
 
-    /// The same with the probabilities of candidates, which `softmax` has just divided; `sum` is what that gave.
+    /// The same with the probabilities of candidates, which `softmax` has just divided; `sum` is
+    /// what that gave.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
             return 0;
@@ -234,7 +241,8 @@ impl SeededMt19937 {
 /// The increment of SplitMix64: 2^64 / golden ratio, odd.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant 13): every bit of `z` moves every bit of the result.
+/// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant
+/// 13): every bit of `z` moves every bit of the result.
 #[inline]
 pub fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -242,15 +250,17 @@ pub fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are weak; [`unit()`] does not use them.
+/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are
+/// weak; [`unit()`] does not use them.
 ///
-/// Written here and not taken from a crate because its state must be saved, which the crates do not let out. The tests compare it with
-/// `rand_xoshiro`.
+/// Written here and not taken from a crate because its state must be saved, which the crates do not
+/// let out. The tests compare it with `rand_xoshiro`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xoroshiro128Plus([u64; 2]);
 
 impl Xoroshiro128Plus {
-    /// The stream of `seed`: the state is two outputs of SplitMix64, as `rand_xoshiro::seed_from_u64` has it.
+    /// The stream of `seed`: the state is two outputs of SplitMix64, as
+    /// `rand_xoshiro::seed_from_u64` has it.
     pub fn new(seed: u64) -> Self {
         let first = seed.wrapping_add(GOLDEN);
         Self([mix(first), mix(first.wrapping_add(GOLDEN))])
@@ -261,7 +271,8 @@ impl Xoroshiro128Plus {
         self.0
     }
 
-    /// A stream from where [`state`](Self::state) said it was. `None` for two zeros, which no stream reaches.
+    /// A stream from where [`state`](Self::state) said it was. `None` for two zeros, which no
+    /// stream reaches.
     pub fn from_state(state: [u64; 2]) -> Option<Self> {
         (state != [0, 0]).then_some(Self(state))
     }
@@ -289,7 +300,8 @@ pub fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// 64 random bits as libstdc++ makes a `double` of two outputs of mt19937 ([`Mt19937::uniform`]): over 2^64, below 1.
+/// 64 random bits as libstdc++ makes a `double` of two outputs of mt19937 ([`Mt19937::uniform`]):
+/// over 2^64, below 1.
 #[inline]
 pub fn unit_of_libstdcxx(bits: u64) -> f64 {
     let draw = bits as f64 / (TWO_32 * TWO_32);

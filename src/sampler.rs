@@ -13,7 +13,8 @@ use crate::token::Token;
 pub enum Kind {
     /// Removes or rewrites candidates. On failure they pass through unchanged.
     Filter,
-    /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts when nothing is selected.
+    /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts
+    /// when nothing is selected.
     Selector,
     /// Lets only some tokens through. On failure it fails closed: [`Sampler::salvage`] decides, and
     /// if that fails as well, every candidate gets minus infinity.
@@ -22,8 +23,9 @@ pub enum Kind {
 
 /// A sampler: parameters, state, and what it does to the candidates of one token position.
 ///
-/// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time, but may move between threads.
-/// After the first tokens (warm-up) neither `apply` nor `accept` allocates.
+/// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time,
+/// but may move between threads. After the first tokens (warm-up) neither `apply` nor `accept`
+/// allocates.
 pub trait Sampler: Clone + Send + 'static {
     /// What failure means.
     const KIND: Kind = Kind::Filter;

@@ -1,7 +1,9 @@
-//! The lock of what threads share: the constraint of a slot, the cache of tries, the handles that are bound.
+//! The lock of what threads share: the constraint of a slot, the cache of tries, the handles that
+//! are bound.
 //!
-//! It is parking_lot's. In the model check (`RUSTFLAGS="--cfg model"`, see `models.rs`) it is one that hands control to a scheduler at each step, which
-//! tries every order of the threads; outside the models it then cannot be used.
+//! It is parking_lot's. In the model check (`RUSTFLAGS="--cfg model"`, see `models.rs`) it is one
+//! that hands control to a scheduler at each step, which tries every order of the threads; outside
+//! the models it then cannot be used.
 
 #[cfg(not(all(test, model)))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -17,7 +17,8 @@ pub struct TokenData {
 
 /// The logit that takes part in comparisons: NaN counts as minus infinity.
 ///
-/// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a search.
+/// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a
+/// search.
 #[inline]
 pub fn comparable(logit: f32) -> f32 {
     if logit.is_nan() {

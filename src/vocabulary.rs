@@ -18,7 +18,8 @@ pub trait Vocabulary: Debug + Send + Sync {
     /// Writes the bytes of `token` to `piece`; none for control tokens.
     fn piece(&self, token: Token, piece: &mut Vec<u8>);
 
-    /// Writes the bytes that a text of `token` alone would have to `text`, control tokens written out.
+    /// Writes the bytes that a text of `token` alone would have to `text`, control tokens written
+    /// out.
     fn detokenize(&self, token: Token, text: &mut Vec<u8>);
 
     /// The tokens of `text`, with none added and no control token recognised.

@@ -20,7 +20,8 @@ fn no_drop_in_allocates_after_warm_up() {
                 let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Shuffled]);
                 arrays.push(shape.array(N.min(member.max_size), &mut rng));
             }
-            // Warm-up: every path that these arrays take, and a window of which every token has been replaced.
+            // Warm-up: every path that these arrays take, and a window of which every token has
+            // been replaced.
             for array in &arrays {
                 pair.ours.apply(&mut array.clone());
             }

@@ -1,4 +1,5 @@
-//! Programs in C and C++, compiled and linked in every way that a host can be, and run. What each checks is in its own source, in c-tests/.
+//! Programs in C and C++, compiled and linked in every way that a host can be, and run. What each
+//! checks is in its own source, in c-tests/.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]

@@ -1,7 +1,7 @@
 //! Whole chains: 1 to 9 members in random order, ours and built-ins mixed in one chain, against the
 //! chain of built-ins alone; 300 steps of `apply` and `accept` with clone, reset,
-//! `llama_sampler_copy` and exchanged members in between. Compared after every member of every step:
-//! everything is equal, bit for bit.
+//! `llama_sampler_copy` and exchanged members in between. Compared after every member of every
+//! step: everything is equal, bit for bit.
 //!
 //! 5,000 chains; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
@@ -105,8 +105,8 @@ impl Chains {
     }
 }
 
-/// The token that was selected, mostly. Always one of the vocabulary: without, some built-ins abort,
-/// or read out of bounds when cloned.
+/// The token that was selected, mostly. Always one of the vocabulary: without, some built-ins
+/// abort, or read out of bounds when cloned.
 fn accepted_token(array: &Array, rng: &mut Rng) -> i32 {
     let chosen = array.data.get(array.selected as usize).map(|c| c.id);
     let forced = rng.below(60) as i32;

@@ -1,5 +1,6 @@
-//! The CMake project: built through cargo, tested with ctest, installed, moved, and used from there by a project that knows it only by
-//! find_package or pkg-config. Needs cmake, and pkg-config; where they are missing the tests say so and pass.
+//! The CMake project: built through cargo, tested with ctest, installed, moved, and used from there
+//! by a project that knows it only by find_package or pkg-config. Needs cmake, and pkg-config;
+//! where they are missing the tests say so and pass.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]
@@ -79,7 +80,8 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Not that of this test, which another cargo may have locked; kept from run to run, since compiling takes longest.
+/// Not that of this test, which another cargo may have locked; kept from run to run, since
+/// compiling takes longest.
 fn cargo_dir() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cmake_cargo");
     folder.display().to_string()

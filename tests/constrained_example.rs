@@ -1,4 +1,5 @@
-//! The example `constrained`, in Rust and in C: what it chooses, what it measures, and what it says to wrong options.
+//! The example `constrained`, in Rust and in C: what it chooses, what it measures, and what it says
+//! to wrong options.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]

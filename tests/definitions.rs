@@ -6,7 +6,8 @@ use llama_sieve::ffi::samplers::{llama_sieve_init_softmax, llama_sieve_init_tail
 use support::arrays::{Rng, Shape, size};
 use support::{Array, HostSampler, number_from_env};
 
-/// Ids and probabilities in descending order; `None` if some logits are equal, whose order is no definition's business.
+/// Ids and probabilities in descending order; `None` if some logits are equal, whose order is no
+/// definition's business.
 fn softmax(input: &Array) -> Option<Vec<(i32, f64)>> {
     let mut sorted: Vec<(i32, f64)> = input
         .data
@@ -27,7 +28,8 @@ fn softmax(input: &Array) -> Option<Vec<(i32, f64)>> {
     )
 }
 
-/// How many candidates tail-free sampling keeps; `None` where the running sum comes so near to `z` that rounding decides.
+/// How many candidates tail-free sampling keeps; `None` where the running sum comes so near to `z`
+/// that rounding decides.
 fn tail_free(p: &[(i32, f64)], z: f64, min_keep: usize) -> Option<usize> {
     if p.len() <= 2 {
         return Some(p.len());
@@ -83,7 +85,8 @@ fn softmax_is_its_definition() {
         compared += 1;
         for (candidate, (id, p)) in output.data.iter().zip(&expected) {
             assert_eq!(candidate.id, *id);
-            // A sum of n floats, added one by one, is off by n roundings at most; the exponent is a difference that was rounded to a float.
+            // A sum of n floats, added one by one, is off by n roundings at most; the exponent is a
+            // difference that was rounded to a float.
             let exponent = f64::from(output.data[0].logit - candidate.logit);
             let allowed = 1e-6 + 6e-8 * (input.data.len() as f64 + exponent);
             let error = (f64::from(candidate.p) - p).abs();

@@ -49,7 +49,8 @@ fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng
     }
 }
 
-/// Accepts what was selected, as a host does; sometimes another token, as a host with forced tokens does.
+/// Accepts what was selected, as a host does; sometimes another token, as a host with forced tokens
+/// does.
 fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng) {
     let Some(chosen) = array.data.get(array.selected as usize) else {
         return;
@@ -67,7 +68,8 @@ fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng)
 }
 
 fn run(member: &Member, arrays: usize) {
-    // Ids outside the vocabulary are accepted on purpose; their warnings are another test's subject.
+    // Ids outside the vocabulary are accepted on purpose; their warnings are another test's
+    // subject.
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
     let mut rng = fresh_rng(member.name);
     let mut tried = 0;

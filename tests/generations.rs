@@ -1,6 +1,6 @@
-//! Whole generations: 50 seeds of 200 tokens on each model, ours and the built-in chain sampling from
-//! the same logits of a real context. Identical, token by token; where the logits are rounded before,
-//! as those of a model in half precision are, so is all that the chains leave.
+//! Whole generations: 50 seeds of 200 tokens on each model, ours and the built-in chain sampling
+//! from the same logits of a real context. Identical, token by token; where the logits are rounded
+//! before, as those of a model in half precision are, so is all that the chains leave.
 
 mod support;
 
@@ -14,7 +14,8 @@ use vendor_llama_cpp::{Context, Model, sys, test_model};
 const SEEDS: u32 = 50;
 const TOKENS: usize = 200;
 
-/// The sampler options of one generation; every sampler of the family is switched on for some seeds.
+/// The sampler options of one generation; every sampler of the family is switched on for some
+/// seeds.
 struct Options {
     top_k: i32,
     top_p: f32,

@@ -1,4 +1,5 @@
-//! The host bound anew while other threads make samplers, and the log's sink replaced while others write to it. `ci/sanitize tsan` runs this, too.
+//! The host bound anew while other threads make samplers, and the log's sink replaced while others
+//! write to it. `ci/sanitize tsan` runs this, too.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -33,7 +34,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
         while !STOP.load(Ordering::Relaxed) {
             for handle in [other, program] {
                 let handle = std::ptr::with_exposed_provenance_mut(handle);
-                // SAFETY: both are never closed. The program may not export its functions; then the binding stays.
+                // SAFETY: both are never closed. The program may not export its functions; then the
+                // binding stays.
                 bound += usize::from(unsafe { llama_sieve_bind_host(handle) } == LLAMA_SIEVE_OK);
             }
         }
@@ -45,7 +47,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
         .map(|_| {
             std::thread::spawn(move || {
                 while Instant::now() < end {
-                    // Whichever host made it also frees it: `llama_sampler_free` of one frees a shell of the other, since both are built alike.
+                    // Whichever host made it also frees it: `llama_sampler_free` of one frees a
+                    // shell of the other, since both are built alike.
                     let sampler = HostSampler::new(llama_sieve_init_dist(9));
                     // SAFETY: the sampler lives.
                     assert_eq!(unsafe { llama_sieve_get_seed(sampler.as_ptr().cast()) }, 9);
@@ -61,7 +64,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
 
 static HEARD: AtomicUsize = AtomicUsize::new(0);
 
-/// A callback that calls the library: it makes a sampler (which logs nothing), and replaces the callback by itself.
+/// A callback that calls the library: it makes a sampler (which logs nothing), and replaces the
+/// callback by itself.
 unsafe extern "C" fn calls_back(_level: c_int, text: *const c_char, user: *mut c_void) {
     assert!(!text.is_null());
     HEARD.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Hosts that lack one of the functions that the library asks for, each in turn: c-tests/fake_host.c, compiled once for each, and c-tests/host_without.c.
+//! Hosts that lack one of the functions that the library asks for, each in turn:
+//! c-tests/fake_host.c, compiled once for each, and c-tests/host_without.c.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]

@@ -1,4 +1,5 @@
-//! The metrics against a reference in `double` by the textbook formulas, and what they answer where nothing is defined.
+//! The metrics against a reference in `double` by the textbook formulas, and what they answer where
+//! nothing is defined.
 
 mod support;
 
@@ -31,7 +32,8 @@ impl Exact {
     }
 }
 
-/// Entropy and log-sum-exp relative to the largest logit, which is left out of the sum so that its logarithm keeps all digits.
+/// Entropy and log-sum-exp relative to the largest logit, which is left out of the sum so that its
+/// logarithm keeps all digits.
 fn reference(logits: &[f32]) -> (f64, f64, f32) {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let at = logits.iter().position(|&l| l == max).expect("not empty");
@@ -178,7 +180,8 @@ fn summaries_merge_to_the_summary_of_the_whole() {
         let mut merged = Summary::of(&logits[cut..]);
         merged.merge(&Summary::of(&logits[..cut]));
         assert_eq!(merged.max(), whole.max());
-        // Where the parts begin decides which terms are added as floats: the last digits differ, the promise holds.
+        // Where the parts begin decides which terms are added as floats: the last digits differ,
+        // the promise holds.
         let (entropy, log_mass, max) = reference(&logits);
         assert_eq!((merged.max(), merged.unmasked()), (max, 5000));
         assert!(relative(merged.log_sum_exp(), f64::from(max) + log_mass) < 1e-6);

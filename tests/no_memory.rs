@@ -1,5 +1,6 @@
-//! A process whose memory has ended, down to the last 16 bytes, makes and sets what there is to make and set: NULL or an error, never its end. With a real host, whose shells are C++
-//! objects, and the system's own allocator and limit.
+//! A process whose memory has ended, down to the last 16 bytes, makes and sets what there is to
+//! make and set: NULL or an error, never its end. With a real host, whose shells are C++ objects,
+//! and the system's own allocator and limit.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -127,7 +128,8 @@ impl Calls {
             ..llama_sieve_default_params()
         };
         let mut failures = 0;
-        // SAFETY: the objects live, arrays have the lengths that are passed, and what was made is freed once.
+        // SAFETY: the objects live, arrays have the lengths that are passed, and what was made is
+        // freed once.
         unsafe {
             let samplers: [*mut llama_sampler; MADE] = [
                 llama_sieve_init_greedy(),

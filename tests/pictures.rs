@@ -1,4 +1,5 @@
-//! The pictures of docs/sampling.md are what the example draws from the recorded logits, byte for byte.
+//! The pictures of docs/sampling.md are what the example draws from the recorded logits, byte for
+//! byte.
 
 #[path = "../examples/draw_sampling/pictures.rs"]
 mod pictures;

@@ -1,4 +1,5 @@
-//! The preload library under programs that know nothing of it. What each program does is in its own source, in c-tests/preload/.
+//! The preload library under programs that know nothing of it. What each program does is in its own
+//! source, in c-tests/preload/.
 #![cfg(all(
     target_os = "linux",
     target_env = "gnu",

@@ -1,6 +1,6 @@
-//! Long generations over logits as a model in half precision gives them, full of ties: ten chains of
-//! ours beside the same of built-ins, on vocabularies of 32,000 to 151,936. Not one token differs, nor
-//! a candidate, nor a bit of it.
+//! Long generations over logits as a model in half precision gives them, full of ties: ten chains
+//! of ours beside the same of built-ins, on vocabularies of 32,000 to 151,936. Not one token
+//! differs, nor a candidate, nor a bit of it.
 //!
 //! 4,000 tokens; LLAMA_SIEVE_TEST_TOKENS sets another number, a million for the long run:
 //! `LLAMA_SIEVE_TEST_TOKENS=1000000 cargo test --release --locked --test rounded_logits`.

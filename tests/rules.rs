@@ -42,7 +42,8 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What the body of an export may begin with: the guard, or a function that does nothing but call it.
+/// What the body of an export may begin with: the guard, or a function that does nothing but call
+/// it.
 const GUARDED: [&str; 7] = [
     "guard(",
     "construct(",
@@ -62,7 +63,8 @@ fn every_extern_c_function_runs_inside_the_guard() {
             continue;
         }
         for (name, body) in extern_c_functions(&read(&path)) {
-            // Called by the dynamic linker, inside our own call; it does nothing that can panic but push to a vector.
+            // Called by the dynamic linker, inside our own call; it does nothing that can panic but
+            // push to a vector.
             if name == "collect" {
                 continue;
             }

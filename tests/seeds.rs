@@ -1,4 +1,5 @@
-//! `llama_sieve_get_seed` on ours, on built-ins and on chains of both, beside `llama_sampler_get_seed` on the same chain of built-ins.
+//! `llama_sieve_get_seed` on ours, on built-ins and on chains of both, beside
+//! `llama_sampler_get_seed` on the same chain of built-ins.
 
 mod support;
 

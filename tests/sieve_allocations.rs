@@ -1,4 +1,5 @@
-//! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters change in FAST.
+//! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters
+//! change in FAST.
 
 #[path = "support/counting_allocator.rs"]
 mod counting_allocator;

@@ -1,4 +1,5 @@
-//! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its own source, in c-tests/sieve/.
+//! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its
+//! own source, in c-tests/sieve/.
 #![cfg(target_os = "linux")]
 
 use std::fs::{Permissions, read_to_string, set_permissions};

@@ -1,7 +1,9 @@
-//! Draws follow the distribution: chi-square tests of a million draws for both methods and every generator.
+//! Draws follow the distribution: chi-square tests of a million draws for both methods and every
+//! generator.
 //!
-//! Seeds are fixed, so a test that passes passes always. The limit is 4 standard deviations of the chi-square statistic made normal (Wilson and Hilferty
-//! 1931): a right sampler would fail one seed in 30,000.
+//! Seeds are fixed, so a test that passes passes always. The limit is 4 standard deviations of the
+//! chi-square statistic made normal (Wilson and Hilferty 1931): a right sampler would fail one seed
+//! in 30,000.
 
 mod support;
 
@@ -35,7 +37,8 @@ fn deviation(counts: &[usize], p: &[f64], draws: usize) -> f64 {
     ((chi_square / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()
 }
 
-/// Draws with `params`, and how far the counts are from the probabilities of the definition: softmax of logit / temperature over what was kept.
+/// Draws with `params`, and how far the counts are from the probabilities of the definition:
+/// softmax of logit / temperature over what was kept.
 fn check(params: &Params, logits: &[f32], draws: usize) {
     let mut sieve = Sieve::new(params).expect("valid parameters");
     let mut counts = vec![0usize; logits.len()];

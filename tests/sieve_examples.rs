@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 use toolchain::{Build, Link, root, said, skipped};
 
-/// examples/steering.rs, which cargo builds for a whole test run; `None` where only this test was asked for.
+/// examples/steering.rs, which cargo builds for a whole test run; `None` where only this test was
+/// asked for.
 fn steering(arguments: &[&str]) -> Option<Output> {
     let test = std::env::current_exe().expect("a test knows its path");
     let profile = test

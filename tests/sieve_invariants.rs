@@ -1,4 +1,5 @@
-//! tsampler's invariants and parameter tables, each as a test with its name; then what the sieve adds.
+//! tsampler's invariants and parameter tables, each as a test with its name; then what the sieve
+//! adds.
 
 mod support;
 
@@ -48,21 +49,24 @@ const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];
 
 // Invariants and guarantees, in tsampler's order.
 
-/// Each stage sees what the one before left: permuting any two neighbours would leave other candidates of these logits.
+/// Each stage sees what the one before left: permuting any two neighbours would leave other
+/// candidates of these logits.
 #[test]
 fn sampler_chain_order_is_fixed() {
     // Probabilities .4 .3 .2 .1, as logits.
     let logits: Vec<f32> = [0.4f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
     for mode in MODES {
         let params = Params { mode, ..open() };
-        // Top-k before top-p: of the two that are left the first has 4/7, so top-p .55 needs only it; over all four it would need two.
+        // Top-k before top-p: of the two that are left the first has 4/7, so top-p .55 needs only
+        // it; over all four it would need two.
         let two = Params {
             top_k: 2,
             top_p: 0.55,
             ..params.clone()
         };
         assert_eq!(kept(&two, &logits), [0]);
-        // Typical before top-p: typical .2 keeps the token nearest to the entropy, which is not the first.
+        // Typical before top-p: typical .2 keeps the token nearest to the entropy, which is not the
+        // first.
         let typical = Params {
             typical_p: 0.2,
             top_p: 0.3,
@@ -79,7 +83,8 @@ fn sampler_chain_order_is_fixed() {
         penalised.sample(&logits).expect("there is a candidate");
         let ids: Vec<i32> = penalised.candidates().iter().map(|c| c.id).collect();
         assert_eq!(ids, [1, 2]);
-        // Min-p before top-n-sigma: the deviation is that of the survivors. Of all four it is .52 and would keep 0 and 1.
+        // Min-p before top-n-sigma: the deviation is that of the survivors. Of all four it is .52
+        // and would keep 0 and 1.
         let sigma = Params {
             min_p: 0.7,
             top_n_sigma: 1.0,
@@ -335,7 +340,8 @@ fn top_p_of_0_or_less_is_greedy_by_probability_not_by_index() {
                 assert_eq!(kept(&params, &logits), [n as i32 / 2]);
             }
         }
-        // After typical has reordered the candidates: .4 .3 .2 .1 come as .3 .2 .4 .1 by distance from the entropy.
+        // After typical has reordered the candidates: .4 .3 .2 .1 come as .3 .2 .4 .1 by distance
+        // from the entropy.
         let logits: Vec<f32> = [0.1f32, 0.2, 0.3, 0.4].iter().map(|p| p.ln()).collect();
         let typical = Params {
             mode,
@@ -356,7 +362,8 @@ fn top_p_of_0_or_less_is_greedy_by_probability_not_by_index() {
     }
 }
 
-/// tsampler takes 512 candidates for the entropy; here it is that of all of them, which is more stable still.
+/// tsampler takes 512 candidates for the entropy; here it is that of all of them, which is more
+/// stable still.
 #[test]
 fn typical_p_takes_the_entropy_of_every_candidate() {
     let mut rng = Rng(9);
@@ -476,7 +483,8 @@ fn top_n_sigma_of_0_or_less_is_disabled_not_greedy() {
     );
 }
 
-/// tsampler collapses this to one token. llama.cpp, whose distribution both modes give, keeps what is not below the largest minus n times 0: all.
+/// tsampler collapses this to one token. llama.cpp, whose distribution both modes give, keeps what
+/// is not below the largest minus n times 0: all.
 #[test]
 fn top_n_sigma_with_all_logits_equal_keeps_all_as_llama_cpp_does() {
     for mode in MODES {
@@ -563,8 +571,9 @@ fn workspace_reuse_grows_by_powers_of_two_and_never_shrinks() {
         sieve.sample(&logits).expect("there is a candidate");
         assert_eq!(sieve.workspace_bytes(), large);
     }
-    // 320 candidates of 12 bytes, what reaches their threshold besides, and room for a block: 1024; their 8-byte keys before the cut: 512, as many exponentials and two sums
-    // of them (4 is the least that a buffer has); 625 maxima of blocks, and as many to select from: 1024.
+    // 320 candidates of 12 bytes, what reaches their threshold besides, and room for a block: 1024;
+    // their 8-byte keys before the cut: 512, as many exponentials and two sums of them (4 is the
+    // least that a buffer has); 625 maxima of blocks, and as many to select from: 1024.
     assert_eq!(large, 1024 * 12 + 512 * (8 + 4) + 4 * 8 + 1024 * (4 + 4));
 }
 
@@ -1259,7 +1268,8 @@ fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
             let selected = candidates.selected().expect("selected");
             assert_eq!(candidates.as_slice()[selected].id, token);
             assert_eq!(candidates.as_slice(), sieve.candidates());
-            // Candidates that an earlier sampler has cut and shuffled: ids, not places, are penalised and biased.
+            // Candidates that an earlier sampler has cut and shuffled: ids, not places, are
+            // penalised and biased.
             let mut few: Vec<TokenData> = to_data(&array).into_iter().rev().step_by(2).collect();
             let mut again = sampler.clone();
             let mut candidates = Candidates::new(&mut few, false);

@@ -125,7 +125,8 @@ fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     bounded.collect()
 }
 
-/// Logits as a model gives them, no two alike: FAST promises nothing about which of equals it keeps.
+/// Logits as a model gives them, no two alike: FAST promises nothing about which of equals it
+/// keeps.
 fn distinct_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     let shape = rng.pick(&[
         Shape::Peaked,
@@ -271,7 +272,8 @@ fn distribution(candidates: &[TokenData]) -> BTreeMap<i32, f32> {
     live.map(|c| (c.id, c.p)).collect()
 }
 
-/// FAST and PARITY leave the same candidates, but where rounding decides at a threshold; and those have the same probabilities.
+/// FAST and PARITY leave the same candidates, but where rounding decides at a threshold; and those
+/// have the same probabilities.
 #[test]
 fn fast_leaves_the_candidates_of_parity() {
     let cases = number_from_env("LLAMA_SIEVE_PARITY_CASES", 20_000);
@@ -285,7 +287,8 @@ fn fast_leaves_the_candidates_of_parity() {
             _ => random_size(&mut rng),
         };
         let params = random_params(&mut rng, n);
-        // With masked tokens, and where probabilities vanish, the built-in typical computes with NaN; FAST leaves such tokens out.
+        // With masked tokens, and where probabilities vanish, the built-in typical computes with
+        // NaN; FAST leaves such tokens out.
         let logits = distinct_logits(&mut rng, n);
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let divisor = match params.order {

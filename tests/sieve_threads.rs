@@ -1,4 +1,5 @@
-//! Sieves and threads: each thread its own goes well, two threads with one get an error instead of a data race.
+//! Sieves and threads: each thread its own goes well, two threads with one get an error instead of
+//! a data race.
 
 mod support;
 
@@ -13,7 +14,8 @@ use support::arrays::{Rng, Shape};
 
 #[derive(Clone, Copy)]
 struct Shared(*mut Handle);
-// SAFETY: the functions of a sieve may be called from any thread; that they refuse a second one at a time is what is tested.
+// SAFETY: the functions of a sieve may be called from any thread; that they refuse a second one at
+// a time is what is tested.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}

@@ -1,11 +1,11 @@
-//! A soak: 8 threads generate on the trained model with random chains and constraints that change at
-//! random, ours and the built-in chain sampling from the same logits, some of them rounded as those of
-//! a model in half precision are.
+//! A soak: 8 threads generate on the trained model with random chains and constraints that change
+//! at random, ours and the built-in chain sampling from the same logits, some of them rounded as
+//! those of a model in half precision are.
 //!
 //! Judged at every token: both sides left the same candidates and chose the same one, and it is one
-//! that a naive model of the constraint allows; at the end: memory is flat.
-//! 5 seconds; LLAMA_SIEVE_SOAK_SECONDS sets another length. From two minutes on, the resident set after
-//! the first minute and at the end must lie within 2 %.
+//! that a naive model of the constraint allows; at the end: memory is flat. 5 seconds;
+//! LLAMA_SIEVE_SOAK_SECONDS sets another length. From two minutes on, the resident set after the
+//! first minute and at the end must lie within 2 %.
 
 mod support;
 
@@ -139,8 +139,8 @@ impl Chains {
         }
     }
 
-    /// Infill compares all pairs of a vocabulary, which takes too long, and a bias of minus infinity
-    /// may forbid all that a constraint allows.
+    /// Infill compares all pairs of a vocabulary, which takes too long, and a bias of minus
+    /// infinity may forbid all that a constraint allows.
     fn allows_member(&self, name: &str) -> bool {
         match name {
             "infill" => false,

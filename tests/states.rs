@@ -1,4 +1,5 @@
-//! Saved states of a sieve that are cut short, changed or of another kind: an error and the state as it was, or a state that is as good as any.
+//! Saved states of a sieve that are cut short, changed or of another kind: an error and the state
+//! as it was, or a state that is as good as any.
 
 #[path = "support/thread_time.rs"]
 mod thread_time;
@@ -47,7 +48,8 @@ fn seal(bytes: &mut [u8]) {
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Loads bytes into a sieve: it then has exactly the state that they say, or fails and has the one that it had. Says which.
+/// Loads bytes into a sieve: it then has exactly the state that they say, or fails and has the one
+/// that it had. Says which.
 fn try_load(target: &mut Sieve, bytes: &[u8]) -> bool {
     let before = saved(target);
     match target.load(bytes) {

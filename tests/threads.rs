@@ -1,6 +1,8 @@
-//! Independent samplers on many threads: each thread has its own chain of the whole family, and all get the same tokens.
+//! Independent samplers on many threads: each thread has its own chain of the whole family, and all
+//! get the same tokens.
 //!
-//! `ci/sanitize tsan` runs this under ThreadSanitizer. 10,000 steps; LLAMA_SIEVE_TEST_STEPS sets another number.
+//! `ci/sanitize tsan` runs this under ThreadSanitizer. 10,000 steps; LLAMA_SIEVE_TEST_STEPS sets
+//! another number.
 
 mod support;
 
@@ -46,7 +48,8 @@ fn work(steps: usize) -> u64 {
 #[test]
 fn sixteen_threads_with_their_own_samplers_do_not_disturb_each_other() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
-    // Loaded here, not by whichever thread comes first: ThreadSanitizer does not see how the standard library waits for that.
+    // Loaded here, not by whichever thread comes first: ThreadSanitizer does not see how the
+    // standard library waits for that.
     support::family::vocabulary();
     let steps = number_from_env("LLAMA_SIEVE_TEST_STEPS", 10_000);
     let threads: Vec<_> = (0..THREADS)

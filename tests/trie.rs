@@ -1,4 +1,5 @@
-//! The token trie against a naive model: random sets of sequences, random walks, every function of the C interface.
+//! The token trie against a naive model: random sets of sequences, random walks, every function of
+//! the C interface.
 
 mod support;
 
@@ -318,8 +319,8 @@ fn input(rng: &mut Rng, n_vocab: usize) -> Array {
     shape.array(n_vocab, rng)
 }
 
-/// What a bias or a grammar in front leaves: some of the tokens that may follow have minus infinity,
-/// or all; sometimes another sampler has cut some as well.
+/// What a bias or a grammar in front leaves: some of the tokens that may follow have minus
+/// infinity, or all; sometimes another sampler has cut some as well.
 fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
     let children = naive.known();
     let all = rng.chance(0.5);
@@ -779,7 +780,8 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
         assert!(llama_sampler_init_token_trie(std::ptr::null(), c"{}".as_ptr(), 0).is_null());
         assert!(last_error::get().contains("line 1 column 2"));
         llama_sieve_trie_cache_stats(std::ptr::null_mut());
-        // The empty array of an unconstrained slot, and of a constrained one, which has no room for anything.
+        // The empty array of an unconstrained slot, and of a constrained one, which has no room for
+        // anything.
         let naive = Naive::new(vec![(vec![1], "a".into()), (vec![2], "b".into())]);
         for _ in 0..2 {
             let mut array = Array::of_logits([]);

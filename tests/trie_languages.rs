@@ -1,6 +1,8 @@
-//! The token trie from Python, Node and Bun: each loads libllama and our library in its own way, and makes the choices that a C program makes with the same seeds.
+//! The token trie from Python, Node and Bun: each loads libllama and our library in its own way,
+//! and makes the choices that a C program makes with the same seeds.
 //!
-//! What a machine lacks (a runtime, npm, or the network that npm needs once) skips a language, with a line that says so.
+//! What a machine lacks (a runtime, npm, or the network that npm needs once) skips a language, with
+//! a line that says so.
 #![cfg(target_os = "linux")]
 
 #[path = "support/toolchain.rs"]
@@ -100,7 +102,8 @@ impl Language {
     }
 }
 
-/// The folder of an example of npm's world, with its packages installed; None and a line if that cannot be.
+/// The folder of an example of npm's world, with its packages installed; None and a line if that
+/// cannot be.
 fn installed(language: &str, script: &str, package: &str) -> Option<PathBuf> {
     let source = root().join("examples").join(language);
     // Not emptied: what npm installed for the last run is used again.

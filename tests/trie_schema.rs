@@ -1,4 +1,5 @@
-//! The JSON Schema of the payload, and the parser: what one takes the other takes, but for what a schema cannot say.
+//! The JSON Schema of the payload, and the parser: what one takes the other takes, but for what a
+//! schema cannot say.
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use llama_sieve::trie::Payload;

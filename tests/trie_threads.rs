@@ -1,6 +1,8 @@
-//! Tries under many threads: 64 threads set, clone, sample and free at random, share one slot and its handle, and churn the cache.
+//! Tries under many threads: 64 threads set, clone, sample and free at random, share one slot and
+//! its handle, and churn the cache.
 //!
-//! `ci/sanitize tsan` runs this under ThreadSanitizer. One second; LLAMA_SIEVE_TEST_SECONDS sets another length.
+//! `ci/sanitize tsan` runs this under ThreadSanitizer. One second; LLAMA_SIEVE_TEST_SECONDS sets
+//! another length.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The charts of a saved run, as SVG: ratios to the built-ins at one size, and times over the number of candidates.
+//! The charts of a saved run, as SVG: ratios to the built-ins at one size, and times over the
+//! number of candidates.
 
 use std::path::Path;
 
@@ -131,7 +132,8 @@ fn ratios(run: &Run, path: &Path) {
     area.present().expect("the chart can be written");
 }
 
-/// A small panel for each row: time over candidates, both axes logarithmic, ours and the built-in's on peaked logits.
+/// A small panel for each row: time over candidates, both axes logarithmic, ours and the built-in's
+/// on peaked logits.
 fn sizes(run: &Run, path: &Path) {
     const COLUMNS: usize = 4;
     const PANEL: (i32, i32) = (230, 150);

@@ -1,4 +1,5 @@
-//! How long DRY's constructor takes to find all tokens that overlap its sequence breakers, beside the built-in's. Checks that both lead to the same logits.
+//! How long DRY's constructor takes to find all tokens that overlap its sequence breakers, beside
+//! the built-in's. Checks that both lead to the same logits.
 
 use std::ffi::c_char;
 
@@ -53,7 +54,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     });
 }
 
-/// Both sides penalise alike after a text in which every token of the first thousand may be a breaker.
+/// Both sides penalise alike after a text in which every token of the first thousand may be a
+/// breaker.
 fn check(ours: &HostSampler, theirs: &HostSampler) {
     let mut rng = Rng(51);
     for _ in 0..900 {

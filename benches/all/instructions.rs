@@ -1,8 +1,11 @@
-//! Instruction counts of every drop-in as a check against regressions: the same on a busy machine and on an idle one, where times are not.
+//! Instruction counts of every drop-in as a check against regressions: the same on a busy machine
+//! and on an idle one, where times are not.
 //!
-//! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2 path (valgrind knows no AVX-512), and compares the instructions of one
-//! `apply` to 128,256 candidates with `benches/results/instructions.json`; more than 3 % above is a failure. `--update-instructions` writes that file anew. Another
-//! compiler makes other code, so a compiler that is not the file's own is only reported.
+//! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
+//! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
+//! candidates with `benches/results/instructions.json`; more than 3 % above is a failure.
+//! `--update-instructions` writes that file anew. Another compiler makes other code, so a compiler
+//! that is not the file's own is only reported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -42,7 +45,8 @@ fn labels() -> Vec<String> {
     shapes.into_iter().flat_map(of_shape).collect()
 }
 
-/// What runs under valgrind: every row once, in the order of [`labels`], after a warm-up that is not counted.
+/// What runs under valgrind: every row once, in the order of [`labels`], after a warm-up that is
+/// not counted.
 pub fn apply_once() {
     assert_eq!(kernels::instruction_set().to_bytes(), b"avx2");
     for peaked in [true, false] {

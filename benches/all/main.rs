@@ -1,12 +1,14 @@
 //! Everything that is measured, in one process and one run: `cargo bench`.
 //!
-//! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six sizes and two shapes, and on logits of the trained model;
+//! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six
+//!   sizes and two shapes, and on logits of the trained model;
 //! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
 //! - `dry_breakers`: the constructor of DRY beside the built-in's.
 //!
-//! Each row first checks that both sides give the same, then alternates them on fresh copies of one input; the figures are medians of the time that the thread
-//! itself ran. "floor" is the library's own maximum over the same array: the least that a pass over it costs.
+//! Each row first checks that both sides give the same, then alternates them on fresh copies of one
+//! input; the figures are medians of the time that the thread itself ran. "floor" is the library's
+//! own maximum over the same array: the least that a pass over it costs.
 //!
 //! `cargo bench -- --help` lists the options.
 

@@ -1,6 +1,8 @@
-//! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size, and on logits of the trained model.
+//! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size, and on logits of
+//! the trained model.
 //!
-//! The copy of the array is outside the timed part; it leaves the array as warm as a host's loop that builds it.
+//! The copy of the array is outside the timed part; it leaves the array as warm as a host's loop
+//! that builds it.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -15,7 +17,8 @@ use crate::support::arrays::Rng;
 use crate::support::compare::same;
 use crate::support::{Array, HostSampler, trained_model};
 
-/// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are compared.
+/// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are
+/// compared.
 pub struct Row {
     pub name: &'static str,
     pub make: fn(n_vocab: i32) -> [HostSampler; 2],
@@ -198,7 +201,8 @@ fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     Measured { ours, theirs }
 }
 
-/// Microseconds of one `apply` on a fresh copy. Small arrays are repeated, since the clock is too coarse for one.
+/// Microseconds of one `apply` on a fresh copy. Small arrays are repeated, since the clock is too
+/// coarse for one.
 fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token_data>) -> f64 {
     let n = input.data.len();
     let repeats = (4000 / n).max(1);

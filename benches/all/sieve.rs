@@ -1,16 +1,24 @@
-//! The sieve on raw logits beside what a host does with them, which is to build its candidate array and run the built-in chain.
+//! The sieve on raw logits beside what a host does with them, which is to build its candidate array
+//! and run the built-in chain.
 //!
-//! Each row first checks that both sides leave the same candidates, but for those at a threshold where rounding decides (2, and of a nucleus without top-k, where the built-in adds up
-//! the vocabulary in `float`, 1 in 100; ours are compared with `double` arithmetic, too, where 1 in 10,000 may differ), or, of a metric, that it is within a millionth
-//! of `double` arithmetic. Both sides find logits that are warm in the cache as a forward pass leaves them. Of batches the time is that of the clock: after an idle time, in which other
-//! calls run on one thread, as between two forward passes; and of one batch right after another. The floor is the maximum over the same logits in single precision.
+//! Each row first checks that both sides leave the same candidates, but for those at a threshold
+//! where rounding decides (2, and of a nucleus without top-k, where the built-in adds up the
+//! vocabulary in `float`, 1 in 100; ours are compared with `double` arithmetic, too, where 1 in
+//! 10,000 may differ), or, of a metric, that it is within a millionth of `double` arithmetic. Both
+//! sides find logits that are warm in the cache as a forward pass leaves them. Of batches the time
+//! is that of the clock: after an idle time, in which other calls run on one thread, as between two
+//! forward passes; and of one batch right after another. The floor is the maximum over the same
+//! logits in single precision.
 //!
-//! Of the sieve beside a host's path there are two times: right after that path, with its code and buffers out of the cache and the wide multiplications of the processor asleep (waking
-//! them takes some 30 us of what most processors with AVX-512 do first; a forward pass on the processor has woken them, one on a graphics card has not); and "again", right after that.
+//! Of the sieve beside a host's path there are two times: right after that path, with its code and
+//! buffers out of the cache and the wide multiplications of the processor asleep (waking them takes
+//! some 30 us of what most processors with AVX-512 do first; a forward pass on the processor has
+//! woken them, one on a graphics card has not); and "again", right after that.
 //!
 //! The floor is the maximum over the logits, by loads of which none crosses a line of the cache.
 //!
-//! The logits lie 16 bytes behind a multiple of 64, where the C library puts a vector of this size, or, with `--aligned`, at a multiple of 64, where llama.cpp's own buffer is.
+//! The logits lie 16 bytes behind a multiple of 64, where the C library puts a vector of this size,
+//! or, with `--aligned`, at a multiple of 64, where llama.cpp's own buffer is.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -35,7 +43,8 @@ fn clock() -> f64 {
     START.with(|start| start.elapsed().as_secs_f64() * 1e6)
 }
 
-/// The medians of calls that alternate until `budget` seconds are over, but at least 15 rounds. Each begins after `warm`: what the others leave in the cache is theirs.
+/// The medians of calls that alternate until `budget` seconds are over, but at least 15 rounds.
+/// Each begins after `warm`: what the others leave in the cache is theirs.
 fn alternate(
     budget: f64,
     time: fn() -> f64,
@@ -144,7 +153,8 @@ fn check(name: &str, ours: &[i32], theirs: &[i32], share: f64) {
 
 /// Of candidates that must be the same.
 const EQUAL: f64 = 1e-4;
-/// The built-in top-p adds up a vocabulary in `float`, which moves its cut through a flat distribution.
+/// The built-in top-p adds up a vocabulary in `float`, which moves its cut through a flat
+/// distribution.
 const ROUNDED: f64 = 1e-2;
 
 /// The nucleus in `double`.
@@ -354,7 +364,8 @@ impl Bench<'_> {
         self.beside(name, logits.into(), ours, &mut theirs);
     }
 
-    /// The same in half precision; the host widens first, so its path has as many logits of its own.
+    /// The same in half precision; the host widens first, so its path has as many logits of its
+    /// own.
     fn sampling_halves(&mut self, name: &str, params: &Params, halves: Logits<'_>) {
         if !self.wanted(name) {
             return;
@@ -368,7 +379,8 @@ impl Bench<'_> {
         let mut again = warm(params, halves.len());
         again.sample(&wide).expect("there is a candidate");
         let of_wide: Vec<i32> = again.candidates().iter().map(|c| c.id).collect();
-        // Half precision has ties, of which the built-in keeps any: compared with ours of the same logits.
+        // Half precision has ties, of which the built-in keeps any: compared with ours of the same
+        // logits.
         check(name, &ids, &of_wide, EQUAL);
         let ours = || {
             black_box(sieve.sample(black_box(halves)).is_ok());
@@ -416,7 +428,8 @@ impl Bench<'_> {
         });
     }
 
-    /// 32 sequences with logits of their own, on one and two threads, and what two threads reach that share nothing but the machine.
+    /// 32 sequences with logits of their own, on one and two threads, and what two threads reach
+    /// that share nothing but the machine.
     fn batch(&mut self) {
         const N: usize = 32;
         if !self.wanted("sieve, batch of 32") {
@@ -509,7 +522,8 @@ fn run_batch(sieves: &mut [Sieve], logits: &[&[f32]], threads: usize, tokens: &m
     tokens.extend(jobs.iter().map(|job| job.token.clone().unwrap_or(-1)));
 }
 
-/// How many times the work of one thread two threads do that only wait for each other at the beginning: each its half of the sequences, for `budget` seconds.
+/// How many times the work of one thread two threads do that only wait for each other at the
+/// beginning: each its half of the sequences, for `budget` seconds.
 fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[&[f32]], budget: f64) -> f64 {
     let run = |sieves: &mut [Sieve], logits: &[&[f32]]| {
         let start = Instant::now();

@@ -1,4 +1,5 @@
-//! What the token trie costs, beside the built-in grammar sampler on the same choices; checks that both allow the same tokens.
+//! What the token trie costs, beside the built-in grammar sampler on the same choices; checks that
+//! both allow the same tokens.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -106,8 +107,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     row("trie, set, 200 names, not cached", 0, fresh, None, None);
 }
 
-/// The trie and the grammar allow the same tokens at the beginning, but for tokens that the tokenizer does not use: a grammar also allows
-/// other ways to spell a value.
+/// The trie and the grammar allow the same tokens at the beginning, but for tokens that the
+/// tokenizer does not use: a grammar also allows other ways to spell a value.
 fn check(model: &Model, json: &str, grammar: &HostSampler, input: &Array) {
     let (mut ours, mut theirs) = (input.clone(), input.clone());
     trie_of(model, json, LLAMA_SIEVE_TRIE_SAMPLED).apply(&mut ours);

@@ -1,4 +1,5 @@
-// A library that is linked with libllama and will be loaded with RTLD_LOCAL, as an addon of Node is: it makes samplers through its own references.
+// A library that is linked with libllama and will be loaded with RTLD_LOCAL, as an addon of Node
+// is: it makes samplers through its own references.
 #include <cmath>
 #include <cstdio>
 #include <vector>

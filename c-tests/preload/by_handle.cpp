@@ -1,5 +1,5 @@
-// Takes constructors from libllama's own handle, as Python's ctypes does: that passes any preloaded library by. Then clones the samplers, for
-// which llama.cpp calls its constructors by their names.
+// Takes constructors from libllama's own handle, as Python's ctypes does: that passes any preloaded
+// library by. Then clones the samplers, for which llama.cpp calls its constructors by their names.
 //
 //   by_handle LIBLLAMA
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// The drop-in header renames calls and addresses, in C and C++, before llama.h and behind it. Its functions are never called: the test looks at the
-// symbols that the object file refers to.
+// The drop-in header renames calls and addresses, in C and C++, before llama.h and behind it. Its
+// functions are never called: the test looks at the symbols that the object file refers to.
 #ifdef LLAMA_H_FIRST
 #include "llama.h"
 #include "llama_sieve_dropin.h"

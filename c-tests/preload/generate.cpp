@@ -1,5 +1,5 @@
-// Generates text with plain llama.h, through every sampler constructor. The tests run it with the built-in samplers and with ours, and compare
-// what it prints.
+// Generates text with plain llama.h, through every sampler constructor. The tests run it with the
+// built-in samplers and with ours, and compare what it prints.
 //
 //   generate MODEL FIRST_SEED N_SEEDS
 #include <cstdint>

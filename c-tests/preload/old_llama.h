@@ -1,4 +1,5 @@
-// As much of an older llama.h as the tests need, for a program and a stand-in of libllama that agree on one of the older argument lists:
+// As much of an older llama.h as the tests need, for a program and a stand-in of libllama that
+// agree on one of the older argument lists:
 //
 //   PENALTIES_WITH_N_VOCAB    n_vocab is the first argument of penalties (since b10258)
 //   DRY_WITHOUT_N_CTX_TRAIN   n_ctx_train is no longer the second argument of dry (since b10273)

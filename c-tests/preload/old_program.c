@@ -1,4 +1,5 @@
-// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints what its samplers do; the library prints which of them it was asked for.
+// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints what its samplers do; the
+// library prints which of them it was asked for.
 #include "old_llama.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-//! The programs of this folder, compiled and run as a user would, for the tests of the preload library and of the drop-in header.
+//! The programs of this folder, compiled and run as a user would, for the tests of the preload
+//! library and of the drop-in header.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::process::Command;
 
 use crate::toolchain::{Build, root};
 
-/// Every sampler that the two put in the place of the built-in one, as `llama_sampler_name` reports it.
+/// Every sampler that the two put in the place of the built-in one, as `llama_sampler_name` reports
+/// it.
 pub const SAMPLERS: [&str; 17] = [
     "greedy",
     "dist",

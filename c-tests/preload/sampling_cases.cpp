@@ -1,5 +1,6 @@
-// What each sampler does, on small cases that were worked out by hand from the samplers' definitions, and on queues of truncating samplers that a
-// naive function follows. The same source holds for the built-in samplers and for ours.
+// What each sampler does, on small cases that were worked out by hand from the samplers'
+// definitions, and on queues of truncating samplers that a naive function follows. The same source
+// holds for the built-in samplers and for ours.
 //
 //   sampling_cases MODEL        (the model for its vocabulary only)
 #include <algorithm>
@@ -164,7 +165,8 @@ void dist() {
     }
 }
 
-// What equally probable candidates' draw must give: one uniform double per draw, taken from std::mt19937.
+// What equally probable candidates' draw must give: one uniform double per draw, taken from
+// std::mt19937.
 llama_token uniform_draw(std::mt19937 & generator, size_t n) {
     const double u = std::uniform_real_distribution<double>(0.0, 1.0)(generator);
     return static_cast<llama_token>(u * static_cast<double>(n));
@@ -209,7 +211,8 @@ void mirostat_v2() {
 }
 
 void mirostat() {
-    // Zipf's law with exponent 1.5, so the estimate of it is exact, and k = (0.5 * 4^tau / (1 - 8^-0.5))^(1 / 1.5).
+    // Zipf's law with exponent 1.5, so the estimate of it is exact, and k = (0.5 * 4^tau / (1 -
+    // 8^-0.5))^(1 / 1.5).
     std::vector<float> zipf;
     for (int rank = 1; rank <= 8; rank++) {
         zipf.push_back(static_cast<float>(-1.5 * std::log(rank)));
@@ -286,7 +289,8 @@ void typical() {
         CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).ids() == ids{ 0 }));
     }
     {
-        // The entropy is 1.33: the surprisal 1.61 of the lesser ones is nearer to it than the 0.92 of the first.
+        // The entropy is 1.33: the surprisal 1.61 of the lesser ones is nearer to it than the 0.92
+        // of the first.
         candidates of = candidates::of_probabilities({ 0.4, 0.2, 0.2, 0.2 });
         CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).sorted_ids() == ids{ 1, 2, 3 }));
     }
@@ -339,7 +343,8 @@ void temp() {
 void temp_ext() {
     candidates plain = candidates::of_logits({ 1.0f, -2.0f, 4.0f });
     check_logits(plain.apply(sampler("temp-ext", llama_sampler_init_temp_ext(2.0f, 0.0f, 1.0f))), { 0.5, -1.0, 2.0 });
-    // One against three: 0.811 bits of one possible. Between 1 - 0.5 and 1 + 0.5 that is a temperature of 1.311, squared before it of 1.158.
+    // One against three: 0.811 bits of one possible. Between 1 - 0.5 and 1 + 0.5 that is a
+    // temperature of 1.311, squared before it of 1.158.
     const double entropy = 0.25 * 2.0 + 0.75 * std::log2(4.0 / 3.0);
     for (const double exponent : { 1.0, 2.0 }) {
         const double temperature = 0.5 + std::pow(entropy, exponent);
@@ -354,7 +359,8 @@ void temp_ext() {
 
 void penalties() {
     {
-        // Token 0 three times, token 1 once: each is made smaller by the factor, then loses 0.5 per occurrence and 0.25 for being there.
+        // Token 0 three times, token 1 once: each is made smaller by the factor, then loses 0.5 per
+        // occurrence and 0.25 for being there.
         const sampler smpl("penalties", llama_sampler_init_penalties(4, 8, 2.0f, 0.5f, 0.25f));
         smpl.accept({ 0, 0, 1, 0 });
         check_logits(candidates::of_logits({ 4.0f, -1.0f, 3.0f, -3.0f }).apply(smpl), { 0.25, -2.75, 3.0, -3.0 });
@@ -494,7 +500,8 @@ void infill(const vocabulary & words) {
         CHECK((of.apply(smpl).ids() == ids{ word }) && near(of.of_id(word).p, 1.0));
     }
     {
-        // The longer word counts for the one that it begins with, unless it is the more probable of the two.
+        // The longer word counts for the one that it begins with, unless it is the more probable of
+        // the two.
         candidates of = candidates::of_probabilities({ 0.35, 0.25, 0.4 }).with_ids({ word, longer, other });
         CHECK((of.apply(smpl).sorted_ids() == ids{ std::min(word, other), std::max(word, other) }));
         CHECK(near(of.of_id(word).p, 0.6) && near(of.of_id(other).p, 0.4));
@@ -527,8 +534,8 @@ void seeds() {
 // Every constructor, by its address: a table of them must compile, too.
 struct llama_sampler * (*const by_address)(int32_t) = &llama_sampler_init_top_k;
 
-// Queues of top-k, top-p and min-p over candidates whose probabilities are as 1 : 2 : 3 ... What is left is always the upper end of them, so a
-// number says all about it.
+// Queues of top-k, top-p and min-p over candidates whose probabilities are as 1 : 2 : 3 ... What is
+// left is always the upper end of them, so a number says all about it.
 
 struct queue_parameters {
     int32_t k;
@@ -540,7 +547,8 @@ class naive_queue {
   public:
     naive_queue(size_t n, const queue_parameters & parameters) : n_all(n), n_left(n), descending(false), parameters(parameters) {}
 
-    // The sampler adds its float numbers up one by one, so the n-th step of a sum is only known to this: smallest and largest number left.
+    // The sampler adds its float numbers up one by one, so the n-th step of a sum is only known to
+    // this: smallest and largest number left.
     std::pair<size_t, size_t> left_by(char kind) {
         const double largest = static_cast<double>(n_all);
         if (kind == 'k') {

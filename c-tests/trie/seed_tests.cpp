@@ -1,5 +1,7 @@
-// The three tests with which the design of the token trie was published, on a real vocabulary. Their steps, values and expectations are as published, with calls
-// through llama.h's functions; what is checked beyond that stands behind "Also". The macros below stand for the test framework's.
+// The three tests with which the design of the token trie was published, on a real vocabulary.
+// Their steps, values and expectations are as published, with calls through llama.h's functions;
+// what is checked beyond that stands behind "Also". The macros below stand for the test
+// framework's.
 //
 // Argument: a model with a vocabulary of at least 1000 tokens.
 #include <cmath>

@@ -1,12 +1,14 @@
-//! Draws what each stage of the sieve does to one distribution of the trained model: the pictures of docs/sampling.md.
+//! Draws what each stage of the sieve does to one distribution of the trained model: the pictures
+//! of docs/sampling.md.
 //!
 //! ```text
 //! cargo run --release --example draw_sampling              draws docs/pictures/*.svg from the recorded logits
 //! cargo run --release --example draw_sampling -- record    records them: docs/pictures/logits.tsv
 //! ```
 //!
-//! The logits are recorded, in hundredths, since the model's own differ in their last digits from processor to processor; what is drawn from them is the same everywhere, and a
-//! test compares it with the files.
+//! The logits are recorded, in hundredths, since the model's own differ in their last digits from
+//! processor to processor; what is drawn from them is the same everywhere, and a test compares it
+//! with the files.
 
 mod pictures;
 

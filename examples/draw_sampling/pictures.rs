@@ -15,7 +15,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The prompt, its tokens, and a line of logit and text for each token of the vocabulary; texts as JSON strings.
+    /// The prompt, its tokens, and a line of logit and text for each token of the vocabulary; texts
+    /// as JSON strings.
     #[allow(dead_code)] // The test reads only.
     pub fn to_text(&self) -> String {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string");

@@ -1,5 +1,6 @@
-//! Any calls of the C interface in any order: only documented answers, a reason for every failure, nothing changed by one, and no panic behind the guard (libFuzzer's own
-//! hook ends the process at any panic, caught or not). Leaks are found by LeakSanitizer.
+//! Any calls of the C interface in any order: only documented answers, a reason for every failure,
+//! nothing changed by one, and no panic behind the guard (libFuzzer's own hook ends the process at
+//! any panic, caught or not). Leaks are found by LeakSanitizer.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]
@@ -344,7 +345,8 @@ const OF_LOGITS: [c_int; 4] = [
 impl World {
     fn run(mut self, calls: &[Call]) {
         for call in calls.iter().take(MOST_CALLS) {
-            // SAFETY: `World` keeps only live objects, and NULL is documented everywhere it is passed.
+            // SAFETY: `World` keeps only live objects, and NULL is documented everywhere it is
+            // passed.
             unsafe { self.call(call) };
         }
         // SAFETY: as above.
@@ -519,7 +521,8 @@ impl World {
     unsafe fn make(&mut self, maker: &Maker) {
         let vocab = |given: bool| if given { vocabulary().cast() } else { null() };
         let (mut is_trie, mut is_ours, mut may_fail) = (false, true, false);
-        // SAFETY: the vocabulary lives as long as the process; arrays and strings live during the calls.
+        // SAFETY: the vocabulary lives as long as the process; arrays and strings live during the
+        // calls.
         let ptr = unsafe {
             match maker {
                 Maker::Greedy => llama_sieve_init_greedy(),

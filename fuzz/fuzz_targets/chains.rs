@@ -1,7 +1,7 @@
-//! The drop-in samplers: any members with any parameters in one chain, on any logits. What must hold
-//! always holds (no panic, no new ids, no empty array, a choice within it), and where the built-in's
-//! answer is defined, every member's answer is the built-in's, bit for bit, on the array that the
-//! members before have left.
+//! The drop-in samplers: any members with any parameters in one chain, on any logits. What must
+//! hold always holds (no panic, no new ids, no empty array, a choice within it), and where the
+//! built-in's answer is defined, every member's answer is the built-in's, bit for bit, on the array
+//! that the members before have left.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]
@@ -444,14 +444,15 @@ fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the built-in's answer to this array is defined: it aborts on an empty one, and NaN is in no
-/// order.
+/// Whether the built-in's answer to this array is defined: it aborts on an empty one, and NaN is in
+/// no order.
 fn is_defined(array: &Array) -> bool {
     !array.data.is_empty() && !array.data.iter().any(|c| c.logit.is_nan())
 }
 
 fn accept(members: &mut [Member], chain: &HostSampler, output: &Array, how: &Accept) {
-    // Some built-ins abort on a token that is none, or read out of bounds when cloned between the choice and the token.
+    // Some built-ins abort on a token that is none, or read out of bounds when cloned between the
+    // choice and the token.
     let needs_token = members
         .iter()
         .any(|member| member.accept_always && member.theirs.is_some());

@@ -84,7 +84,8 @@ fn any_bits(bits: &[u8]) {
     let mut raw = llama_sieve_default_params();
     let size = size_of::<llama_sieve_params>();
     let mut bytes = vec![0u8; size];
-    // Where there are no bits the defaults stay. The biases have a case of their own: a pointer cannot be any bits.
+    // Where there are no bits the defaults stay. The biases have a case of their own: a pointer
+    // cannot be any bits.
     let known = std::mem::offset_of!(llama_sieve_params, bias);
     // SAFETY: plain numbers and a pointer, copied as bytes, and the pointer's bytes stay.
     unsafe {
@@ -192,7 +193,8 @@ fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
             assert_eq!(tokens(sieve, &logits, 3), tokens(same, &logits, 3));
         } else {
             tokens(sieve, &logits, 2);
-            // Back again: history and generator of the other way are what they are, but nothing breaks.
+            // Back again: history and generator of the other way are what they are, but nothing
+            // breaks.
             assert_eq!(llama_sieve_set_params(sieve, &first.raw), LLAMA_SIEVE_OK);
             tokens(sieve, &logits, 1);
         }
@@ -251,7 +253,8 @@ impl Damage {
     }
 }
 
-/// A state, damaged or not, is refused and nothing changes, or taken and goes on as the sieve that saved it.
+/// A state, damaged or not, is refused and nothing changes, or taken and goes on as the sieve that
+/// saved it.
 fn state(
     params: &[Change],
     logits: &[Logit],
@@ -262,7 +265,8 @@ fn state(
     let params = CParams::new(params);
     let reader = reader.map_or_else(|| CParams::of(params.raw), CParams::new);
     let logits = values(logits);
-    // SAFETY: parameters are whole (the biases of `params` live), sieves alive until they are freed.
+    // SAFETY: parameters are whole (the biases of `params` live), sieves alive until they are
+    // freed.
     unsafe {
         let (writer, reader) = (llama_sieve_new(&params.raw), llama_sieve_new(&reader.raw));
         if !writer.is_null() && !reader.is_null() {
@@ -317,7 +321,8 @@ unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
         let after = saved(sieve);
         let end = bytes.len() - 8;
         assert_eq!(fnv1a(&bytes[..end]).to_le_bytes(), bytes[end..]);
-        // Generator, seed and numbers are those of the bytes; of the window as much as there is room for, the newest.
+        // Generator, seed and numbers are those of the bytes; of the window as much as there is
+        // room for, the newest.
         assert_eq!(after[..4], bytes[..4]);
         assert_eq!(after[8..12], bytes[8..12]);
         assert_eq!(after[16..32], bytes[16..32]);
@@ -384,9 +389,11 @@ fn ids(kept: &[(i32, f32)]) -> Vec<i32> {
     kept.iter().map(|&(id, _)| id).collect()
 }
 
-/// Where no threshold is so near to a candidate that rounding could decide, both modes keep the same.
+/// Where no threshold is so near to a candidate that rounding could decide, both modes keep the
+/// same.
 fn modes(params: &Tame, logits: &[i16], accepted: &[u8]) {
-    // Distinct by a multiple of what float can tell, after penalties too in all likelihood; equal ones are left out below.
+    // Distinct by a multiple of what float can tell, after penalties too in all likelihood; equal
+    // ones are left out below.
     let logits: Vec<f32> = logits
         .iter()
         .take(150)
@@ -434,7 +441,8 @@ fn modes(params: &Tame, logits: &[i16], accepted: &[u8]) {
             }
         }
     }
-    // Typical takes them in the order of their distances from the entropy, of which two may be as good as equal.
+    // Typical takes them in the order of their distances from the entropy, of which two may be as
+    // good as equal.
     if parity.typical_p < 1.0 && parity.min_keep > 1 {
         return;
     }

@@ -1,5 +1,5 @@
-//! The token trie against a naive model. Input that begins with a byte 0 describes sequences and what is done with them; any other input is a payload as it
-//! stands, for the parser.
+//! The token trie against a naive model. Input that begins with a byte 0 describes sequences and
+//! what is done with them; any other input is a payload as it stands, for the parser.
 #![no_main]
 
 use std::sync::Arc;

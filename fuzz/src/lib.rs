@@ -1,11 +1,13 @@
-//! What the fuzz targets share: inputs made of few bytes, and naive models of what the library promises.
+//! What the fuzz targets share: inputs made of few bytes, and naive models of what the library
+//! promises.
 
 pub mod logits;
 pub mod params;
 pub mod payload;
 pub mod span;
 
-/// No messages on stderr: ids outside the vocabulary, parameters that are no numbers and the like are what the targets are for.
+/// No messages on stderr: ids outside the vocabulary, parameters that are no numbers and the like
+/// are what the targets are for.
 pub fn silence() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, text| {
         assert!(!text.contains("internal error"), "{text}");

@@ -1,5 +1,5 @@
-//! The payload of a token trie as docs/token-tree-payload.schema.json has it, written down a second time: which bytes are to be accepted, and what they
-//! mean.
+//! The payload of a token trie as docs/token-tree-payload.schema.json has it, written down a second
+//! time: which bytes are to be accepted, and what they mean.
 
 use std::fmt;
 
@@ -25,8 +25,9 @@ pub struct Descriptor {
 pub enum Verdict {
     Accepted(Descriptors),
     Refused(&'static str),
-    /// Syntactically JSON, but not to be held in memory as it is: a number beyond every type, half a surrogate pair, or nested too deeply. Where that is in
-    /// a field that is ignored the payload may be good.
+    /// Syntactically JSON, but not to be held in memory as it is: a number beyond every type, half
+    /// a surrogate pair, or nested too deeply. Where that is in a field that is ignored the payload
+    /// may be good.
     Unclear,
 }
 
@@ -111,7 +112,8 @@ fn tokens_of(tokens: &[Json], n_vocab: Option<usize>) -> Result<Vec<i32>, &'stat
     tokens.collect()
 }
 
-/// A known field may come once; what other fields are, and how often they come, is nobody's business.
+/// A known field may come once; what other fields are, and how often they come, is nobody's
+/// business.
 fn field<'a>(value: &'a Json, name: &str) -> Result<Option<&'a Json>, &'static str> {
     let Json::Object(fields) = value else {
         return Err("not an object");

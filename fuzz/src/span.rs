@@ -1,4 +1,5 @@
-//! A constrained span as a list of sequences and the tokens so far: the state machine of docs/token-trie.md in its plainest form.
+//! A constrained span as a list of sequences and the tokens so far: the state machine of
+//! docs/token-trie.md in its plainest form.
 
 use llama_sieve::TokenData;
 
@@ -99,7 +100,8 @@ impl Span {
         following
     }
 
-    /// The tokens that `apply` lets through; `None`: all. Greedy, at a value that others go on from, may complete the span.
+    /// The tokens that `apply` lets through; `None`: all. Greedy, at a value that others go on
+    /// from, may complete the span.
     pub fn allowed(&mut self, data: &[TokenData], greedy: bool) -> Option<Vec<i32>> {
         let prefix = self.prefix.clone()?;
         let children = self.children(&prefix);

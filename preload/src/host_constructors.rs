@@ -1,7 +1,8 @@
 //! Finding the constructors that we stand in front of.
 //!
-//! A call arrives here because our name was found first. Where it would have gone: to the next definition in the linker's global order, or,
-//! for a library that was loaded with RTLD_LOCAL, to one among that library's own dependencies.
+//! A call arrives here because our name was found first. Where it would have gone: to the next
+//! definition in the linker's global order, or, for a library that was loaded with RTLD_LOCAL, to
+//! one among that library's own dependencies.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
@@ -66,8 +67,9 @@ impl Host {
         found.filter(|&address| self.contains(address))
     }
 
-    /// Those found before. They stay open, so that a base address always means the same library. The dynamic linker is never called from
-    /// inside here: it holds a lock of its own while a library's initialisers run, and these may call us.
+    /// Those found before. They stay open, so that a base address always means the same library.
+    /// The dynamic linker is never called from inside here: it holds a lock of its own while a
+    /// library's initialisers run, and these may call us.
     fn remembered<T>(look: impl FnOnce(&mut Vec<Host>) -> T) -> T {
         static KNOWN: Mutex<Vec<Host>> = Mutex::new(Vec::new());
         look(&mut KNOWN.lock().unwrap_or_else(PoisonError::into_inner))
@@ -96,7 +98,8 @@ impl Host {
 
 /// What a call of `symbol` from `caller` would have reached without us.
 pub fn meant(symbol: &CStr, caller: Option<Address>) -> Option<Address> {
-    // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the return address.
+    // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
+    // return address.
     let next = unsafe { symbol_of(libc::RTLD_NEXT, symbol) };
     next.filter(|&address| is_foreign(address))
         .or_else(|| in_dependencies(symbol, caller?))
@@ -108,7 +111,8 @@ fn in_dependencies(symbol: &CStr, caller: Address) -> Option<Address> {
     in_library(symbol, Library::of(caller)?.open()?)
 }
 
-/// In any loaded library, in load order. For callers in memory of no library, as compilers at run time make them.
+/// In any loaded library, in load order. For callers in memory of no library, as compilers at run
+/// time make them.
 fn anywhere(symbol: &CStr) -> Option<Address> {
     let all = Library::all();
     all.iter()
@@ -117,7 +121,8 @@ fn anywhere(symbol: &CStr) -> Option<Address> {
 
 /// Takes the handle over.
 fn in_library(symbol: &CStr, handle: Address) -> Option<Address> {
-    // SAFETY: the handle was just opened, and is closed only here; the library stays loaded, since that handle was not the first.
+    // SAFETY: the handle was just opened, and is closed only here; the library stays loaded, since
+    // that handle was not the first.
     unsafe {
         let found = symbol_of(handle.as_ptr(), symbol);
         libc::dlclose(handle.as_ptr());
@@ -164,7 +169,8 @@ fn is_ours(address: Address) -> bool {
     ours.iter().any(|segment| segment.contains(&address))
 }
 
-/// The address behind the first call from outside this library, of those that led here: who called us.
+/// The address behind the first call from outside this library, of those that led here: who called
+/// us.
 ///
 /// The return address is read by the unwinder, which needs to know our own frames only.
 pub fn caller() -> Option<Address> {
@@ -182,7 +188,8 @@ pub fn caller() -> Option<Address> {
     unsafe extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
         // SAFETY: the unwinder passes its frame, and back the pointer to the variable below.
         let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Found>()) };
-        // A return address may lie behind the end of the calling function, but not the address before it.
+        // A return address may lie behind the end of the calling function, but not the address
+        // before it.
         let Some(address) = NonNull::new(address.wrapping_sub(1) as *mut c_void) else {
             return STOP;
         };
@@ -208,7 +215,8 @@ struct Library {
 }
 
 impl Library {
-    /// The one that `address` is in. Not by dladdr, which also looks through all symbols for the nearest.
+    /// The one that `address` is in. Not by dladdr, which also looks through all symbols for the
+    /// nearest.
     fn of(address: Address) -> Option<Self> {
         let address = address.as_ptr() as usize;
         let mut found = None;
@@ -270,7 +278,8 @@ fn for_each_library(mut visit: impl FnMut(&libc::dl_phdr_info)) {
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the closure, which nobody else uses.
+        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the closure, which
+        // nobody else uses.
         let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
         visit(info);
         0

@@ -1,8 +1,9 @@
 //! How a call from C fails: an error number with a text, told in one way by every export.
 //!
-//! Three shapes, each with the guard around it. [`answer`] is for functions that return an error number and [`made`] for those that return an object: both begin
-//! by clearing the last error, so that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`] is for all others: it leaves the
-//! last error as it is unless something goes wrong.
+//! Three shapes, each with the guard around it. [`answer`] is for functions that return an error
+//! number and [`made`] for those that return an object: both begin by clearing the last error, so
+//! that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`]
+//! is for all others: it leaves the last error as it is unless something goes wrong.
 
 use std::collections::TryReserveError;
 use std::ffi::c_int;
@@ -151,7 +152,8 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
     )
 }
 
-/// The object that `body` makes; NULL on failure. Without [memory for what does not grow](memory::HEAD_ROOM) it is not tried.
+/// The object that `body` makes; NULL on failure. Without [memory for what does not
+/// grow](memory::HEAD_ROOM) it is not tried.
 pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(&call, null_mut, || {
         last_error::clear();

@@ -2,14 +2,17 @@
 //!
 //! Looked for when a sampler is first made, in this order, until one place has it:
 //! 1. the handle that `llama_sieve_bind_host` was given;
-//! 2. the linker: weak references, filled when llama.cpp is linked into the same program or loaded before us;
+//! 2. the linker: weak references, filled when llama.cpp is linked into the same program or loaded
+//!    before us;
 //! 3. the process's global symbols (a program linked with libllama.so, or LD_PRELOAD);
 //! 4. every loaded library, also one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
-//! What was found is kept, and its library stays loaded. What was not found is looked for again at the next call.
+//! What was found is kept, and its library stays loaded. What was not found is looked for again at
+//! the next call.
 //!
-//! All other functions are then taken from the library that has `llama_sampler_init`, not from the process: another library may export
-//! the same names to stand in for them, as our own preload library does.
+//! All other functions are then taken from the library that has `llama_sampler_init`, not from the
+//! process: another library may export the same names to stand in for them, as our own preload
+//! library does.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -64,7 +67,8 @@ impl Host {
         if let Some(host) = *BOUND.read() {
             return Ok(host);
         }
-        // Without the lock: the dynamic linker may run foreign code. Two threads that come here at once find the same.
+        // Without the lock: the dynamic linker may run foreign code. Two threads that come here at
+        // once find the same.
         let host = find().ok_or_else(|| {
             "no llama.cpp in this process: load libllama (build b4662 or later, which exports llama_sampler_init) first, \
              or pass its dlopen handle to llama_sieve_bind_host"
@@ -143,7 +147,8 @@ impl Host {
     }
 
     fn new(sampler_init: Address, library: Option<Address>) -> Self {
-        // SAFETY: found under the name llama_sampler_init, whose signature is the same in every llama.cpp that exports it.
+        // SAFETY: found under the name llama_sampler_init, whose signature is the same in every
+        // llama.cpp that exports it.
         let sampler_init =
             unsafe { std::mem::transmute::<*mut c_void, SamplerInit>(sampler_init.as_ptr()) };
         Self {
@@ -153,7 +158,8 @@ impl Host {
     }
 }
 
-/// The host's function of that name, as a function pointer of that type; returns the error if the host lacks it.
+/// The host's function of that name, as a function pointer of that type; returns the error if the
+/// host lacks it.
 ///
 /// The type must be the function's signature in every llama.cpp that has it.
 macro_rules! host_function {
@@ -172,8 +178,8 @@ fn find() -> Option<Host> {
     loaded()
 }
 
-/// Declares words that the linker fills with the addresses of the named functions, or with 0 where it finds none. Rust has no stable weak
-/// linkage; the assembler does.
+/// Declares words that the linker fills with the addresses of the named functions, or with 0 where
+/// it finds none. Rust has no stable weak linkage; the assembler does.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 macro_rules! weak_references {
     ($find:ident $table:ident $count:literal: $($name:literal)*) => {
@@ -194,8 +200,8 @@ macro_rules! weak_references {
             }
             let names: [&str; $count] = [$($name),*];
             let index = names.iter().position(|&known| known.as_bytes() == name.to_bytes())?;
-            // SAFETY: the words above, filled before any of our code runs and never written again. A volatile read, since to the
-            // compiler the address of a function is never null.
+            // SAFETY: the words above, filled before any of our code runs and never written again.
+            // A volatile read, since to the compiler the address of a function is never null.
             let linked = unsafe { (&raw const $table).read_volatile() };
             let address = *linked.get(index)?;
             NonNull::new(address)
@@ -270,7 +276,8 @@ pub(super) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Addre
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
 }
 
-/// A handle of the shared library that `function` is in, which keeps it loaded; `None` if it is in the program itself.
+/// A handle of the shared library that `function` is in, which keeps it loaded; `None` if it is in
+/// the program itself.
 fn library_of(function: Address) -> Option<Address> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: dladdr takes any address, and fills `info` if it returns other than 0.
@@ -322,7 +329,8 @@ pub(super) fn loaded_libraries() -> Vec<CString> {
         _size: usize,
         paths: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the vector below, which nobody else uses.
+        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the vector below,
+        // which nobody else uses.
         let (info, paths) = unsafe { (&*info, &mut *paths.cast::<Vec<CString>>()) };
         if !info.dlpi_name.is_null() {
             // SAFETY: a C string of the dynamic linker, valid during the callback.

@@ -35,7 +35,8 @@ pub struct HostVocabulary {
     tokenize: Tokenize,
 }
 
-// SAFETY: llama.cpp only reads a vocabulary after it was loaded; llama.h says that its tokenizer is thread-safe.
+// SAFETY: llama.cpp only reads a vocabulary after it was loaded; llama.h says that its tokenizer is
+// thread-safe.
 unsafe impl Send for HostVocabulary {}
 // SAFETY: as above.
 unsafe impl Sync for HostVocabulary {}
@@ -90,10 +91,12 @@ impl HostVocabulary {
     }
 }
 
-/// Calls `write(buffer, room)`, which gives the length or minus the room it needs, until there is room.
+/// Calls `write(buffer, room)`, which gives the length or minus the room it needs, until there is
+/// room.
 fn written<T: Copy + Default>(buffer: &mut Vec<T>, write: impl Fn(*mut T, i32) -> i32) {
     buffer.resize(buffer.capacity().max(32), T::default());
-    // The second time at the latest there is room; a third would mean that the host contradicts itself.
+    // The second time at the latest there is room; a third would mean that the host contradicts
+    // itself.
     for _ in 0..2 {
         let room = i32::try_from(buffer.len()).unwrap_or(i32::MAX);
         let length = write(buffer.as_mut_ptr(), room);
@@ -125,7 +128,8 @@ impl Vocabulary for HostVocabulary {
             return;
         }
         written(piece, |buffer, room| {
-            // SAFETY: the vocabulary outlives the object, the token is its own, and there is `room` in the buffer.
+            // SAFETY: the vocabulary outlives the object, the token is its own, and there is `room`
+            // in the buffer.
             unsafe { (self.piece)(self.as_ptr(), token, buffer.cast(), room, 0, false) }
         });
     }
@@ -146,7 +150,8 @@ impl Vocabulary for HostVocabulary {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
         written(&mut tokens, |buffer, room| {
             let text = text.as_ptr().cast();
-            // SAFETY: the vocabulary outlives the object; text and buffer have the lengths that are passed.
+            // SAFETY: the vocabulary outlives the object; text and buffer have the lengths that are
+            // passed.
             unsafe { (self.tokenize)(self.as_ptr(), text, length, buffer, room, false, false) }
         });
         tokens

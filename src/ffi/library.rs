@@ -21,19 +21,22 @@ pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;
 /// An internal error, which was caught; or there is not enough memory (the text says which).
 pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
-/// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a sampler of another kind.
+/// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a
+/// sampler of another kind.
 pub const LLAMA_SIEVE_ERROR_INVALID: c_int = -4;
 /// What was asked for by name or handle is not there.
 pub const LLAMA_SIEVE_ERROR_NOT_FOUND: c_int = -5;
 /// A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
 pub const LLAMA_SIEVE_ERROR_SIZE: c_int = -6;
-/// A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is none that this library knows.
+/// A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
+/// none that this library knows.
 pub const LLAMA_SIEVE_ERROR_PARAMS: c_int = -7;
 /// There is no token to choose: every logit is minus infinity or NaN.
 pub const LLAMA_SIEVE_ERROR_NO_CANDIDATE: c_int = -8;
 /// Saved bytes are none of this library's, damaged, or of another kind of generator.
 pub const LLAMA_SIEVE_ERROR_STATE: c_int = -9;
-/// The object is in use by another thread, or twice in one call, or out of use after an internal error.
+/// The object is in use by another thread, or twice in one call, or out of use after an internal
+/// error.
 pub const LLAMA_SIEVE_ERROR_BUSY: c_int = -10;
 /// The context has no logits where they were asked for.
 pub const LLAMA_SIEVE_ERROR_NO_LOGITS: c_int = -11;
@@ -65,7 +68,8 @@ pub extern "C" fn llama_sieve_version() -> *const c_char {
     guard("llama_sieve_version", || c"".as_ptr(), || VERSION.as_ptr())
 }
 
-/// The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar". Never NULL, valid for ever.
+/// The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar".
+/// Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(
@@ -75,10 +79,13 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     )
 }
 
-/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met. "" if nothing did: constructors and clones, functions that return an
-/// error number (also those that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they begin, so that afterwards it speaks of
-/// that call alone; others, such as the calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this thread
-/// calls this function again. Call it in a statement of its own: the arguments of one call are evaluated in any order.
+/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met.
+/// "" if nothing did: constructors and clones, functions that return an error number (also those
+/// that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they
+/// begin, so that afterwards it speaks of that call alone; others, such as the calls that a host
+/// makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this
+/// thread calls this function again. Call it in a statement of its own: the arguments of one call
+/// are evaluated in any order.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
@@ -100,7 +107,8 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     )
 }
 
-/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a thread that is ending, and without memory.
+/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a
+/// thread that is ending, and without memory.
 pub(super) fn show(place: &'static LocalKey<RefCell<Vec<u8>>>, text: &str) -> *const c_char {
     let shown = place.try_with(|place| {
         let mut shown = place.borrow_mut();
@@ -147,7 +155,8 @@ pub unsafe extern "C" fn llama_sieve_log_set(
             log::set_sink(Some(Arc::new(move |level: Level, text: &str| {
                 let user = &user;
                 let text = c_string(text.to_owned());
-                // SAFETY: the caller of llama_sieve_log_set guarantees the callback; the text is a C string during the call.
+                // SAFETY: the caller of llama_sieve_log_set guarantees the callback; the text is a
+                // C string during the call.
                 unsafe { callback(level as c_int, text.as_ptr(), user.0) }
             })));
         },
@@ -161,14 +170,16 @@ unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}
 
-/// Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only needed where the library cannot find it by
-/// itself, or where a process holds several. Samplers that exist already keep the host they were made with.
+/// Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only
+/// needed where the library cannot find it by itself, or where a process holds several. Samplers
+/// that exist already keep the host they were made with.
 ///
-/// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST if that library does not export llama_sampler_init;
-/// then the host stays as it was.
+/// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
+/// if that library does not export llama_sampler_init; then the host stays as it was.
 ///
 /// # Safety
-/// `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or alive.
+/// `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or
+/// alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_bind_host(dl_handle: *mut c_void) -> c_int {
     answer("llama_sieve_bind_host", || {

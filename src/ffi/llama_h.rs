@@ -1,7 +1,8 @@
-//! Our mirrors of what llama.h declares, kept in step by assertions here and, from the other side, by
-//! `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
+//! Our mirrors of what llama.h declares, kept in step by assertions here and, from the other side,
+//! by `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
 //!
-//! The layouts hold for every llama.cpp since build b3681 (members only ever came at the end of the vtable).
+//! The layouts hold for every llama.cpp since build b3681 (members only ever came at the end of the
+//! vtable).
 
 #![allow(non_camel_case_types)]
 
@@ -10,7 +11,8 @@ use std::mem::{offset_of, size_of};
 
 use crate::token::{Token, TokenData};
 
-/// A sampler as the host knows it: made by the host's `llama_sampler_init`, freed by the host. Only `ctx` is ours.
+/// A sampler as the host knows it: made by the host's `llama_sampler_init`, freed by the host. Only
+/// `ctx` is ours.
 #[repr(C)]
 #[derive(Debug)]
 pub struct llama_sampler {
@@ -30,7 +32,8 @@ pub struct llama_token_data_array {
     pub size: usize,
     /// Index of the chosen one, or -1.
     pub selected: i64,
-    /// A C `bool`, read as a byte: any value but 0 is true, while a Rust `bool` of 2 would be undefined behaviour.
+    /// A C `bool`, read as a byte: any value but 0 is true, while a Rust `bool` of 2 would be
+    /// undefined behaviour.
     pub sorted: u8,
 }
 

@@ -1,4 +1,5 @@
-//! Entropy, surprisal and perplexity for C: ABI names `llama_sieve_entropy` to `llama_sieve_ppl_free`.
+//! Entropy, surprisal and perplexity for C: ABI names `llama_sieve_entropy` to
+//! `llama_sieve_ppl_free`.
 
 use std::ffi::c_int;
 
@@ -45,11 +46,13 @@ unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], String>
 
 const MASKED: &str = "every logit is minus infinity or NaN, so there is no distribution";
 
-/// Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain it is. From 0 to the logarithm of `n`.
+/// Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain it is. From
+/// 0 to the logarithm of `n`.
 ///
-/// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and minus infinity are tokens without probability; plus infinity
-/// takes all of it (of several, the first). NaN, and an error text, if `logits` is NULL, `n` <= 0, `base` is another number, or no token has probability.
-/// Cost: one pass over the logits. Any thread.
+/// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
+/// minus infinity are tokens without probability; plus infinity takes all of it (of several, the
+/// first). NaN, and an error text, if `logits` is NULL, `n` <= 0, `base` is another number, or no
+/// token has probability. Cost: one pass over the logits. Any thread.
 ///
 /// # Safety
 /// `logits` is NULL or `n` floats.
@@ -63,9 +66,11 @@ pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c
     })
 }
 
-/// Surprisal of `token` in the model's distribution, from its `n` raw logits: minus the logarithm of its probability.
+/// Surprisal of `token` in the model's distribution, from its `n` raw logits: minus the logarithm
+/// of its probability.
 ///
-/// `base` and errors as for llama_sieve_entropy; NaN, too, for a `token` outside [0, n). Plus infinity for a masked token.
+/// `base` and errors as for llama_sieve_entropy; NaN, too, for a `token` outside [0, n). Plus
+/// infinity for a masked token.
 ///
 /// # Safety
 /// `logits` is NULL or `n` floats.
@@ -89,8 +94,8 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
     })
 }
 
-/// Entropy of the distribution over `n` candidates, from their logits (probabilities are not looked at): how uncertain the draw is after the
-/// filters. `base` and errors as for llama_sieve_entropy.
+/// Entropy of the distribution over `n` candidates, from their logits (probabilities are not looked
+/// at): how uncertain the draw is after the filters. `base` and errors as for llama_sieve_entropy.
 ///
 /// # Safety
 /// `candidates` is NULL or `n` elements.
@@ -108,8 +113,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
     })
 }
 
-/// Surprisal of `token` in the distribution over `n` candidates, from their logits. Plus infinity for a token that is not among them.
-/// `base` and errors as for llama_sieve_entropy.
+/// Surprisal of `token` in the distribution over `n` candidates, from their logits. Plus infinity
+/// for a token that is not among them. `base` and errors as for llama_sieve_entropy.
 ///
 /// # Safety
 /// `candidates` is NULL or `n` elements.
@@ -161,7 +166,8 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     })
 }
 
-/// Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity makes the perplexity infinite.
+/// Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity
+/// makes the perplexity infinite.
 ///
 /// # Safety
 /// `ppl` is NULL (then nothing happens) or alive, and used by no other thread during the call.
@@ -236,7 +242,8 @@ pub unsafe extern "C" fn llama_sieve_ppl_clone(
 /// Frees the object. NULL is allowed.
 ///
 /// # Safety
-/// `ppl` is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any more.
+/// `ppl` is NULL or came from llama_sieve_ppl_new or llama_sieve_ppl_clone, and is not used any
+/// more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_free(ppl: *mut llama_sieve_ppl) {
     guard(

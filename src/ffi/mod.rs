@@ -1,4 +1,5 @@
-//! The C border: every `extern "C"` of the library, and the only place that knows raw pointers of C callers.
+//! The C border: every `extern "C"` of the library, and the only place that knows raw pointers of C
+//! callers.
 //!
 //! - [`llama_h`][]: mirrors of llama.h's types.
 //! - [`host`][]: finding the llama.cpp of the process.
@@ -17,9 +18,10 @@
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`failure`][]: error numbers, their texts, and when the last error is cleared.
 //!
-//! Conventions for callers (the header and the README repeat them): samplers are freed by the host (`llama_sampler_free`, or the chain
-//! they were added to); strings that are returned belong to the library; a constructor that fails returns NULL, a function that
-//! returns `int` a negative number, and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
+//! Conventions for callers (the header and the README repeat them): samplers are freed by the host
+//! (`llama_sampler_free`, or the chain they were added to); strings that are returned belong to the
+//! library; a constructor that fails returns NULL, a function that returns `int` a negative number,
+//! and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
 pub mod certificate;
 pub(crate) mod exclusive;

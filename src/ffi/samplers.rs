@@ -1,8 +1,9 @@
 //! The constructors of the drop-in samplers, with the arguments of llama.cpp's own.
 //!
-//! Each returns a sampler of the host's, to be added to a chain or freed with `llama_sampler_free`, or NULL where no host is bound.
-//! Parameters that disable the built-in give a sampler that does nothing, named with a question mark as the built-in is; so do, with one
-//! warning, parameters that are not finite.
+//! Each returns a sampler of the host's, to be added to a chain or freed with `llama_sampler_free`,
+//! or NULL where no host is bound. Parameters that disable the built-in give a sampler that does
+//! nothing, named with a question mark as the built-in is; so do, with one warning, parameters that
+//! are not finite.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -85,7 +86,8 @@ fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     finite
 }
 
-/// Hands the host the filter that `make` gives, or the disabled one of that name if it gives none or a parameter is not finite.
+/// Hands the host the filter that `make` gives, or the disabled one of that name if it gives none
+/// or a parameter is not finite.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -103,7 +105,8 @@ fn construct<S: Sampler>(
     })
 }
 
-/// Hands the host the selector that `make` gives, or one that takes the largest logit if a parameter is not finite.
+/// Hands the host the selector that `make` gives, or one that takes the largest logit if a
+/// parameter is not finite.
 fn construct_selector<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -131,55 +134,61 @@ pub extern "C" fn llama_sieve_init_greedy() -> *mut llama_sampler {
     construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
 }
 
-/// Draws a candidate with its softmax probability, from std::mt19937 started with `seed`. 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed,
-/// another at each reset.
+/// Draws a candidate with its softmax probability, from std::mt19937 started with `seed`.
+/// 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed, another at each reset.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
     construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
 }
 
-/// Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled: `k` <= 0.
+/// Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled:
+/// `k` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_top_k(k: i32) -> *mut llama_sampler {
     construct(&TOP_K, c"?top-k", &[], || TopK::new(k))
 }
 
-/// Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach `p`, at least `min_keep` (Holtzman et al. 2019,
-/// arXiv:1904.09751). Disabled: `p` >= 1.
+/// Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach `p`, at
+/// least `min_keep` (Holtzman et al. 2019, arXiv:1904.09751). Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_top_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TOP_P, c"?top-p", &[p], || TopP::new(p, min_keep))
 }
 
-/// Keeps the candidates whose probability is at least `p` times the largest, at least `min_keep` (Nguyen et al. 2024,
-/// arXiv:2407.01082). Disabled: `p` <= 0.
+/// Keeps the candidates whose probability is at least `p` times the largest, at least `min_keep`
+/// (Nguyen et al. 2024, arXiv:2407.01082). Disabled: `p` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_min_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&MIN_P, c"?min-p", &[p], || MinP::new(p, min_keep))
 }
 
-/// Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until their probabilities exceed `p`, at
-/// least `min_keep` (Meister et al. 2022, arXiv:2202.00666). Disabled: `p` >= 1.
+/// Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until
+/// their probabilities exceed `p`, at least `min_keep` (Meister et al. 2022, arXiv:2202.00666).
+/// Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TYPICAL, c"?typical", &[p], || Typical::new(p, min_keep))
 }
 
-/// Divides every logit by the temperature `t`. `t` <= 0: the largest logit stays, all others become minus infinity. Disabled: `t` 1.
+/// Divides every logit by the temperature `t`. `t` <= 0: the largest logit stays, all others become
+/// minus infinity. Disabled: `t` 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_temp(t: f32) -> *mut llama_sampler {
     construct(&TEMP, c"?temp", &[t], || Temp::new(t))
 }
 
-/// Masks every logit more than `n` standard deviations below the largest (Tang et al. 2024, arXiv:2411.07641). Disabled: `n` <= 0.
+/// Masks every logit more than `n` standard deviations below the largest (Tang et al. 2024,
+/// arXiv:2411.07641). Disabled: `n` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_sampler {
     construct(&TOP_N_SIGMA, c"?top-n-sigma", &[n], || TopNSigma::new(n))
 }
 
-/// Penalises the tokens among the last `last_n` accepted ones: `repeat` divides a logit above 0 and multiplies one at or below 0 (Keskar et al.
-/// 2019, arXiv:1909.05858), then `freq` is subtracted once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used
-/// only to warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
+/// Penalises the tokens among the last `last_n` accepted ones: `repeat` divides a logit above 0 and
+/// multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then `freq` is subtracted
+/// once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used only to
+/// warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
+/// Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_penalties(
     n_vocab: i32,
@@ -193,8 +202,8 @@ pub extern "C" fn llama_sieve_init_penalties(
     })
 }
 
-/// Dynamic temperature: between `t` - `delta` and `t` + `delta`, following the entropy to the power `exponent`. Plain temperature if
-/// `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
+/// Dynamic temperature: between `t` - `delta` and `t` + `delta`, following the entropy to the power
+/// `exponent`. Plain temperature if `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_temp_ext(
     t: f32,
@@ -206,8 +215,9 @@ pub extern "C" fn llama_sieve_init_temp_ext(
     })
 }
 
-/// XTC, exclude top choices: with chance `p` removes every candidate of probability `t` or more but the least probable of them, unless fewer than
-/// `min_keep` would be left (text-generation-webui pull request 6335). `seed` as for dist. Disabled: `p` <= 0 or `t` > 0.5.
+/// XTC, exclude top choices: with chance `p` removes every candidate of probability `t` or more but
+/// the least probable of them, unless fewer than `min_keep` would be left (text-generation-webui
+/// pull request 6335). `seed` as for dist. Disabled: `p` <= 0 or `t` > 0.5.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_xtc(
     p: f32,
@@ -218,8 +228,9 @@ pub extern "C" fn llama_sieve_init_xtc(
     construct(&XTC, c"?xtc", &[p, t], || Xtc::new(p, t, min_keep, seed))
 }
 
-/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token, correcting by `eta`; `m` candidates serve the estimate
-/// (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist. Parameters that are not finite: the largest logit is selected.
+/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token,
+/// correcting by `eta`; `m` candidates serve the estimate (Basu et al. 2020, arXiv:2007.14966).
+/// `seed` as for dist. Parameters that are not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_mirostat(
     n_vocab: i32,
@@ -233,8 +244,9 @@ pub extern "C" fn llama_sieve_init_mirostat(
     })
 }
 
-/// Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist.
-/// Parameters that are not finite: the largest logit is selected.
+/// Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020,
+/// arXiv:2007.14966). `seed` as for dist. Parameters that are not finite: the largest logit is
+/// selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_mirostat_v2(
     seed: u32,
@@ -246,14 +258,16 @@ pub extern "C" fn llama_sieve_init_mirostat_v2(
     })
 }
 
-/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses `multiplier` * `base`^(n - `allowed_length`)
-/// (text-generation-webui pull request 5677).
+/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
+/// `multiplier` * `base`^(n - `allowed_length`) (text-generation-webui pull request 5677).
 ///
-/// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or
-/// empty ones are skipped. `vocab` must outlive this call only. Disabled: `multiplier` 0, `base` < 1, or `last_n` <= 0.
+/// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the
+/// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
+/// must outlive this call only. Disabled: `multiplier` 0, `base` < 1, or `last_n` <= 0.
 ///
 /// # Safety
-/// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or `n_breakers` pointers, each NULL or a C string.
+/// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or
+/// `n_breakers` pointers, each NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_init_dry(
     vocab: *const llama_vocab,
@@ -317,8 +331,9 @@ unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [
     texts
 }
 
-/// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as it is), moving the aim so that the chosen
-/// tokens average it; `decay` (0 to 0.99) makes the average reach back 1 / (1 - `decay`) tokens (llama.cpp pull request 17927). `seed` as for dist.
+/// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as
+/// it is), moving the aim so that the chosen tokens average it; `decay` (0 to 0.99) makes the
+/// average reach back 1 / (1 - `decay`) tokens (llama.cpp pull request 17927). `seed` as for dist.
 /// Parameters that are not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_adaptive_p(
@@ -331,9 +346,9 @@ pub extern "C" fn llama_sieve_init_adaptive_p(
     })
 }
 
-/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token. `n_vocab` is the
-/// size of the vocabulary, which only the built-in reads that takes the place in a host's graph.
-/// Disabled: `n` <= 0, or `bias` NULL (with a warning).
+/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token.
+/// `n_vocab` is the size of the vocabulary, which only the built-in reads that takes the place in a
+/// host's graph. Disabled: `n` <= 0, or `bias` NULL (with a warning).
 ///
 /// # Safety
 /// `bias` is NULL or `n` elements.
@@ -360,8 +375,9 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
     })
 }
 
-/// For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp pull request 9896). To be put behind samplers
-/// that leave few candidates. `vocab` must outlive the sampler and its clones. Disabled, with a warning: `vocab` NULL.
+/// For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp
+/// pull request 9896). To be put behind samplers that leave few candidates. `vocab` must outlive
+/// the sampler and its clones. Disabled, with a warning: `vocab` NULL.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.
@@ -379,8 +395,9 @@ pub unsafe extern "C" fn llama_sieve_init_infill(vocab: *const llama_vocab) -> *
     })
 }
 
-/// Tail-free sampling: cuts where the sorted probabilities stop bending; `z` is the share of the bends to keep, `min_keep` the least number of candidates
-/// (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
+/// Tail-free sampling: cuts where the sorted probabilities stop bending; `z` is the share of the
+/// bends to keep, `min_keep` the least number of candidates (Trenton Bricken 2019). llama.cpp no
+/// longer has it. Disabled: `z` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TAIL_FREE, c"?tail-free", &[z], || {
@@ -388,7 +405,8 @@ pub extern "C" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut ll
     })
 }
 
-/// Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has it.
+/// Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_softmax() -> *mut llama_sampler {
     construct(&SOFTMAX, c"?softmax", &[], || Some(Softmax::default()))

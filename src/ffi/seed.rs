@@ -10,8 +10,10 @@ use crate::ffi::samplers::SEEDED;
 use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
-/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist, mirostat and mirostat_v2, ours and built in; of the
-/// sieve in a chain the lower 32 bits; of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist,
+/// mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits; of a
+/// chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none,
+/// and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -53,7 +55,8 @@ impl Functions {
     /// # Safety
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
-        // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called only on samplers of their kind.
+        // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called
+        // only on samplers of their kind.
         unsafe {
             let mut seeded = SEEDED.into_iter().chain([&SIEVE]);
             if let Some(vtable) = seeded.find(|vtable| vtable.is_of(smpl)) {
@@ -69,7 +72,8 @@ impl Functions {
     /// # Safety
     /// `smpl` is a live sampler.
     unsafe fn is_chain(&self, smpl: *const llama_sampler) -> bool {
-        // SAFETY: the caller guarantees the sampler. A vtable without a name is nobody's chain, and the host would call through NULL.
+        // SAFETY: the caller guarantees the sampler. A vtable without a name is nobody's chain, and
+        // the host would call through NULL.
         unsafe {
             let iface = (*smpl).iface;
             if iface.is_null() || (*iface).name.is_none() {

@@ -1,4 +1,5 @@
-//! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve as one sampler of a chain.
+//! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve
+//! as one sampler of a chain.
 
 use std::ffi::c_int;
 
@@ -36,7 +37,8 @@ pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
 pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
 /// Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
 pub const LLAMA_SIEVE_RNG_MT19937: i32 = 1;
-/// Generator: none, but a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+/// Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
+/// can be replayed alone.
 pub const LLAMA_SIEVE_RNG_POSITION: i32 = 2;
 /// Draw: the inverse of the cumulative distribution.
 pub const LLAMA_SIEVE_METHOD_CDF: i32 = 0;
@@ -47,8 +49,8 @@ pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
 /// Temperature right after the penalties (Akunu, transformers, vLLM).
 pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
 
-/// A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by one thread at a time: a second one gets
-/// LLAMA_SIEVE_ERROR_BUSY.
+/// A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
+/// one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
 #[derive(Debug)]
 pub struct Handle {
     /// None after a call that panicked.
@@ -62,17 +64,23 @@ pub struct Handle {
 pub struct llama_sieve_params {
     /// sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
     pub struct_size: usize,
-    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token, without a draw, bias and penalties still applied.
+    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token,
+    /// without a draw, bias and penalties still applied.
     pub temperature: f32,
-    /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable token.
+    /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
+    /// token.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled by >= 1; <= 0 keeps the most probable.
+    /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
+    /// by >= 1; <= 0 keeps the most probable.
     pub top_p: f32,
-    /// Keeps the tokens whose probability is at least this times the largest. Default 0.05; disabled by <= 0.
+    /// Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+    /// disabled by <= 0.
     pub min_p: f32,
-    /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this probability. Default 1; disabled by >= 1.
+    /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
+    /// probability. Default 1; disabled by >= 1.
     pub typical_p: f32,
-    /// Keeps the logits within that many standard deviations of the largest. Default -1; disabled by <= 0.
+    /// Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+    /// by <= 0.
     pub top_n_sigma: f32,
     /// Typical, top-p and min-p leave at least that many. Default 1.
     pub min_keep: usize,
@@ -94,7 +102,8 @@ pub struct llama_sieve_params {
     pub method: i32,
     /// LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
     pub order: i32,
-    /// n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus infinity bans a token. Default NULL.
+    /// n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
+    /// infinity bans a token. Default NULL.
     pub bias: *const llama_logit_bias,
     /// Default 0.
     pub n_bias: usize,
@@ -102,8 +111,8 @@ pub struct llama_sieve_params {
 
 /// What the stages made of the last token's distribution. The caller sets struct_size.
 ///
-/// The counts are of candidates with a probability left after each stage; they never rise. Entropies and surprisal are in nats, and NaN unless
-/// llama_sieve_measure asked for them.
+/// The counts are of candidates with a probability left after each stage; they never rise.
+/// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +203,8 @@ unsafe fn look<T>(
     guard(function, || Err(Failure::caught()), || body(inner))
 }
 
-/// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be inconsistent.
+/// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be
+/// inconsistent.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -224,8 +234,9 @@ fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T, Failure> 
     })
 }
 
-/// Each struct has had one size so far. The first time that one grows, its older size becomes known, too, and what such a caller does not have gets its default. A larger size stays an
-/// error: what its caller asks for beyond the known members could not be done.
+/// Each struct has had one size so far. The first time that one grows, its older size becomes
+/// known, too, and what such a caller does not have gets its default. A larger size stays an error:
+/// what its caller asks for beyond the known members could not be done.
 fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failure> {
     if given == known {
         return Ok(());
@@ -237,7 +248,8 @@ fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failu
 }
 
 /// # Safety
-/// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias` in it is NULL or `n_bias` elements.
+/// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias`
+/// in it is NULL or `n_bias` elements.
 unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
     usable("params", params)?;
     // SAFETY: not NULL, and the caller guarantees the first member.
@@ -310,8 +322,8 @@ unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Fa
     Ok(unsafe { std::slice::from_raw_parts(logits, n) })
 }
 
-/// The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+,
-/// CDF, temperature last.
+/// The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64
+/// tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF, temperature last.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
@@ -342,11 +354,13 @@ fn defaults() -> llama_sieve_params {
     }
 }
 
-/// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params` is NULL, of an unknown struct_size, or has a parameter that is not
-/// finite, of an unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+/// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params`
+/// is NULL, of an unknown struct_size, or has a parameter that is not finite, of an unknown
+/// enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 ///
 /// # Safety
-/// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which are copied.
+/// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+/// are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *mut Handle {
     made("llama_sieve_new", || {
@@ -357,7 +371,8 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
     })
 }
 
-/// A second sieve that goes on as this one would: the same parameters, history and generator. To be freed by itself. NULL for NULL and for a sieve in use.
+/// A second sieve that goes on as this one would: the same parameters, history and generator. To be
+/// freed by itself. NULL for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -415,8 +430,9 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
     })
 }
 
-/// Other parameters from the next token on; history and generator stay. Another rng begins its stream at seed; a new seed of the same rng takes effect at
-/// llama_sieve_reset; a smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+/// Other parameters from the next token on; history and generator stay. Another rng begins its
+/// stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+/// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 ///
 /// LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
 ///
@@ -439,8 +455,9 @@ pub unsafe extern "C" fn llama_sieve_set_params(
     })
 }
 
-/// Takes note of a token that has become part of the text, chosen by the sieve or not. A negative one, such as an error of llama_sieve_sample, is not taken, and
-/// llama_sieve_last_error says so; that a token is in the vocabulary is not checked.
+/// Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
+/// one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
+/// that a token is in the vocabulary is not checked.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -459,11 +476,13 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
     })
 }
 
-/// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted: tell llama_sieve_accept.
+/// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
+/// tell llama_sieve_accept.
 ///
-/// NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first). Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL,
-/// LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays), LLAMA_SIEVE_ERROR_BUSY,
-/// LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+/// NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first).
+/// Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <=
+/// 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
+/// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.
@@ -526,13 +545,16 @@ pub unsafe extern "C" fn llama_sieve_sample_bf16(
     })
 }
 
-/// Chooses a token of the logits that a llama_context has for output `idx` (-1: the last), as llama_get_logits_ith gives them, and accepts it.
+/// Chooses a token of the logits that a llama_context has for output `idx` (-1: the last), as
+/// llama_get_logits_ith gives them, and accepts it.
 ///
-/// Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for
-/// debugging aborts on an `idx` without logits.)
+/// Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
+/// LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
+/// on an `idx` without logits.)
 ///
 /// # Safety
-/// `sieve` is NULL or alive; `ctx` is NULL or a context of the bound host, used by no other thread during the call.
+/// `sieve` is NULL or alive; `ctx` is NULL or a context of the bound host, used by no other thread
+/// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_sample_ctx(
     sieve: *mut Handle,
@@ -543,7 +565,8 @@ pub unsafe extern "C" fn llama_sieve_sample_ctx(
         if ctx.is_null() {
             return Err(Failure::null("the context"));
         }
-        // SAFETY: the caller guarantees sieve and context; logits of a context stay until it decodes again.
+        // SAFETY: the caller guarantees sieve and context; logits of a context stay until it
+        // decodes again.
         unsafe {
             let (logits, n_vocab) = context_logits(ctx, idx)?;
             let logits = logits_of(logits, n_vocab)?;
@@ -570,7 +593,8 @@ struct ContextFunctions {
     n_tokens: NTokens,
 }
 
-/// Those of the host that was asked last: looking up names for every token would cost as much as sampling from a small vocabulary.
+/// Those of the host that was asked last: looking up names for every token would cost as much as
+/// sampling from a small vocabulary.
 static CONTEXT_FUNCTIONS: Mutex<Option<(Host, ContextFunctions)>> = Mutex::new(None);
 
 impl ContextFunctions {
@@ -617,8 +641,9 @@ unsafe fn context_logits(ctx: *mut llama_context, idx: i32) -> Result<(*const f3
     Ok((logits.cast_const(), n_vocab))
 }
 
-/// The distribution that the last token was drawn from: writes at most `cap` candidates with logits after all stages and probabilities, which add up to 1 over all
-/// of them; returns how many there are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+/// The distribution that the last token was drawn from: writes at most `cap` candidates with logits
+/// after all stages and probabilities, which add up to 1 over all of them; returns how many there
+/// are. With top-k on and typical off they descend. 0 before the first token and after a failure.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///
@@ -638,7 +663,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
             let candidates = sieve.candidates();
             let n = candidates.len().min(cap);
             if n > 0 {
-                // SAFETY: the caller guarantees room for `cap`, of which `n` are used; ours is no memory of the caller's.
+                // SAFETY: the caller guarantees room for `cap`, of which `n` are used; ours is no
+                // memory of the caller's.
                 unsafe { std::ptr::copy_nonoverlapping(candidates.as_ptr(), out, n) };
             }
             Ok(candidates.len() as c_int)
@@ -648,7 +674,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     })
 }
 
-/// Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of their own over the logits, four times as long as a mere maximum.
+/// Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of
+/// their own over the logits, four times as long as a mere maximum.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -664,8 +691,9 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     })
 }
 
-/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then `out` is as it was. Before the first token the counts are 0; what was not
-/// measured is NaN. llama_sieve_measure counts from the next token on.
+/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then
+/// `out` is as it was. Before the first token the counts are 0; what was not measured is NaN.
+/// llama_sieve_measure counts from the next token on.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.
@@ -716,7 +744,8 @@ fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
 /// an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that sieve alone is out of use.
 ///
 /// # Safety
-/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of `logits` is NULL or `n_vocab` floats.
+/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
+/// `logits` is NULL or `n_vocab` floats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_sample_batch(
     sieves: *const *mut Handle,
@@ -784,7 +813,8 @@ unsafe fn sample_batch(
     out: &mut [Token],
     threads: usize,
 ) -> Result<c_int, Failure> {
-    // All are locked before the first one runs, so that what is wrong with the call is found before anything changes.
+    // All are locked before the first one runs, so that what is wrong with the call is found before
+    // anything changes.
     let mut states = Vec::new();
     states.try_reserve_exact(sieves.len())?;
     for (i, sieve) in sieves.iter().enumerate() {
@@ -827,8 +857,9 @@ unsafe fn sample_batch(
     }
 }
 
-/// The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it selects. Afterwards the array holds what was drawn from, with
-/// probabilities. NULL for the errors of llama_sieve_new, and without a host.
+/// The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
+/// selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
+/// of llama_sieve_new, and without a host.
 ///
 /// # Safety
 /// `params` as for llama_sieve_new.
@@ -844,11 +875,12 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
     })
 }
 
-/// The `n` most probable tokens in descending order, with their probabilities over the whole vocabulary: what servers need for log-probabilities. One pass over the
-/// logits, and a sort of `n`.
+/// The `n` most probable tokens in descending order, with their probabilities over the whole
+/// vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
+/// `n`.
 ///
-/// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit
-/// above minus infinity.
+/// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative
+/// error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus infinity.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats; `out` is NULL or has room for `n` elements.
@@ -877,7 +909,8 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
     })
 }
 
-/// The token with the largest logit, the first of equals: no bias, no penalties, no object needed. Errors as for llama_sieve_sample.
+/// The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
+/// Errors as for llama_sieve_sample.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats.
@@ -904,9 +937,11 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
     })
 }
 
-/// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of `bytes`, in a format that is the same on every machine.
+/// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of
+/// `bytes`, in a format that is the same on every machine.
 ///
-/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then nothing is written.
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then
+/// nothing is written.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
@@ -923,7 +958,8 @@ pub unsafe extern "C" fn llama_sieve_state_save(
         let save = |sieve: &Sieve| {
             // Only as many as are needed, whatever the caller says of the rest.
             let used = size.min(sieve.state_size());
-            // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are before they become a slice.
+            // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are
+            // before they become a slice.
             let bytes = unsafe {
                 if used == sieve.state_size() {
                     bytes.write_bytes(0, used);
@@ -942,8 +978,10 @@ pub unsafe extern "C" fn llama_sieve_state_save(
     })
 }
 
-/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
-/// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n keeps the newest tokens.
+/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens.
+/// `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
+/// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
+/// penalty_last_n keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
 /// bytes that are no state, damaged, of another version, or of another generator than the

@@ -20,19 +20,22 @@ use crate::trie::cursor::SPAN_LIMIT;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 use crate::trie::{Trie, cache};
 
-/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the most probable valid one is selected.
+/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
+/// most probable valid one is selected.
 pub const LLAMA_SIEVE_TRIE_GREEDY: c_int = 0;
-/// Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+/// Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of
+/// later samplers run over the valid tokens.
 pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
-/// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid tokens (greedy: to the most probable one alone).
+/// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid
+/// tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
-/// To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is complete,
-/// for hosts that reset a chain between generations. Without it the span begins anew.
+/// To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
+/// complete, for hosts that reset a chain between generations. Without it the span begins anew.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
-/// The most tokens of one value of a token trie: a span takes no more. A payload with a longer value
-/// is refused.
+/// The most tokens of one value of a token trie: a span takes no more. A payload with a longer
+/// value is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
 /// The most bytes that the tries of the cache occupy together. One that is larger is not kept.
@@ -58,17 +61,19 @@ pub struct llama_sieve_cache_stats {
 
 static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
-/// A sampler that lets only the tokens of a set of allowed sequences through, one after the other, until one sequence is complete.
+/// A sampler that lets only the tokens of a set of allowed sequences through, one after the other,
+/// until one sequence is complete.
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
-/// terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once, at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the sampler belongs
-/// (before those that truncate). It can be set anew like a slot.
+/// terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once,
+/// at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the
+/// sampler belongs (before those that truncate). It can be set anew like a slot.
 ///
 /// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
-/// valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name
-/// with NUL in it, a token outside the vocabulary (the upper bound is not checked if `vocab` is
-/// NULL), an unknown mode, or without a host.
+/// valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a
+/// name with NUL in it, a token outside the vocabulary (the upper bound is not checked if `vocab`
+/// is NULL), an unknown mode, or without a host.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -90,8 +95,9 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
     })
 }
 
-/// A token trie sampler in which nothing is set yet: it constrains nothing until llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain
-/// for many spans. NULL without a host.
+/// A token trie sampler in which nothing is set yet: it constrains nothing until
+/// llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
+/// spans. NULL without a host.
 ///
 /// # Safety
 /// `vocab` is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -106,10 +112,12 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
     })
 }
 
-/// Sets the constraint of a token trie sampler: active at the root of the first descriptor from the next token on. May be called from any thread, also
-/// while the sampler is at work. A payload whose trie is still in the cache is not parsed again.
+/// Sets the constraint of a token trie sampler: active at the root of the first descriptor from the
+/// next token on. May be called from any thread, also while the sampler is at work. A payload whose
+/// trie is still in the cache is not parsed again.
 ///
-/// `json` has `len` bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+/// `json` has `len` bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative
+/// LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `json` is NULL or `len` bytes.
@@ -126,7 +134,8 @@ pub unsafe extern "C" fn llama_sieve_trie_set(
     })
 }
 
-/// Takes the constraint out of a token trie sampler, from the next token on. May be called from any thread.
+/// Takes the constraint out of a token trie sampler, from the next token on. May be called from any
+/// thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -138,8 +147,9 @@ pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
     })
 }
 
-/// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path,
-/// and the text says which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+/// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
+/// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, and the text says
+/// which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `path` is NULL or a C string.
@@ -162,7 +172,8 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
     })
 }
 
-/// Whether a span is active: whether the next token is constrained, or may continue a value. False for NULL and for other samplers.
+/// Whether a span is active: whether the next token is constrained, or may continue a value. False
+/// for NULL and for other samplers.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -174,7 +185,8 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
     })
 }
 
-/// Name of the leaf that the span completed; NULL while it has not completed one. Valid until this thread calls this function again.
+/// Name of the leaf that the span completed; NULL while it has not completed one. Valid until this
+/// thread calls this function again.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -191,10 +203,10 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
 }
 
 /// The run of tokens of which each is the only one that may follow, from here to the next choice or
-/// to the end of the value: they can be appended to the text as one batch without sampling (and must
-/// then be accepted one by one). Writes the first `cap` of them to `out`; returns how many there
-/// are, which may be more than `cap`, but never more than the span still takes. 0 where nothing is
-/// forced, and, with an error, where `out` is not aligned.
+/// to the end of the value: they can be appended to the text as one batch without sampling (and
+/// must then be accepted one by one). Writes the first `cap` of them to `out`; returns how many
+/// there are, which may be more than `cap`, but never more than the span still takes. 0 where
+/// nothing is forced, and, with an error, where `out` is not aligned.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -325,7 +337,8 @@ pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int
 /// `smpl` is NULL or a live sampler.
 pub(super) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     usable("the sampler", smpl)?;
-    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is believed.
+    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is
+    // believed.
     let shared = unsafe {
         if !TOKEN_TRIE.is_of(smpl) {
             let text = "the sampler is no token trie: make it with llama_sieve_init_trie_slot or llama_sampler_init_token_trie";

@@ -1,6 +1,8 @@
-//! Token tries by opaque handle, for hosts that hold only a stream handle where a constraint is to be set.
+//! Token tries by opaque handle, for hosts that hold only a stream handle where a constraint is to
+//! be set.
 //!
-//! The registry knows slots weakly: one that was freed with its chain is gone, and its handle answers with an error.
+//! The registry knows slots weakly: one that was freed with its chain is gone, and its handle
+//! answers with an error.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -47,11 +49,13 @@ impl Registry {
     }
 }
 
-/// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed. `slot` NULL takes the handle out again. A handle that
-/// is bound already is bound anew. May be called from any thread.
+/// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
+/// `slot` NULL takes the handle out again. A handle that is bound already is bound anew. May be
+/// called from any thread.
 ///
-/// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if `slot` is no
-/// token trie sampler.
+/// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
+/// an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if `slot` is no token trie
+/// sampler.
 ///
 /// # Safety
 /// `slot` is NULL or a live sampler. It may be freed while it is bound.
@@ -67,8 +71,9 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
     })
 }
 
-/// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set does. What goes wrong is logged and kept for
-/// llama_sieve_last_error; the constraint then stays as it was. May be called from any thread, also while the sampler is at work.
+/// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set
+/// does. What goes wrong is logged and kept for llama_sieve_last_error; the constraint then stays
+/// as it was. May be called from any thread, also while the sampler is at work.
 ///
 /// # Safety
 /// `json` is NULL or `len` bytes.
@@ -86,7 +91,8 @@ pub unsafe extern "C" fn eliza_inference_set_token_trie(
     })
 }
 
-/// Takes the constraint out of the token trie sampler that is bound to `handle`. What goes wrong is logged and kept for llama_sieve_last_error.
+/// Takes the constraint out of the token trie sampler that is bound to `handle`. What goes wrong is
+/// logged and kept for llama_sieve_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     aloud("eliza_inference_clear_token_trie", || {

@@ -1,12 +1,15 @@
 //! From a [`Sampler`] to a `llama_sampler` that a host can hold.
 //!
-//! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's identity (`llama_sampler_copy`
-//! compares it). The host owns the shell (`struct llama_sampler`); we own what its `ctx` points to, a boxed `Object`, and nothing else.
+//! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's
+//! identity (`llama_sampler_copy` compares it). The host owns the shell (`struct llama_sampler`);
+//! we own what its `ctx` points to, a boxed `Object`, and nothing else.
 //!
-//! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by two threads at once, which would be
-//! a data race, gets an error and the answer for failure instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost
-//! per call: one uncontended atomic exchange. What is only said when something is wrong is out of line, so that the rest is one function: on 40 candidates the calls
-//! between its parts took as long as dividing the logits.
+//! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by
+//! two threads at once, which would be a data race, gets an error and the answer for failure
+//! instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost per
+//! call: one uncontended atomic exchange. What is only said when something is wrong is out of line,
+//! so that the rest is one function: on 40 candidates the calls between its parts took as long as
+//! dividing the logits.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
@@ -40,7 +43,8 @@ pub struct Vtable {
 }
 
 impl Vtable {
-    /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes there.
+    /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes
+    /// there.
     fn as_iface(&'static self) -> *mut llama_sampler_i {
         (&raw const self.iface).cast_mut()
     }
@@ -112,7 +116,8 @@ pub const fn vtable<S: Sampler>() -> Vtable {
     }
 }
 
-/// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a host.
+/// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a
+/// host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),
@@ -129,7 +134,8 @@ struct Object<S> {
     host: Host,
     name: &'static CStr,
     shared: Option<Arc<dyn Any + Send + Sync>>,
-    /// None after a call that panicked while it changed something: what the sampler held may be inconsistent, so it is not asked again.
+    /// None after a call that panicked while it changed something: what the sampler held may be
+    /// inconsistent, so it is not asked again.
     state: Exclusive<Option<S>>,
 }
 
@@ -145,8 +151,8 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// How long a constraint waits for another thread that uses it, which only a mistake of the host leads to. Other samplers do not wait: for them
-/// giving up is harmless.
+/// How long a constraint waits for another thread that uses it, which only a mistake of the host
+/// leads to. Other samplers do not wait: for them giving up is harmless.
 const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a clone waits for another thread that uses the sampler: longer than any call takes.
@@ -165,7 +171,8 @@ impl<S: Sampler> Object<S> {
     fn into_shell(self, iface: *mut llama_sampler_i) -> *mut llama_sampler {
         let sampler_init = self.host.sampler_init;
         let ctx = Box::into_raw(Box::new(self));
-        // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps both as they are.
+        // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps
+        // both as they are.
         let smpl = unsafe { sampler_init(iface, ctx.cast()) };
         if smpl.is_null() {
             // SAFETY: the host did not take it.
@@ -209,7 +216,8 @@ impl<S: Sampler> Object<S> {
         last_error::set(&format!("{}: {what}", self.call(function)));
     }
 
-    /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the reason as last error.
+    /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the
+    /// reason as last error.
     #[inline]
     fn run<T>(&self, function: &str, body: impl FnOnce(&mut S) -> T) -> Option<T> {
         let mut state = self.enter(function)?;
@@ -291,7 +299,8 @@ unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
     }
     // SAFETY: not NULL, and the caller guarantees that it is alive.
     let shell = unsafe { &*smpl };
-    // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared behind its lock.
+    // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared
+    // behind its lock.
     let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
         last_error::set("the sampler was freed");
@@ -302,8 +311,8 @@ unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
 /// The name where there is no sampler.
 const NAMELESS: &CStr = c"llama-sieve";
 
-// The entries of the vtable. Their common safety condition is the host's part of the interface: `smpl` is NULL or a live sampler
-// with the vtable of `S`.
+// The entries of the vtable. Their common safety condition is the host's part of the interface:
+// `smpl` is NULL or a live sampler with the vtable of `S`.
 
 unsafe extern "C" fn name<S: Sampler>(smpl: *const llama_sampler) -> *const c_char {
     guard(
@@ -449,7 +458,8 @@ unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
                 return;
             };
             std::mem::forget(taken);
-            // SAFETY: `object` came from `smpl`, which is therefore not NULL; nobody uses it any more, and `ctx` is not used again.
+            // SAFETY: `object` came from `smpl`, which is therefore not NULL; nobody uses it any
+            // more, and `ctx` is not used again.
             unsafe {
                 let ctx = std::mem::replace(&mut (*smpl).ctx, null_mut::<c_void>());
                 drop(Box::from_raw(ctx.cast::<Object<S>>()));
@@ -463,7 +473,8 @@ unsafe extern "C" fn copy_state<S: Sampler>(src: *const llama_sampler, dst: *mut
         "copy_state",
         || (),
         || {
-            // SAFETY: the host has compared the vtables, and calls entries only on samplers that have them.
+            // SAFETY: the host has compared the vtables, and calls entries only on samplers that
+            // have them.
             let objects = unsafe { (object::<S>(src), object::<S>(dst)) };
             let (Some(from), Some(to)) = objects else {
                 return;
@@ -499,7 +510,8 @@ unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
 }
 
 /// Puts the built-in in the sampler's place, and lets it answer. False where that cannot be: then
-/// the host samples with ours, after what it runs in its graph. What the host throws passes through.
+/// the host samples with ours, after what it runs in its graph. What the host throws passes
+/// through.
 unsafe extern "C-unwind" fn backend_init<S: Sampler>(
     smpl: *mut llama_sampler,
     buffers: *mut c_void,
@@ -541,7 +553,8 @@ impl Outcome {
     }
 }
 
-/// Why a host's array cannot be used. No text yet: making one takes more code than all that is done for an array that can.
+/// Why a host's array cannot be used. No text yet: making one takes more code than all that is done
+/// for an array that can.
 enum Unfit {
     Null,
     /// Of this size.
@@ -574,7 +587,8 @@ struct CandidateArray<'a> {
 
 impl<'a> CandidateArray<'a> {
     /// # Safety
-    /// `array` is NULL or valid, with `size` candidates behind `data` unless that is NULL, and unused by others during `'a`.
+    /// `array` is NULL or valid, with `size` candidates behind `data` unless that is NULL, and
+    /// unused by others during `'a`.
     #[inline]
     unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {
         if array.is_null() || !array.is_aligned() {
@@ -770,7 +784,8 @@ mod tests {
         into_host(&SELECTOR, Faulty::<true>(fault)).cast()
     }
 
-    /// Size and selection after `apply` through the host, on logits whose largest is the third of four.
+    /// Size and selection after `apply` through the host, on logits whose largest is the third of
+    /// four.
     fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
         let logits = [1.0, 2.0, 9.0, f32::NAN];
         let mut data = logits.map(|logit| sys::llama_token_data {

@@ -50,8 +50,8 @@ impl Avx2 {
 
     /// The entries of a table whose length is a power of two, at the low bits of `indices`.
     ///
-    /// One load each: where the processor's instruction for it is slowed down, as updates against data sampling do to most with AVX2 and no more, that takes 12 ns for
-    /// four.
+    /// One load each: where the processor's instruction for it is slowed down, as updates against
+    /// data sampling do to most with AVX2 and no more, that takes 12 ns for four.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
     fn entries<const N: usize>(self, table: &[f64; N], [a, b, c, d]: [u64; 4]) -> __m256d {
@@ -61,8 +61,8 @@ impl Avx2 {
     }
 }
 
-/// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice: blending gathers them in the order
-/// 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
+/// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice:
+/// blending gathers them in the order 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
 static GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
 /// The probabilities, words 3 i + 2, come in the order 2, 5, 0, 3, 6, 1, 4, 7.
 static GATHER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
@@ -106,7 +106,8 @@ macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($argument: $type),*) -> $result {
-            // SAFETY: `self` exists only where the processor has AVX2; nothing here touches memory but constants.
+            // SAFETY: `self` exists only where the processor has AVX2; nothing here touches memory
+            // but constants.
             unsafe { $body }
         }
     )*};
@@ -136,7 +137,8 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
-/// One word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two registers, `lanes` where each candidate's is when they are blended.
+/// One word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two registers,
+/// `lanes` where each candidate's is when they are blended.
 ///
 /// # Safety
 /// The processor has AVX2.
@@ -187,7 +189,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn load_wide(self, from: &[f32]) -> [__m256d; 2] {
         assert!(from.len() >= 8);
-        // SAFETY: `self` proves AVX2; 8 floats are there. From memory the conversion needs no shuffle.
+        // SAFETY: `self` proves AVX2; 8 floats are there. From memory the conversion needs no
+        // shuffle.
         unsafe {
             let low = _mm_loadu_ps(from.as_ptr());
             let high = _mm_loadu_ps(from.as_ptr().add(4));
@@ -198,7 +201,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn store_narrow(self, to: &mut [f32], a: [__m256d; 2]) {
         assert!(to.len() >= 8);
-        // SAFETY: `self` proves AVX2; 8 floats are there. By halves, without the shuffle that joins them.
+        // SAFETY: `self` proves AVX2; 8 floats are there. By halves, without the shuffle that joins
+        // them.
         unsafe {
             _mm_storeu_ps(to.as_mut_ptr(), _mm256_cvtpd_ps(a[0]));
             _mm_storeu_ps(to.as_mut_ptr().add(4), _mm256_cvtpd_ps(a[1]));
@@ -281,7 +285,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn pack(self, lanes: u32, x: __m256, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 8);
-        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those behind the packed ones with the first.
+        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those behind
+        // the packed ones with the first.
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr().cast(), self.packed(x, lanes));
         }
@@ -291,7 +296,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
-        // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds all the same.
+        // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds
+        // all the same.
         // SAFETY: `self` proves AVX2; 8 indices are there.
         unsafe {
             let eight = _mm256_loadu_si256(indices.as_ptr().cast());

@@ -24,8 +24,8 @@ impl Avx512 {
     }
 }
 
-/// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No lane is used twice, so merging under a
-/// mask gathers all and one permutation puts them in order.
+/// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No
+/// lane is used twice, so merging under a mask gathers all and one permutation puts them in order.
 const LOGITS: [u16; 3] = lanes_of_field(1);
 /// The same of the ids.
 const IDS: [u16; 3] = lanes_of_field(0);
@@ -105,8 +105,8 @@ static LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 
 /// The first and the last lane have no neighbour.
 static ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
-/// The lower halves of the doubles in two registers, in the order in which unpacking words joins them to doubles again: it takes the first two
-/// of every four, then the last two.
+/// The lower halves of the doubles in two registers, in the order in which unpacking words joins
+/// them to doubles again: it takes the first two of every four, then the last two.
 static LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
 
 /// The lower halves of the entries of the table, then the upper ones.
@@ -127,7 +127,8 @@ const fn halves() -> [u32; 64] {
     halves
 }
 
-/// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a 0, which a mask makes.
+/// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
+/// 0, which a mask makes.
 static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
 /// Where those are not 0.
 const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
@@ -173,7 +174,8 @@ macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($argument: $type),*) -> $result {
-            // SAFETY: `self` exists only where the processor has AVX-512; nothing here touches memory but constants.
+            // SAFETY: `self` exists only where the processor has AVX-512; nothing here touches
+            // memory but constants.
             unsafe { $body }
         }
     )*};
@@ -207,7 +209,8 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
     unsafe {
         let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
-        // Under a mask: loading, blending and storing whole registers takes as long, but a load that follows a store to part of it waits.
+        // Under a mask: loading, blending and storing whole registers takes as long, but a load
+        // that follows a store to part of it waits.
         for (i, mask) in masks.into_iter().enumerate() {
             _mm512_mask_storeu_ps(to.add(16 * i), mask, x);
         }
@@ -259,7 +262,8 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn load_wide(self, from: &[f32]) -> [__m512d; 2] {
         assert!(from.len() >= 16);
-        // SAFETY: `self` proves AVX-512; 16 floats are there. From memory the conversion needs no shuffle.
+        // SAFETY: `self` proves AVX-512; 16 floats are there. From memory the conversion needs no
+        // shuffle.
         unsafe {
             let low = _mm256_loadu_ps(from.as_ptr());
             let high = _mm256_loadu_ps(from.as_ptr().add(8));
@@ -270,7 +274,8 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn store_narrow(self, to: &mut [f32], a: [__m512d; 2]) {
         assert!(to.len() >= 16);
-        // SAFETY: `self` proves AVX-512; 16 floats are there. By halves, without the shuffle that joins them.
+        // SAFETY: `self` proves AVX-512; 16 floats are there. By halves, without the shuffle that
+        // joins them.
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr(), _mm512_cvtpd_ps(a[0]));
             _mm256_storeu_ps(to.as_mut_ptr().add(8), _mm512_cvtpd_ps(a[1]));
@@ -340,7 +345,8 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m512 {
         assert!(indices.len() >= 16);
-        // SAFETY: `self` proves AVX-512; the indices are in bounds where they are used, and below 2^31, since lanes count as signed.
+        // SAFETY: `self` proves AVX-512; the indices are in bounds where they are used, and below
+        // 2^31, since lanes count as signed.
         unsafe {
             let indices = _mm512_loadu_epi32(indices.as_ptr().cast());
             let length = _mm512_set1_epi32(i32::try_from(from.len()).unwrap_or(i32::MAX));
@@ -359,7 +365,8 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn pack(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 16);
-        // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those behind the packed ones with zeros.
+        // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those
+        // behind the packed ones with zeros.
         unsafe {
             let packed = _mm512_maskz_compress_ps(lanes as u16, x);
             _mm512_storeu_ps(to.as_mut_ptr().cast(), packed);
@@ -388,7 +395,8 @@ impl Vector for Avx512 {
         to.reserve(17);
         let len = to.len();
         let from = data.as_ptr().cast::<i32>();
-        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. There is room for 17, 51 words: each register is written behind at most 32 words, and as many candidates are
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. There is room for 17, 51
+        // words: each register is written behind at most 32 words, and as many candidates are
         // complete as `lanes` has bits.
         unsafe {
             let lanes_of_all = _mm512_set1_epi32(lanes as i32);
@@ -469,8 +477,8 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Looks up halves of entries, since a permutation of two registers holds 32 words but only 16 doublewords: half as many permutations as
-    /// looking up whole entries in four registers.
+    /// Looks up halves of entries, since a permutation of two registers holds 32 words but only 16
+    /// doublewords: half as many permutations as looking up whole entries in four registers.
     #[inline(always)]
     fn exp2_32nds(self, n: [__m512d; 2]) -> [__m512d; 2] {
         let table = HALVES.as_ptr().cast::<i32>();
@@ -520,7 +528,8 @@ impl Vector for Avx512 {
         assert!(to.len() >= 16);
         let to = to.as_mut_ptr().cast::<i32>();
         let mask = lanes as u16;
-        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. All are written, those behind the kept ones with zeros.
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. All are written, those behind
+        // the kept ones with zeros.
         unsafe {
             let ids = _mm512_add_epi32(
                 _mm512_loadu_epi32(LANES.as_ptr()),
@@ -537,20 +546,24 @@ impl Vector for Avx512 {
         mask.count_ones() as usize
     }
 
-    /// Scaling takes any power: down to 0, up to infinity. Of infinite numbers and NaN the remainder is NaN, and so is all that it is multiplied with. Numbers of which no 32nds
-    /// are left are as far from 0: a power of 0 gives 0 with any finite remainder, one of infinity nothing finite.
+    /// Scaling takes any power: down to 0, up to infinity. Of infinite numbers and NaN the
+    /// remainder is NaN, and so is all that it is multiplied with. Numbers of which no 32nds are
+    /// left are as far from 0: a power of 0 gives 0 with any finite remainder, one of infinity
+    /// nothing finite.
     const EXP_NEAR_TELLS: bool = true;
     const NEAR_SQUARES: f32 = 25_600.0;
 
-    /// A table of 2^(i/32) leaves a polynomial of degree 2, and one instruction scales by a power of two: 8 operations where the polynomial alone takes 10. What is too
-    /// small for a `float` becomes 0.
+    /// A table of 2^(i/32) leaves a polynomial of degree 2, and one instruction scales by a power
+    /// of two: 8 operations where the polynomial alone takes 10. What is too small for a `float`
+    /// becomes 0.
     #[inline(always)]
     fn exp_near(self, x: __m512) -> __m512 {
         let [e] = self.exp_near_each([x]);
         e
     }
 
-    /// Each step of all registers before the next: an operation waits less where others are between it and what it needs.
+    /// Each step of all registers before the next: an operation waits less where others are between
+    /// it and what it needs.
     #[inline(always)]
     fn exp_near_each<const N: usize>(self, x: [__m512; N]) -> [__m512; N] {
         // SAFETY: `self` proves AVX-512; the table is two registers long.
@@ -564,7 +577,8 @@ impl Vector for Avx512 {
             let powers = shifted
                 .map(|shifted| _mm512_permutex2var_ps(low, _mm512_castps_si512(shifted), high));
             let r = zip(k, x, |k, x| _mm512_fmadd_ps(k, _mm512_set1_ps(-LN_2), x));
-            // Before the polynomial is multiplied, not after: scaling by minus infinity makes 0 even of NaN.
+            // Before the polynomial is multiplied, not after: scaling by minus infinity makes 0
+            // even of NaN.
             let powers = zip(powers, k, |power, k| _mm512_scalef_ps(power, k));
             let [constant, factor] = EXPM1.map(|c| _mm512_set1_ps(c));
             let slopes = r.map(|r| _mm512_fmadd_ps(r, factor, constant));

@@ -1,7 +1,9 @@
 //! The passes of [`buckets`](super::buckets) with AVX-512.
 //!
-//! Doubles are compared, of which the processor finds minima and maxima on two ports; of 64-bit integers it does so on one. 16 registers of 8 words are sorted lane by lane, by the
-//! 60 exchanges that sort 16, then lanes are merged by twos, fours and eights: 504 minima and maxima, 96 shuffles between lanes, and 48 to bring the lanes one behind the other.
+//! Doubles are compared, of which the processor finds minima and maxima on two ports; of 64-bit
+//! integers it does so on one. 16 registers of 8 words are sorted lane by lane, by the 60 exchanges
+//! that sort 16, then lanes are merged by twos, fours and eights: 504 minima and maxima, 96
+//! shuffles between lanes, and 48 to bring the lanes one behind the other.
 
 use std::arch::x86_64::*;
 
@@ -85,7 +87,8 @@ fn sort(words: &mut [u64], ends: &[u32], indices: &mut [u32], sorted: &mut [f32]
     assert!(words.len() >= padded && indices.len() >= padded && sorted.len() >= padded);
     words[n..].fill(u64::MAX >> 12 | super::buckets::ONE);
     let mut ends = ends.iter().map(|&end| end as usize).peekable();
-    // The compiler must not know them: it would make of each maximum under a mask a maximum and a shuffle, on the one port that has shuffles.
+    // The compiler must not know them: it would make of each maximum under a mask a maximum and a
+    // shuffle, on the one port that has shuffles.
     let uppers = std::hint::black_box([0b1010_1010, 0b1100_1100, 0b1111_0000]);
     let mut at = 0;
     while at < n {
@@ -123,7 +126,8 @@ macro_rules! merge_registers {
     };
 }
 
-/// Compares each lane with the one that `$other` brings to its place, register by register, from the other end if `$from_end`; lanes of `$upper` keep the larger.
+/// Compares each lane with the one that `$other` brings to its place, register by register, from
+/// the other end if `$from_end`; lanes of `$upper` keep the larger.
 macro_rules! exchange_lanes {
     ($r:ident, $upper:expr, $other:expr; from the end) => {
         for i in 0..8 {
@@ -146,7 +150,8 @@ macro_rules! exchange_lanes {
 /// The upper halves of two, four and eight lanes.
 type Uppers = [__mmask8; 3];
 
-/// Sorts a window of words, from which it takes indices and floats. Asks for the next window's cache lines.
+/// Sorts a window of words, from which it takes indices and floats. Asks for the next window's
+/// cache lines.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl")]
 #[expect(

@@ -1,19 +1,26 @@
 //! Descending order of plain floats by buckets that registers can sort.
 //!
-//! A sample says how the floats are spread, and so which of some thousand buckets each goes to, such that each bucket gets about [`PER_BUCKET`]. Counted, every element is
-//! brought to its bucket as one word of 64 bits, float and index. Then [`WINDOW`] words at a time are sorted in registers: behind the last bucket that a window holds whole
-//! come words of later buckets, which are larger than all of it and stay behind it. Whatever the sample says, the order is right: a bucket that
-//! is larger than a window is sorted by comparisons.
+//! A sample says how the floats are spread, and so which of some thousand buckets each goes to,
+//! such that each bucket gets about [`PER_BUCKET`]. Counted, every element is brought to its bucket
+//! as one word of 64 bits, float and index. Then [`WINDOW`] words at a time are sorted in
+//! registers: behind the last bucket that a window holds whole come words of later buckets, which
+//! are larger than all of it and stay behind it. Whatever the sample says, the order is right: a
+//! bucket that is larger than a window is sorted by comparisons.
 //!
-//! As the words hold all of the float and the index, nothing is fetched, mended or compared in the end: equal floats have their order by the index.
+//! As the words hold all of the float and the index, nothing is fetched, mended or compared in the
+//! end: equal floats have their order by the index.
 //!
-//! Per element: 18 bytes read and 10 written in order, 8 written out of it. Of the cycles that 128,256 logits take, 1 each goes into the numbers of the buckets, 2 into counting,
-//! 6 to 8 into dealing, 4.5 into sorting.
+//! Per element: 18 bytes read and 10 written in order, 8 written out of it. Of the cycles that
+//! 128,256 logits take, 1 each goes into the numbers of the buckets, 2 into counting, 6 to 8 into
+//! dealing, 4.5 into sorting.
 //!
-//! What lost: buckets of 64, each with less room in a window (1.15 times the time of sorting); 1000 buckets and fewer larger than a window (twice); positions within a bucket found
-//! while counting, so that dealing reads no count that it writes (5.5 cycles instead of 4.6, and 2 more of counting); AVX-512's own scatters (12 cycles); positions of 64 elements ahead
-//! in a buffer, and words made by vector instructions there (1.2 times the time of dealing); pages of 2 MiB (0.96 times the time of all, but a megabyte more of memory);
-//! words for 1000 logits (1.4 times the time of their ranking by digits).
+//! What lost: buckets of 64, each with less room in a window (1.15 times the time of sorting); 1000
+//! buckets and fewer larger than a window (twice); positions within a bucket found while counting,
+//! so that dealing reads no count that it writes (5.5 cycles instead of 4.6, and 2 more of
+//! counting); AVX-512's own scatters (12 cycles); positions of 64 elements ahead in a buffer, and
+//! words made by vector instructions there (1.2 times the time of dealing); pages of 2 MiB (0.96
+//! times the time of all, but a megabyte more of memory); words for 1000 logits (1.4 times the time
+//! of their ranking by digits).
 
 use super::order::logit_of;
 use super::ranking::deal;
@@ -30,7 +37,8 @@ pub struct Buckets {
     used: usize,
 }
 
-/// How the floats are spread, as a sample tells: how many buckets lie above each of [`SEGMENTS`] equal parts of the range, and how many in it.
+/// How the floats are spread, as a sample tells: how many buckets lie above each of [`SEGMENTS`]
+/// equal parts of the range, and how many in it.
 #[derive(Clone, Debug)]
 pub struct Spread {
     /// The largest of the sample.
@@ -43,10 +51,12 @@ pub struct Spread {
     pub many: [f32; SEGMENTS],
 }
 
-/// Of floats and their spread: gives the number of each one's bucket, which never falls as the float falls. Says whether no float is -0, which would have to count as 0.
+/// Of floats and their spread: gives the number of each one's bucket, which never falls as the
+/// float falls. Says whether no float is -0, which would have to count as 0.
 type Number = fn(&[f32], &Spread, &mut [u16]) -> bool;
 
-/// Of words and the end of each bucket: sorts by descending floats and ascending indices. Behind the last word there is room for [`WINDOW`] more.
+/// Of words and the end of each bucket: sorts by descending floats and ascending indices. Behind
+/// the last word there is room for [`WINDOW`] more.
 type Sort = fn(&mut [u64], &[u32], &mut [u32], &mut [f32]);
 
 /// What an instruction set does of this.
@@ -62,7 +72,8 @@ pub const WINDOW: usize = 128;
 pub const SEGMENTS: usize = 32;
 /// No more buckets are used.
 const MOST: usize = 4096;
-/// How many elements a bucket should have: the more, the more of a window is left over behind its last bucket.
+/// How many elements a bucket should have: the more, the more of a window is left over behind its
+/// last bucket.
 const PER_BUCKET: usize = 32;
 /// Of so many the spread is estimated.
 const SAMPLE: usize = 512;
@@ -90,8 +101,9 @@ impl Buckets {
             .reserve(1usize.saturating_sub(self.places.len()));
     }
 
-    /// Brings each of `picked`, of which none is NaN, to its bucket, with its index or the one that `indices` tells; all are below `names`. Says whether it could: with
-    /// some instruction sets, of many floats, and not if one is -0. Then the floats are needed no more.
+    /// Brings each of `picked`, of which none is NaN, to its bucket, with its index or the one that
+    /// `indices` tells; all are below `names`. Says whether it could: with some instruction sets,
+    /// of many floats, and not if one is -0. Then the floats are needed no more.
     pub fn deal(&mut self, picked: &[f32], indices: Option<&[u32]>, names: usize) -> bool {
         let Some(passes) = current().buckets else {
             return false;
@@ -132,7 +144,8 @@ impl Buckets {
         sorted.truncate(n);
     }
 
-    /// Brings each float with its index to its bucket; then the places are the ends of the buckets. Says whether it could: not if some float is in none of those `used`.
+    /// Brings each float with its index to its bucket; then the places are the ends of the buckets.
+    /// Says whether it could: not if some float is in none of those `used`.
     #[expect(
         clippy::indexing_slicing,
         reason = "buckets are taken modulo the number of places, of which `used` are no more; there are as many words as floats"
@@ -169,7 +182,8 @@ impl Buckets {
     }
 }
 
-/// The spread of `xs`, at least [`SMALLEST`], over so many buckets; `None` if hardly any of a sample is finite.
+/// The spread of `xs`, at least [`SMALLEST`], over so many buckets; `None` if hardly any of a
+/// sample is finite.
 #[expect(
     clippy::indexing_slicing,
     reason = "documented: longer than a group; segments are taken modulo their number"

@@ -1,15 +1,24 @@
-//! Between which two logits the threshold of top-n-sigma lies, without the additions of the built-in.
+//! Between which two logits the threshold of top-n-sigma lies, without the additions of the
+//! built-in.
 //!
-//! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than the roundings on the way, each half a unit of the sum so far; a bound for these
-//! needs the sums at the end of each block only. Mostly no logit lies between the bounds of the threshold, and then it does not matter where between them it is. Of 128,256
-//! normal logits, a few hundredths of a deviation apart around the threshold, one is to be expected there by their density (an estimate, not a count); such arrays need the exact sums.
+//! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than
+//! the roundings on the way, each half a unit of the sum so far; a bound for these needs the sums
+//! at the end of each block only. Mostly no logit lies between the bounds of the threshold, and
+//! then it does not matter where between them it is. Of 128,256 normal logits, a few hundredths of
+//! a deviation apart around the threshold, one is to be expected there by their density (an
+//! estimate, not a count); such arrays need the exact sums.
 //!
-//! Reads 12 bytes per candidate twice and writes them once. Of each group of neighbours it keeps the largest, and only in groups that reach the bounds does it look
-//! between them. For the exact sums, the squares of which are added while what is certain is masked, it reads them once more; from `OPEN` logits on the sum of the logits comes with the first
-//! pass, since the bounds are the wider, and the logits the denser, the more there are. That takes 79 us for 128,256 logits where the bounds alone take 69, and spares a pass of
-//! 93. All in all 118 us where the bounds decide, 167 or 250 where they do not; 262,144 logits, which they never decide, 356 instead of 690.
+//! Reads 12 bytes per candidate twice and writes them once. Of each group of neighbours it keeps
+//! the largest, and only in groups that reach the bounds does it look between them. For the exact
+//! sums, the squares of which are added while what is certain is masked, it reads them once more;
+//! from `OPEN` logits on the sum of the logits comes with the first pass, since the bounds are the
+//! wider, and the logits the denser, the more there are. That takes 79 us for 128,256 logits where
+//! the bounds alone take 69, and spares a pass of
+//! 93. All in all 118 us where the bounds decide, 167 or 250 where they do not; 262,144 logits,
+//!     which they never decide, 356 instead of 690.
 //!
-//! What lost: looking between the bounds everywhere (a third pass); squares in `double` where a `float` mostly says on which side of half-way they are (150 us instead of 77).
+//! What lost: looking between the bounds everywhere (a third pass); squares in `double` where a
+//! `float` mostly says on which side of half-way they are (150 us instead of 77).
 
 use super::fallbacks::Fallback;
 use super::{BLOCK, GROUP, current, mask_below, max_logit, signed_sum, squares_masking};
@@ -17,14 +26,16 @@ use crate::token::TokenData;
 
 /// The rounding error of one operation on `float`s, relative.
 const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
-/// What the sums here are off by, relative to the sums of the absolute terms: 70 roundings at most, in the order of `portable`.
+/// What the sums here are off by, relative to the sums of the absolute terms: 70 roundings at most,
+/// in the order of `portable`.
 const SUM_ERROR: f64 = 1e-5;
 /// What may be lost below the smallest normal float, and more.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 /// More terms, and the bounds would not hold.
 const MOST: usize = 1 << 20;
 
-/// From so many logits on, one is more likely than not to be left open: then the sum in order is formed at once.
+/// From so many logits on, one is more likely than not to be left open: then the sum in order is
+/// formed at once.
 const OPEN: usize = 140_000;
 
 /// Between which floats the threshold is.
@@ -141,7 +152,8 @@ impl Deviation {
         })
     }
 
-    /// How much the roundings of the sum of squares come to: half a unit each, of a sum that is no larger than at the end of the block.
+    /// How much the roundings of the sum of squares come to: half a unit each, of a sum that is no
+    /// larger than at the end of the block.
     fn roundings(&self, len: usize, mean: f64, off: f64) -> f64 {
         let mut left = len;
         let mut total = 0.0;

@@ -1,8 +1,9 @@
 //! The numbers of `expf`.
 //!
-//! With k the integer nearest to x * 32 / ln 2 and r what remains, e^x = 2^(k/32) * 2^(r/32): the first from a table of 32, the second a
-//! polynomial of degree 3, all in `double`, rounded once to `float`. That is what the GNU C library computes since 2.27, bit for bit where r is
-//! formed by a fused multiplication; the results for all negative floats were compared.
+//! With k the integer nearest to x * 32 / ln 2 and r what remains, e^x = 2^(k/32) * 2^(r/32): the
+//! first from a table of 32, the second a polynomial of degree 3, all in `double`, rounded once to
+//! `float`. That is what the GNU C library computes since 2.27, bit for bit where r is formed by a
+//! fused multiplication; the results for all negative floats were compared.
 
 /// 32 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4047_1547_652b_82fe);
@@ -16,10 +17,12 @@ pub const C: [f64; 3] = [
 ];
 /// Below this everything rounds to 0.
 pub const LOWEST: f32 = -104.0;
-/// The vector form is for what is less: every result from 88.7 on is infinite, and from 709 on the doubles are of no use.
+/// The vector form is for what is less: every result from 88.7 on is infinite, and from 709 on the
+/// doubles are of no use.
 pub const HIGHEST: f32 = 128.0;
 
-/// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of 2^(k/32).
+/// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of
+/// 2^(k/32).
 pub const TABLE: [u64; 32] = table();
 
 #[expect(

@@ -1,10 +1,10 @@
 //! The numbers of `exp` in double precision.
 //!
-//! With k the integer nearest to x * 128 / ln 2 and r what remains, e^x = 2^(k/128) * e^r: the first
-//! from a table of 128, with what its rounding left out, the second a polynomial of degree 5. That is
-//! what the GNU C library computes since 2.28, bit for bit where each product is fused with the sum
-//! that follows it. Every entry of the table is a rounded number; the polynomial's coefficients are
-//! those that fit best between -ln 2 / 256 and ln 2 / 256.
+//! With k the integer nearest to x * 128 / ln 2 and r what remains, e^x = 2^(k/128) * e^r: the
+//! first from a table of 128, with what its rounding left out, the second a polynomial of degree 5.
+//! That is what the GNU C library computes since 2.28, bit for bit where each product is fused with
+//! the sum that follows it. Every entry of the table is a rounded number; the polynomial's
+//! coefficients are those that fit best between -ln 2 / 256 and ln 2 / 256.
 
 /// 128 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4067_1547_652b_82fe);
@@ -26,8 +26,8 @@ const fn bits(bits: u64) -> f64 {
 }
 
 /// For each i below 128: by how much 2^(i/128) is more than its rounded value, as a share of that,
-/// and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k = i modulo 128,
-/// gives 2^(k/128).
+/// and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k = i modulo
+/// 128, gives 2^(k/128).
 pub static TABLE: [[f64; 2]; 128] = [
     [bits(0x0000_0000_0000_0000), bits(0x3ff0_0000_0000_0000)],
     [bits(0x3c9b_3b4f_1a88_bf6e), bits(0x3fef_f63d_a9fb_3335)],

@@ -16,9 +16,11 @@ pub enum Fallback {
     Typical,
     /// A draw fell so near to the border of two candidates that rounding decides.
     Draw,
-    /// A sum in descending order had so many different terms half-way between floats, or was so little, that the order was needed; or the largest logit was infinite.
+    /// A sum in descending order had so many different terms half-way between floats, or was so
+    /// little, that the order was needed; or the largest logit was infinite.
     DescendingSum,
-    /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was masked.
+    /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was
+    /// masked.
     Sigma,
     /// Equal logits stood where their order can be seen, and the host's sort was replayed.
     Ties,

@@ -1,4 +1,5 @@
-//! Selection among few floats, without branches that depend on them: between two tokens a model runs, and what branches were taken is forgotten by then.
+//! Selection among few floats, without branches that depend on them: between two tokens a model
+//! runs, and what branches were taken is forgotten by then.
 //!
 //! | what | per call |
 //! | --- | --- |
@@ -13,9 +14,11 @@ use super::vector::{MAX_LANES, Vector};
 /// So many numbers can be ranked.
 pub const MOST: usize = 64;
 
-/// A number that at least `k` of `xs` reach, and few more than that, but for equals; `k` is at least 1. Nothing is reached where fewer than `k` are above minus infinity.
+/// A number that at least `k` of `xs` reach, and few more than that, but for equals; `k` is at
+/// least 1. Nothing is reached where fewer than `k` are above minus infinity.
 ///
-/// By halving between the largest and the smallest `float`: a selection of the 40th of 256 takes 1.5 us, this 0.4.
+/// By halving between the largest and the smallest `float`: a selection of the 40th of 256 takes
+/// 1.5 us, this 0.4.
 pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     let count = |key: u32| (current().floats.count_from)(xs, logit_of(key));
     // Keys rise as numbers fall: `low` is reached by too few, `high` by enough.
@@ -39,7 +42,8 @@ pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     Some(logit_of(high))
 }
 
-/// Writes for each of `xs`, [`MOST`] at most and none of them NaN or minus infinity, how many are larger, or equal and before it.
+/// Writes for each of `xs`, [`MOST`] at most and none of them NaN or minus infinity, how many are
+/// larger, or equal and before it.
 pub fn ranks(xs: &[f32], to: &mut [u32]) {
     (current().floats.ranks)(xs, to);
 }

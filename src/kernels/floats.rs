@@ -1,7 +1,10 @@
-//! Passes over raw logits: contiguous numbers of one of three precisions, widened in registers, never copied.
+//! Passes over raw logits: contiguous numbers of one of three precisions, widened in registers,
+//! never copied.
 //!
-//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for. What a pass costs, V = 128256, one thread, AVX-512 at 2.3 GHz, as a multiple of the
-//! maximum over the same `f32` logits, by loads of which none crosses a line of the cache (5.2 us; 9.6 where all do):
+//! Nothing here repeats a built-in's rounding: that is what [`Workspace`](super::Workspace) is for.
+//! What a pass costs, V = 128256, one thread, AVX-512 at 2.3 GHz, as a multiple of the maximum over
+//! the same `f32` logits, by loads of which none crosses a line of the cache (5.2 us; 9.6 where all
+//! do):
 //!
 //! | pass | operations per 16 logits | cost |
 //! | --- | --- | --- |
@@ -14,28 +17,41 @@
 //! | [`masses_above`](super::survivors::masses_above) | of 16 that were collected: 10 for `exp`, 17 for the sums | 4 of 29,000 |
 //! | [`Survivors::masses`] | of 16 that were collected: 3 for a quotient, 8 for `exp`, 3 for the sum | 1.5 of 29,000 |
 //!
-//! Multiplications in registers this wide are asleep where a processor has not made one for half a millisecond, and waking them takes some 30 us of the first pass that has an `exp`.
-//! Registers of half the width sleep, too, and take twice as long awake.
+//! Multiplications in registers this wide are asleep where a processor has not made one for half a
+//! millisecond, and waking them takes some 30 us of the first pass that has an `exp`. Registers of
+//! half the width sleep, too, and take twice as long awake.
 //!
-//! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the numbers do from 0 on, in registers that hold 32: only where a block has no such number, or
-//! NaN, are they widened. Where an instruction set reads a chunk twice, it is widened once, into the first-level cache.
+//! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the
+//! numbers do from 0 on, in registers that hold 32: only where a block has no such number, or NaN,
+//! are they widened. Where an instruction set reads a chunk twice, it is widened once, into the
+//! first-level cache.
 //!
-//! What lost: two readings of each chunk, for its maximum first and then for its sums, with AVX-512 (a fifth more); loops over few registers that the compiler unrolls, so that it keeps
-//! most of them in memory (a third more for the sums); one register at a time through the exponential instead of four abreast (a twentieth); widening for the maxima (2.4 times the time);
-//! counting unmasked logits by a comparison of each (7 us more); a bound below every exponent (a maximum for each register), where a sum says that none is needed; the
-//! largest lane of one register at a time, where four are folded into one (a fifth of the time of the maxima); a comparison for each block that may pass, and for each register of one
-//! (a quarter of what the sieve takes with its default parameters).
+//! What lost: two readings of each chunk, for its maximum first and then for its sums, with AVX-512
+//! (a fifth more); loops over few registers that the compiler unrolls, so that it keeps most of
+//! them in memory (a third more for the sums); one register at a time through the exponential
+//! instead of four abreast (a twentieth); widening for the maxima (2.4 times the time); counting
+//! unmasked logits by a comparison of each (7 us more); a bound below every exponent (a maximum for
+//! each register), where a sum says that none is needed; the largest lane of one register at a
+//! time, where four are folded into one (a fifth of the time of the maxima); a comparison for each
+//! block that may pass, and for each register of one (a quarter of what the sieve takes with its
+//! default parameters).
 //!
 //! # The exponential
 //!
-//! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of degree 5, within 1.4e-7. x is reduced itself, not its difference from the
-//! largest logit, which `float` could round by 1e-6 of a term; the difference is taken of the exponents, which are integers, and what is left in
-//! `double`, once per sum. Terms are 2^64 times too large, so that those down to e^-131 are normal `float`s: a distribution so certain that nothing else is left keeps its digits.
+//! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of
+//! degree 5, within 1.4e-7. x is reduced itself, not its difference from the largest logit, which
+//! `float` could round by 1e-6 of a term; the difference is taken of the exponents, which are
+//! integers, and what is left in `double`, once per sum. Terms are 2^64 times too large, so that
+//! those down to e^-131 are normal `float`s: a distribution so certain that nothing else is left
+//! keeps its digits.
 //!
-//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, nothing needs a unit or a bound (`Vector::exp_near`). With AVX-512 the sum of the terms tells
-//! afterwards whether that was so, and a table of 2^(i/32) leaves a polynomial of degree 2, within 6e-8, and 9 operations; without, the sum of the squares tells before.
+//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, nothing
+//! needs a unit or a bound (`Vector::exp_near`). With AVX-512 the sum of the terms tells afterwards
+//! whether that was so, and a table of 2^(i/32) leaves a polynomial of degree 2, within 6e-8, and 9
+//! operations; without, the sum of the squares tells before.
 //!
-//! Up to 8 terms are added as `float`s in each lane, then as `double`s: all in all the sums are right within 5e-7, mostly 1e-7. They depend on the instruction set in the last bits.
+//! Up to 8 terms are added as `float`s in each lane, then as `double`s: all in all the sums are
+//! right within 5e-7, mostly 1e-7. They depend on the instruction set in the last bits.
 
 use std::mem::MaybeUninit;
 
@@ -49,7 +65,8 @@ use crate::token::TokenData;
 
 /// Of how many logits a maximum is kept.
 pub const BLOCK: usize = 64;
-/// How many logits are looked at twice in a row: 4 KiB, which stay in the first-level cache. Streams of logits are cut at its multiples.
+/// How many logits are looked at twice in a row: 4 KiB, which stay in the first-level cache.
+/// Streams of logits are cut at its multiples.
 pub const CHUNK: usize = 1024;
 
 /// Raw logits of one position, indexed by token, in any of three precisions.
@@ -151,7 +168,8 @@ impl<'a> Logits<'a> {
         }
     }
 
-    /// The largest of each [`BLOCK`] into `maxima`, as many as there are blocks, and the largest of all: minus infinity where every logit is masked.
+    /// The largest of each [`BLOCK`] into `maxima`, as many as there are blocks, and the largest of
+    /// all: minus infinity where every logit is masked.
     pub fn block_maxima(&self, maxima: &mut [f32]) -> f32 {
         (current().floats.block_maxima)(*self, maxima)
     }
@@ -166,8 +184,8 @@ impl<'a> Logits<'a> {
         (current().floats.max)(*self)
     }
 
-    /// Appends the candidates whose logits are at least `threshold`, which is above minus infinity, numbered from `first`. Only blocks whose maximum in `maxima` reaches it
-    /// are looked at.
+    /// Appends the candidates whose logits are at least `threshold`, which is above minus infinity,
+    /// numbered from `first`. Only blocks whose maximum in `maxima` reaches it are looked at.
     pub fn collect(
         &self,
         maxima: &[f32],
@@ -178,7 +196,8 @@ impl<'a> Logits<'a> {
         (current().floats.collect)(*self, maxima, first, threshold, candidates);
     }
 
-    /// The same as survivors, of which none is at `first` or behind it yet; `first` is a multiple of [`BLOCK`].
+    /// The same as survivors, of which none is at `first` or behind it yet; `first` is a multiple
+    /// of [`BLOCK`].
     pub fn collect_survivors(
         &self,
         maxima: &[f32],
@@ -291,7 +310,8 @@ impl Sums {
 pub const SCALE: i32 = 64;
 /// 1.5 * 2^23: adding it leaves the integer nearest to a `float` in the low bits.
 pub const ROUND: f32 = 12_582_912.0;
-/// Maxima further from 0 than this are subtracted from their logits first, exactly where it matters: the integers of the exponents must fit beside [`ROUND`].
+/// Maxima further from 0 than this are subtracted from their logits first, exactly where it
+/// matters: the integers of the exponents must fit beside [`ROUND`].
 pub const FAR: f32 = 65_536.0;
 /// e^r for |r| <= ln 2 / 2, from the constant to r^5: the minimax polynomial, rounded.
 pub const EXP: [f32; 6] = [
@@ -335,7 +355,8 @@ pub const SCALAR_PASSES: Passes = Passes {
     ranks: super::few::scalar_ranks,
 };
 
-/// The constant `FLOATS` of an instruction set: every algorithm of [`portable_floats`](super::portable_floats), compiled with these features.
+/// The constant `FLOATS` of an instruction set: every algorithm of
+/// [`portable_floats`](super::portable_floats), compiled with these features.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate_floats {
     ($token:ident, $features:literal) => {
@@ -368,7 +389,8 @@ macro_rules! instantiate_floats {
                 fn ranks_of(xs: &[f32], to: &mut [u32]) -> ();
             );
 
-            /// The passes over raw logits. They are called only where the processor has the instructions.
+            /// The passes over raw logits. They are called only where the processor has the
+            /// instructions.
             pub const FLOATS: Passes = Passes {
                 max, block_maxima, block_maxima_and_count, add, add_mass, collect, collect_survivors, masses_above, between, count_from, kept_masses, ranks: ranks_of,
             };
@@ -379,7 +401,8 @@ macro_rules! instantiate_floats {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use instantiate_floats;
 
-/// Room for what a block can leave, and for a whole register behind it. The same for every instruction set, so that buffers grow alike.
+/// Room for what a block can leave, and for a whole register behind it. The same for every
+/// instruction set, so that buffers grow alike.
 pub(super) const ROOM: usize = BLOCK + 16;
 
 /// [`ROOM`] at the end of `to`, which grows by powers of two.

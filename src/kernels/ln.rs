@@ -1,8 +1,10 @@
 //! The numbers of `logf`.
 //!
-//! With x = 2^k z, z between 0.7 and 1.4, and c about 1 / z from a table of 16 by the highest bits of z: ln x = k ln 2 - ln c + ln(1 + r), r = z c - 1, the last a
-//! polynomial of degree 4, all in `double`, rounded once to `float`. That is what the GNU C library computes since 2.27; the results for all positive normal
-//! floats were compared, and are the same with and without fused multiplication.
+//! With x = 2^k z, z between 0.7 and 1.4, and c about 1 / z from a table of 16 by the highest bits
+//! of z: ln x = k ln 2 - ln c + ln(1 + r), r = z c - 1, the last a polynomial of degree 4, all in
+//! `double`, rounded once to `float`. That is what the GNU C library computes since 2.27; the
+//! results for all positive normal floats were compared, and are the same with and without fused
+//! multiplication.
 
 /// What the bits of a float are counted from, so that z begins at 0.7.
 pub const OFFSET: u32 = 0x3f33_0000;

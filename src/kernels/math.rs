@@ -1,7 +1,8 @@
 //! `expf`, `logf` and their like, of the C library the process runs on.
 //!
-//! The built-ins call these, so their last bit is part of the exactness contract. The standard library's `f32::exp` and
-//! `f32::ln` compile to the same calls on Linux, but promise nothing of the kind; these do.
+//! The built-ins call these, so their last bit is part of the exactness contract. The standard
+//! library's `f32::exp` and `f32::ln` compile to the same calls on Linux, but promise nothing of
+//! the kind; these do.
 
 #[cfg(not(miri))]
 unsafe extern "C" {
@@ -78,7 +79,8 @@ pub fn pow_f64(x: f64, y: f64) -> f64 {
 
 /// A float as a C++ `int`, as the host's compiled code converts it.
 ///
-/// Out of range the language leaves it undefined; x86's instruction then gives the smallest integer, Arm's the nearest.
+/// Out of range the language leaves it undefined; x86's instruction then gives the smallest
+/// integer, Arm's the nearest.
 #[inline]
 pub fn as_int(x: f32) -> i32 {
     let in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);

@@ -3,12 +3,15 @@
 //! - [`math`]: the host's `expf` and `logf`.
 //! - [`order`]: descending order, full or of the top k only.
 //! - [`floats`]: passes over raw logits, for the sieve and the metrics, in arithmetic of their own.
-//! - this file: maxima, softmax sums and rewriting, as one table of functions that is chosen once. [`instruction_set`] tells which;
-//!   the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512, neon) names another.
+//! - this file: maxima, softmax sums and rewriting, as one table of functions that is chosen once.
+//!   [`instruction_set`] tells which; the environment's LLAMA_SIEVE_SIMD (scalar, avx2, avx512,
+//!   neon) names another.
 //!
-//! `scalar` is the reference, in the operations of the built-ins; `portable` has the same passes over a small vector trait, `vector`; `avx2`,
-//! `avx512` and `neon` instantiate them. What needs more than one pass streams the 12-byte array once into 4 bytes per candidate of the sampler's
-//! own [`Workspace`], which stays in the second-level cache: working in the array itself lost, since every pass then moves three times the bytes.
+//! `scalar` is the reference, in the operations of the built-ins; `portable` has the same passes
+//! over a small vector trait, `vector`; `avx2`, `avx512` and `neon` instantiate them. What needs
+//! more than one pass streams the 12-byte array once into 4 bytes per candidate of the sampler's
+//! own [`Workspace`], which stays in the second-level cache: working in the array itself lost,
+//! since every pass then moves three times the bytes.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -69,19 +72,24 @@ use fallbacks::Fallback;
 use table::instantiate;
 use table::{SCALAR, Table, current};
 
-/// How many elements are added at once where the order of additions allows it; of so many the sums are kept.
+/// How many elements are added at once where the order of additions allows it; of so many the sums
+/// are kept.
 const BLOCK: usize = 512;
 
-/// Of so many candidates the largest logit is kept, where a later pass looks for those above a threshold; a divisor of [`BLOCK`].
+/// Of so many candidates the largest logit is kept, where a later pass looks for those above a
+/// threshold; a divisor of [`BLOCK`].
 const GROUP: usize = 64;
 
-/// How many elements go through several passes before the next ones are looked at, so that they stay in the first-level cache.
+/// How many elements go through several passes before the next ones are looked at, so that they
+/// stay in the first-level cache.
 pub const IN_CACHE: usize = 1024;
 
-/// What is less than this of a `float` sum does not change it, nor does anything smaller after it: a quarter of a unit.
+/// What is less than this of a `float` sum does not change it, nor does anything smaller after it:
+/// a quarter of a unit.
 const NOTHING: f32 = f32::EPSILON / 8.0;
 
-/// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum rounded to `float` every time.
+/// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum
+/// rounded to `float` every time.
 struct Squares {
     mean: f32,
     sum: f32,
@@ -121,7 +129,8 @@ impl Squares {
     }
 }
 
-/// Asks for the cache line of an element, if there is one, before it is needed. A hint: any number will do.
+/// Asks for the cache line of an element, if there is one, before it is needed. A hint: any number
+/// will do.
 #[inline(always)]
 fn prefetch<T>(of: &[T], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -134,7 +143,8 @@ fn prefetch<T>(of: &[T], at: usize) {
     let _ = (of, at);
 }
 
-/// The table, or the reference where a few terms are added sooner than all the conditions for adding them at once are looked at.
+/// The table, or the reference where a few terms are added sooner than all the conditions for
+/// adding them at once are looked at.
 fn table_for(n: usize) -> &'static Table {
     if n < BLOCK { &SCALAR } else { current() }
 }
@@ -144,7 +154,8 @@ pub fn instruction_set() -> &'static CStr {
     current().name
 }
 
-/// The largest logit; that of the first candidate if the array is `sorted`. Minus infinity when empty.
+/// The largest logit; that of the first candidate if the array is `sorted`. Minus infinity when
+/// empty.
 ///
 /// Reads 12 bytes per candidate.
 pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
@@ -161,8 +172,9 @@ pub fn argmax(data: &[TokenData]) -> Option<usize> {
     (!data.is_empty()).then(|| (current().argmax)(data))
 }
 
-/// The largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
-/// not positive, and some that are not. Reads 12 bytes per candidate.
+/// The largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to `to`, in
+/// order, all candidates whose logits are at or above the largest plus `below`, which is not
+/// positive, and some that are not. Reads 12 bytes per candidate.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     (current().near_max)(data, below, to)
 }
@@ -172,23 +184,27 @@ pub fn divide_logits(data: &mut [TokenData], by: f32) {
     (current().divide_logits)(data, by);
 }
 
-/// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes where something changes.
+/// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
+/// where something changes.
 pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     (current().mask_below)(data, threshold);
 }
 
-/// The sum of all logits but minus infinity, as if added in order, and how many those are. Reads 12 bytes per candidate.
+/// The sum of all logits but minus infinity, as if added in order, and how many those are. Reads 12
+/// bytes per candidate.
 pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     (table_for(data.len()).signed_sum)(data)
 }
 
-/// The sum of squared deviations from `mean` of all logits but minus infinity, as if added in order; then makes every logit below `threshold` minus infinity.
-/// Reads 12 bytes per candidate, and writes where something changes.
+/// The sum of squared deviations from `mean` of all logits but minus infinity, as if added in
+/// order; then makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate,
+/// and writes where something changes.
 pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     (table_for(data.len()).squares_masking)(data, mean, threshold)
 }
 
-/// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes per candidate.
+/// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes
+/// per candidate.
 pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u32>) {
     (current().at_least)(data, first as u32, threshold, to);
 }
@@ -198,13 +214,15 @@ pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut V
     (current().select)(xs, threshold, indices, picked);
 }
 
-/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. No x is far above `max`: [`Workspace::exponentiate_values`] is for
-/// those that may be. Reads and writes 4 bytes per element.
+/// Replaces every x by `e^(x - max)`; gives `start` plus all of them, as if added one by one. No x
+/// is far above `max`: [`Workspace::exponentiate_values`] is for those that may be. Reads and
+/// writes 4 bytes per element.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     (current().exp_sum)(start, xs, max)
 }
 
-/// Copies the logits, NaN as minus infinity, and tells about them and the ids. Reads 12 bytes per candidate and writes 4.
+/// Copies the logits, NaN as minus infinity, and tells about them and the ids. Reads 12 bytes per
+/// candidate and writes 4.
 pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     to.resize(data.len(), 0.0);
     (current().column)(data, to)
@@ -222,7 +240,8 @@ pub fn column_selecting(
     (current().column_selecting)(data, to, threshold, indices, picked)
 }
 
-/// The sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above `max`. Reads 4 bytes per element.
+/// The sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above `max`.
+/// Reads 4 bytes per element.
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     if !max.is_finite() && !logits.is_empty() {
         // A difference of infinities is among them.
@@ -231,19 +250,22 @@ pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     (current().softmax_sum)(logits, max)
 }
 
-/// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per element.
+/// `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes per
+/// element.
 pub fn sum(start: f32, xs: &[f32]) -> f32 {
     (current().sum)(start, xs)
 }
 
-/// About the sum of the probabilities whose keys are above `above`, right within 1e-4. Reads 8 bytes per element.
+/// About the sum of the probabilities whose keys are above `above`, right within 1e-4. Reads 8
+/// bytes per element.
 pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
     // Rounded to units so small that nothing is.
     const FINE: f32 = f32::from_bits(27 << 23);
     (current().tail)(keys, ps, above, f32::INFINITY, FINE, None)
 }
 
-/// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and writes 12.
+/// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and
+/// writes 12.
 pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32) {
     (current().write_divided)(data, ids, logits, ps, by);
 }
@@ -254,8 +276,9 @@ pub fn write_quotients(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: 
     (current().write_quotients)(data, ids, logits, ps, by);
 }
 
-/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but for candidates that are masked. Gives the largest, and whether all are numbers, NaN that
-/// came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but
+/// for candidates that are masked. Gives the largest, and whether all are numbers, NaN that came in
+/// not counted. Reads and writes 12 bytes per candidate, and writes 4.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     (current().bend)(data, by, original, curve)
 }
@@ -265,12 +288,14 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
     (current().lns)(xs, to);
 }
 
-/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability. Reads and writes 4 bytes per element.
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability.
+/// Reads and writes 4 bytes per element.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     (current().entropies)(ps, to)
 }
 
-/// How far each surprisal, of which `lns` are the negatives, is from the entropy, negative. Reads and writes 4 bytes per element.
+/// How far each surprisal, of which `lns` are the negatives, is from the entropy, negative. Reads
+/// and writes 4 bytes per element.
 pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
     (current().nearness)(lns, entropy, to);
 }
@@ -285,8 +310,8 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     (current().set_p)(data, ps);
 }
 
-/// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, added in array order. For the few candidates that are left at the end: in the array
-/// itself, one by one.
+/// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, added in array order. For
+/// the few candidates that are left at the end: in the array itself, one by one.
 pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
     let mut sum = 0.0f64;
     for candidate in data {
@@ -296,7 +321,8 @@ pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
     sum
 }
 
-/// What counts as the largest of logits, of which `largest` is: the first, if they are said to be sorted.
+/// What counts as the largest of logits, of which `largest` is: the first, if they are said to be
+/// sorted.
 fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     match data.first() {
         Some(first) if sorted => comparable(first.logit),
@@ -304,8 +330,9 @@ fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     }
 }
 
-/// The table for `exp(x - max)` of values of which `largest` is the largest: only in an array that is wrongly said to be sorted it lies so far above `max` that the
-/// vector instructions cannot do it. Asked once, since a comparison for each register costs 7 in 100 of the pass.
+/// The table for `exp(x - max)` of values of which `largest` is the largest: only in an array that
+/// is wrongly said to be sorted it lies so far above `max` that the vector instructions cannot do
+/// it. Asked once, since a comparison for each register costs 7 in 100 of the pass.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn exp_table(largest: f32, max: f32) -> &'static Table {
     if largest - max >= exp::HIGHEST {
@@ -320,11 +347,13 @@ fn exp_table(_largest: f32, _max: f32) -> &'static Table {
     &SCALAR
 }
 
-/// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`; `sums` are those up to the end of each block, of which there may be more.
+/// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`;
+/// `sums` are those up to the end of each block, of which there may be more.
 ///
-/// `exactly` says it in the operations of the built-in. It is asked only where rounding could decide: each of the built-in's two sums of n
-/// terms is off by less than n * 2^-53 of itself, a quotient per term by one such unit more, and ours by less than n / 4 of them. All
-/// together that is little more than half of the margin here.
+/// `exactly` says it in the operations of the built-in. It is asked only where rounding could
+/// decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of itself, a
+/// quotient per term by one such unit more, and ours by less than n / 4 of them. All together that
+/// is little more than half of the margin here.
 ///
 /// A binary search among the sums of blocks, and one block of terms, twice.
 fn choose<T>(
@@ -367,11 +396,14 @@ fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) ->
     None
 }
 
-/// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer that is reused.
+/// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer
+/// that is reused.
 ///
-/// Three passes, each beginning where the one before it ended, at what the caches still have: the largest logit, the exponentials, and the division. What lost for
-/// `Dist`: copying the logits to a [`Workspace`] in the first and writing the probabilities from there in the last. That buffer, half a megabyte for 128,256
-/// candidates, is cold by the time that a model has computed the next logits.
+/// Three passes, each beginning where the one before it ended, at what the caches still have: the
+/// largest logit, the exponentials, and the division. What lost for `Dist`: copying the logits to a
+/// [`Workspace`] in the first and writing the probabilities from there in the last. That buffer,
+/// half a megabyte for 128,256 candidates, is cold by the time that a model has computed the next
+/// logits.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,
@@ -389,7 +421,8 @@ impl Default for Softmax {
 }
 
 impl Softmax {
-    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, as if added one by one. `sorted`: the first logit counts as the largest.
+    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, as if added one by
+    /// one. `sorted`: the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate twice, and writes them once.
     pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
@@ -406,12 +439,14 @@ impl Softmax {
         self.exponentiate_from(data, largest, max)
     }
 
-    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per candidate.
+    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per
+    /// candidate.
     pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
         (exp_table(largest, max).exp_p_in_order)(data, max, &mut self.values)
     }
 
-    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of additions. Reads and writes 12 bytes per candidate.
+    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of
+    /// additions. Reads and writes 12 bytes per candidate.
     pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
         self.reserve(data.len());
         (current().divide_p)(data, by, &mut self.sums)
@@ -426,7 +461,8 @@ impl Softmax {
         self.sums.resize(blocks, 0.0);
     }
 
-    /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave; `exactly` says it in the operations of the built-in where rounding could decide.
+    /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave;
+    /// `exactly` says it in the operations of the built-in where rounding could decide.
     pub fn choose(
         &self,
         data: &[TokenData],
@@ -453,7 +489,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be a pass of its own.
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be
+    /// a pass of its own.
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
         if self.values.len() < n {
@@ -491,7 +528,8 @@ impl Workspace {
         (current().logits)(data, &mut self.values[..data.len()])
     }
 
-    /// `exp(logit - max)` of every candidate; gives their sum, a `float`, as if added in order. `sorted`: the first logit counts as the largest.
+    /// `exp(logit - max)` of every candidate; gives their sum, a `float`, as if added in order.
+    /// `sorted`: the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
     pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
@@ -499,7 +537,8 @@ impl Workspace {
         self.exponentiate_values(largest, claimed_max(data, sorted, largest))
     }
 
-    /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum, a `float`, as if added in order.
+    /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum,
+    /// a `float`, as if added in order.
     ///
     /// Reads 4 bytes per element and writes 4.
     pub fn exponentiate_sorted(&mut self, logits: &[f32]) -> f32 {
@@ -519,10 +558,11 @@ impl Workspace {
         sum
     }
 
-    /// The entropy of the softmax of descending logits, of which the first is the largest, with the roundings of a `float` sum in their order. Probabilities of 0
-    /// add nothing.
+    /// The entropy of the softmax of descending logits, of which the first is the largest, with the
+    /// roundings of a `float` sum in their order. Probabilities of 0 add nothing.
     ///
-    /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and writes 4, once with an `exp` and once with a `ln`.
+    /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and
+    /// writes 4, once with an `exp` and once with a `ln`.
     #[expect(
         clippy::indexing_slicing,
         reason = "`start < done <= len` wherever values are read, and a part has at least one and at most `IN_CACHE` elements"
@@ -592,7 +632,8 @@ impl Workspace {
         (exp_table(largest, max).exp_sum)(0.0, &mut self.values[..self.len], max)
     }
 
-    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of additions. Reads 4 bytes per element and writes 4.
+    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of
+    /// additions. Reads 4 bytes per element and writes 4.
     #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
         self.reserve(logits.len());
@@ -606,7 +647,8 @@ impl Workspace {
         sum
     }
 
-    /// As [`exponentiate`](Self::exponentiate) with a sum in `double`, as if added one by one; [`choose`](Self::choose) uses it.
+    /// As [`exponentiate`](Self::exponentiate) with a sum in `double`, as if added one by one;
+    /// [`choose`](Self::choose) uses it.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
         let largest = self.take_logits(data);
@@ -626,8 +668,8 @@ impl Workspace {
         (current().exp_sum_double)(values, max, &mut self.sums)
     }
 
-    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for 2^-32 of each and the order of additions. `max` is
-    /// finite and no logit larger.
+    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for
+    /// 2^-32 of each and the order of additions. `max` is finite and no logit larger.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
         self.take_logits(data);
@@ -644,13 +686,15 @@ impl Workspace {
         (table.exp_double)(0.0, &mut self.values[..self.len], max)
     }
 
-    /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have them.
+    /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have
+    /// them.
     pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
         let sum = self.exponentiate(data, sorted);
         divide(self.values_mut(), sum);
     }
 
-    /// The sum of all values in `double`, right but for the order of additions; [`choose`](Self::choose) uses it.
+    /// The sum of all values in `double`, right but for the order of additions;
+    /// [`choose`](Self::choose) uses it.
     ///
     /// Reads 4 bytes per candidate.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
@@ -664,7 +708,8 @@ impl Workspace {
         set_p(data, self.values());
     }
 
-    /// Where the running sum of the values reaches `draw` times their sum, as the function `choose` has it. `sum` is what the last call gave.
+    /// Where the running sum of the values reaches `draw` times their sum, as the function `choose`
+    /// has it. `sum` is what the last call gave.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
         choose(
             self.values(),

@@ -1,22 +1,28 @@
 //! Exact sums from terms that are known only nearly.
 //!
-//! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's unit (see `portable`). To know which multiple
-//! that is takes no exact term, unless it lies near the middle between two: an exponential in single precision, right within [`ERROR`], takes a quarter of the time of one
-//! that has the built-in's last bit, and tells it for all terms but a few. For a sum of S in units of u, of whatever number of terms, about 2 S / u times the error lie too near,
-//! and S / u is below 2^24: some dozens of an array, which are computed exactly.
+//! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's
+//! unit (see `portable`). To know which multiple that is takes no exact term, unless it lies near
+//! the middle between two: an exponential in single precision, right within [`ERROR`], takes a
+//! quarter of the time of one that has the built-in's last bit, and tells it for all terms but a
+//! few. For a sum of S in units of u, of whatever number of terms, about 2 S / u times the error
+//! lie too near, and S / u is below 2^24: some dozens of an array, which are computed exactly.
 //!
-//! Beside that the half-way terms themselves, one or two of an array, cost nothing: they are among those few.
+//! Beside that the half-way terms themselves, one or two of an array, cost nothing: they are among
+//! those few.
 
 use super::BLOCK;
 use super::math::{exp, ln};
 
-/// How far an exponential in single precision may be off, relative to itself, and the exact one from it: for `exp_near` down to e^-30,
-/// 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the exponent), half a unit of a float for the exact one, and some. Three units of 1.
+/// How far an exponential in single precision may be off, relative to itself, and the exact one
+/// from it: for `exp_near` down to e^-30, 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the
+/// exponent), half a unit of a float for the exact one, and some. Three units of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
-/// The same of what a probability adds to the entropy, where that is below 0.3: the exponential, the sum's reciprocal, its logarithm, the logarithm as a difference, and two
-/// products here, there a quotient, a logarithm and a product, half a unit each. Ten units of 1.
+/// The same of what a probability adds to the entropy, where that is below 0.3: the exponential,
+/// the sum's reciprocal, its logarithm, the logarithm as a difference, and two products here, there
+/// a quotient, a logarithm and a product, half a unit each. Ten units of 1.
 pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
-/// Logits that are further below the largest count as being so far below. Their exponentials are nothing beside every sum that is looked at.
+/// Logits that are further below the largest count as being so far below. Their exponentials are
+/// nothing beside every sum that is looked at.
 pub const FURTHEST: f32 = -30.0;
 /// Smaller sums are not added up this way: 2^-10.
 pub const SMALLEST: f32 = 1.0 / 1024.0;
@@ -34,7 +40,8 @@ pub struct Rounded {
     pub lowest: f32,
     /// The power of two from which on the floats have the unit, which is [`SMALLEST`] at least.
     pub c: f32,
-    /// Of the sum of the exponentials, where the entropy is added up; its terms are below 0.3 of it.
+    /// Of the sum of the exponentials, where the entropy is added up; its terms are below 0.3 of
+    /// it.
     pub sum: Option<f32>,
 }
 
@@ -57,8 +64,9 @@ impl Rounded {
     }
 }
 
-/// The sum of the rounded terms, exactly, but for those of which it is in doubt how they round: their indices are appended to `doubtful`. Which these are depends on the
-/// instruction set; those half-way are among them.
+/// The sum of the rounded terms, exactly, but for those of which it is in doubt how they round:
+/// their indices are appended to `doubtful`. Which these are depends on the instruction set; those
+/// half-way are among them.
 pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     let mut sum = 0.0;
     for (i, &x) in xs.iter().enumerate() {
@@ -73,9 +81,11 @@ pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     sum
 }
 
-/// The sum of e^(x - max), a `float`, as if added in order. None is NaN, `max` is finite and the largest.
+/// The sum of e^(x - max), a `float`, as if added in order. None is NaN, `max` is finite and the
+/// largest.
 ///
-/// What is less than half a unit of the sum so far changes nothing, and gets no exponential: of a peaked distribution nearly everything.
+/// What is less than half a unit of the sum so far changes nothing, and gets no exponential: of a
+/// peaked distribution nearly everything.
 pub fn softmax_sum(xs: &[f32], max: f32) -> f32 {
     let mut sum = 0.0;
     for block in xs.chunks(BLOCK) {
@@ -94,12 +104,14 @@ pub fn noticeable(sum: f32) -> f32 {
         return f32::NEG_INFINITY;
     }
     let binade = sum.to_bits() >> 23;
-    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far smaller than the margin.
+    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far
+    // smaller than the margin.
     let exponent = binade as f32 - 127.0 - 24.0;
     exponent * std::f32::consts::LN_2 - 1e-3
 }
 
-/// Of exponentials the probabilities, their logarithms, and what they add to the entropy; gives the sum of that in `double`, with last bits that depend on the instruction set.
+/// Of exponentials the probabilities, their logarithms, and what they add to the entropy; gives the
+/// sum of that in `double`, with last bits that depend on the instruction set.
 pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64 {
     let n = es.len();
     assert!(n == ps.len() && n == lns.len() && n == terms.len());
@@ -240,7 +252,8 @@ mod tests {
         });
     }
 
-    /// Rounds the terms of one float in so many of all from `first` to 30 below the largest, each to a unit so fine that it tells an error beyond the margin.
+    /// Rounds the terms of one float in so many of all from `first` to 30 below the largest, each
+    /// to a unit so fine that it tells an error beyond the margin.
     fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
         let bits = (first.to_bits()..30f32.to_bits()).step_by(step);
         let tables = supported();

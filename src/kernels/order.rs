@@ -1,14 +1,18 @@
 //! Descending order by logit, of all candidates or of the top k.
 //!
-//! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit rises, above the index.
-//! Sorting the keys as integers gives descending logits, with equal logits (and -0 and +0) in input order and NaN beside
-//! minus infinity, without a comparison of floats. Keys and results live in buffers that are reused.
+//! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit
+//! rises, above the index. Sorting the keys as integers gives descending logits, with equal logits
+//! (and -0 and +0) in input order and NaN beside minus infinity, without a comparison of floats.
+//! Keys and results live in buffers that are reused.
 //!
-//! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12 bytes per candidate collects what does, and that is
-//! sorted. The full order, and that of more than a few, is the radix sort of [`ranking`](super::ranking), which needs no keys: the fewest are sorted by these.
+//! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12
+//! bytes per candidate collects what does, and that is sorted. The full order, and that of more
+//! than a few, is the radix sort of [`ranking`](super::ranking), which needs no keys: the fewest
+//! are sorted by these.
 //!
-//! What lost: a threshold that rises while candidates are collected takes a selection per k of them, and for k = 1000 of 32,000 four times as long as a sample of 1024 and all
-//! that follows; a comparison sort of 1000 candidates (1.4 times the time of ranking them).
+//! What lost: a threshold that rises while candidates are collected takes a selection per k of
+//! them, and for k = 1000 of 32,000 four times as long as a sample of 1024 and all that follows; a
+//! comparison sort of 1000 candidates (1.4 times the time of ranking them).
 
 use super::fallbacks::Fallback;
 use super::few::nearly_kth_largest;
@@ -35,8 +39,8 @@ pub(crate) fn descending_key(logit: f32) -> u32 {
     bits ^ reversed(bits)
 }
 
-/// Negative floats already fall as their bits rise; the positive ones come before them, reversed: the bits to turn over. Without a branch, since signs are
-/// hard to predict.
+/// Negative floats already fall as their bits rise; the positive ones come before them, reversed:
+/// the bits to turn over. Without a branch, since signs are hard to predict.
 #[inline]
 fn reversed(bits: u32) -> u32 {
     ((!bits as i32) >> 31) as u32 >> 1
@@ -50,8 +54,8 @@ pub(super) fn key(index: usize, candidate: &TokenData) -> u64 {
 impl Order {
     /// The `k` largest of `data`, descending; all of them if `k` is more than there are.
     ///
-    /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate array does, since token
-    /// numbers are 31 bits.
+    /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate
+    /// array does, since token numbers are 31 bits.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         if !self.rank(data, k) {
             self.collect_top(data, k);
@@ -114,7 +118,8 @@ impl Order {
         self.keys.sort_unstable();
     }
 
-    /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys` if they are among them, and says so.
+    /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys`
+    /// if they are among them, and says so.
     fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
@@ -129,7 +134,8 @@ impl Order {
         true
     }
 
-    /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a third of the time of a threshold that rises with them.
+    /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a
+    /// third of the time of a threshold that rises with them.
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -145,7 +151,8 @@ impl Order {
         true
     }
 
-    /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in `self.keys`.
+    /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in
+    /// `self.keys`.
     #[expect(
         clippy::indexing_slicing,
         reason = "`at_least` leaves places of `data`, and each was picked before it was ranked"
@@ -167,7 +174,8 @@ impl Order {
         self.keys.extend(indices);
     }
 
-    /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is too small for one, or too large a share wanted.
+    /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is
+    /// too small for one, or too large a share wanted.
     #[expect(
         clippy::indexing_slicing,
         reason = "there are more than `SAMPLE_GROUP` candidates; `start` is at most their number less that"

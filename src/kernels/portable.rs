@@ -1,32 +1,41 @@
-//! The passes over whole arrays, written once for every instruction set. Each gives exactly what its namesake in [`scalar`](super::scalar) gives.
+//! The passes over whole arrays, written once for every instruction set. Each gives exactly what
+//! its namesake in [`scalar`](super::scalar) gives.
 //!
 //! # Sums in the order of the array, but not one by one
 //!
-//! The built-ins add `float`s one by one, and their cuts depend on the last bit. While a sum S stays in one binade [c, 2c), whose floats are
-//! the multiples of u, adding a term t gives S + (t rounded to a multiple of u), whatever S is, but for one case: t exactly half-way between two multiples,
-//! where the parity of S / u decides. So a block of terms can be rounded to multiples of u and added in any order, without error, if no
-//! term is half-way and the sum does not leave the binade; otherwise the block is added one by one. Adding c to a term and
-//! subtracting it again is the rounding. Terms far below u round to nothing, as they do in the built-in.
+//! The built-ins add `float`s one by one, and their cuts depend on the last bit. While a sum S
+//! stays in one binade [c, 2c), whose floats are the multiples of u, adding a term t gives S + (t
+//! rounded to a multiple of u), whatever S is, but for one case: t exactly half-way between two
+//! multiples, where the parity of S / u decides. So a block of terms can be rounded to multiples of
+//! u and added in any order, without error, if no term is half-way and the sum does not leave the
+//! binade; otherwise the block is added one by one. Adding c to a term and subtracting it again is
+//! the rounding. Terms far below u round to nothing, as they do in the built-in.
 //!
-//! That happens about once per doubling of the sum, and for one term in S / t half-way: some dozens of blocks per array. Bounding the error of a
-//! plain vector sum lost: with 2^17 terms the bound is far wider than the distance of most decisions from their threshold.
+//! That happens about once per doubling of the sum, and for one term in S / t half-way: some dozens
+//! of blocks per array. Bounding the error of a plain vector sum lost: with 2^17 terms the bound is
+//! far wider than the distance of most decisions from their threshold.
 //!
-//! Sums in `double` are like that, too, but terms of 24 bits are half-way between multiples of 53 bits
-//! all the time, as soon as they are 2^30 times smaller than the sum: see
+//! Sums in `double` are like that, too, but terms of 24 bits are half-way between multiples of 53
+//! bits all the time, as soon as they are 2^30 times smaller than the sum: see
 //! [`portable_wide`](super::portable_wide).
 //!
 //! # Backwards and forwards
 //!
-//! An array of a large vocabulary does not fit the second-level cache. A host fills it from its beginning, so what the cache still has is its end: passes that are alone with
-//! the array begin there. Where several follow each other, each begins where the one before it ended: reading 128,256 candidates again takes 37 us that way and 60 from the beginning,
-//! rewriting them 42 and 62. What keeps candidates in their order (min-p) and the sums that are added in order go forwards. Where the logits are copied, backwards lost, 20 in 100 of
-//! the softmax that follows.
+//! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
+//! beginning, so what the cache still has is its end: passes that are alone with the array begin
+//! there. Where several follow each other, each begins where the one before it ended: reading
+//! 128,256 candidates again takes 37 us that way and 60 from the beginning, rewriting them 42 and
+//! 62. What keeps candidates in their order (min-p) and the sums that are added in order go
+//! forwards. Where the logits are copied, backwards lost, 20 in 100 of the softmax that follows.
 //!
-//! Reading them for the first time takes 62 us (25 GB/s, one core of a Cascade Lake from its third-level cache) and no less with registers that do not cross cache lines, with lines asked for
-//! 0.8 to 6 KB ahead, with two streams, or in either direction; and rewriting them takes as long as reading. What can be helped is stores to lines that were not read (`AHEAD`), and
-//! buffers beside the array: a cold one of 4 bytes per candidate costs 25 us to write.
+//! Reading them for the first time takes 62 us (25 GB/s, one core of a Cascade Lake from its
+//! third-level cache) and no less with registers that do not cross cache lines, with lines asked
+//! for 0.8 to 6 KB ahead, with two streams, or in either direction; and rewriting them takes as
+//! long as reading. What can be helped is stores to lines that were not read (`AHEAD`), and buffers
+//! beside the array: a cold one of 4 bytes per candidate costs 25 us to write.
 
-// No closure may hold vector code: only what is marked for inlining is compiled with the instructions of the function it ends in.
+// No closure may hold vector code: only what is marked for inlining is compiled with the
+// instructions of the function it ends in.
 
 use std::mem::MaybeUninit;
 
@@ -80,8 +89,9 @@ pub fn max<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     logits.fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// The last elements of an array, as many as a register has lanes. Passes whose results do not depend on what comes twice end with them, instead of going through
-/// the remainder one by one; some of the elements then belong to the register before, too.
+/// The last elements of an array, as many as a register has lanes. Passes whose results do not
+/// depend on what comes twice end with them, instead of going through the remainder one by one;
+/// some of the elements then belong to the register before, too.
 trait LastChunk {
     /// `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
@@ -104,7 +114,8 @@ impl<T> LastChunk for [T] {
     }
 }
 
-/// Reads 12 bytes per candidate once, and those of one group again. The last ones first: of equals the one that comes later in the pass is the first.
+/// Reads 12 bytes per candidate once, and those of one group again. The last ones first: of equals
+/// the one that comes later in the pass is the first.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -303,7 +314,8 @@ pub fn exp_wide<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
     sum
 }
 
-/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are rounded to floats.
+/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are
+/// rounded to floats.
 #[inline(always)]
 fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
     let lowest = v.splat_d(f64::from(LOWEST));
@@ -316,10 +328,12 @@ fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
     exponentials
 }
 
-/// The smallest sum with which blocks are added at once: below, the halves of units come near to where floats lose bits.
+/// The smallest sum with which blocks are added at once: below, the halves of units come near to
+/// where floats lose bits.
 const SMALLEST: f32 = 1e-30;
 
-/// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at once is tried in parts.
+/// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at
+/// once is tried in parts.
 #[inline(always)]
 pub(super) fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
     if let Some(sum) = try_block(v, sum, terms) {
@@ -384,7 +398,8 @@ pub(super) fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     sum
 }
 
-/// Reads 12 bytes per candidate. The sum in order is given up when it needs the order of too many blocks, as one does that wanders around 0.
+/// Reads 12 bytes per candidate. The sum in order is given up when it needs the order of too many
+/// blocks, as one does that wanders around 0.
 #[inline(always)]
 pub fn moments<V: Vector>(
     v: V,
@@ -451,8 +466,9 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     add_signed_block(v, (sum, 0), values).0
 }
 
-/// The sum of the logits of one block and that of their squares; leaves the largest of each group. `IN_ORDER`: also `sum` plus the logits as if added one by one, where they
-/// go at once; see [`try_signed_block`].
+/// The sum of the logits of one block and that of their squares; leaves the largest of each group.
+/// `IN_ORDER`: also `sum` plus the logits as if added one by one, where they go at once; see
+/// [`try_signed_block`].
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -520,7 +536,8 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     (moments, Some(sum + added))
 }
 
-/// The sums of x and of its squares. `IN_ORDER`: also the sum of x rounded to the units of `middle`, and the furthest that an x is off.
+/// The sums of x and of its squares. `IN_ORDER`: also the sum of x rounded to the units of
+/// `middle`, and the furthest that an x is off.
 #[inline(always)]
 fn add_moments<V: Vector, const IN_ORDER: bool>(
     v: V,
@@ -602,7 +619,8 @@ fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f32, 
     (sum, count)
 }
 
-/// As [`try_block`] for terms of both signs: here the sum must be far enough from both ends of the binade for any order of the terms.
+/// As [`try_block`] for terms of both signs: here the sum must be far enough from both ends of the
+/// binade for any order of the terms.
 #[inline(always)]
 fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize)> {
     let magnitude = sum.abs();
@@ -644,8 +662,9 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     Some((sum, count))
 }
 
-/// Whether a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up to `added` and whose absolute values sum up to `absolute` at most: neither sum need be
-/// exact. No term is then so large that it leaves the binade from its middle.
+/// Whether a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up
+/// to `added` and whose absolute values sum up to `absolute` at most: neither sum need be exact. No
+/// term is then so large that it leaves the binade from its middle.
 #[inline(always)]
 fn stays(sum: f32, c: f32, absolute: f32, added: f32) -> bool {
     // For the roundings of the terms, and of what is computed here.
@@ -698,8 +717,10 @@ pub fn squares_masking<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thres
     squares.sum
 }
 
-/// Copies the logits of a block to `values` and makes those below `threshold` minus infinity. The sum with their squares, if these go at once in single precision: a
-/// rounded square decides as the square itself does unless it is as near to half-way as its own rounding error. That is likely only of the first few thousand, since the units grow with the sum.
+/// Copies the logits of a block to `values` and makes those below `threshold` minus infinity. The
+/// sum with their squares, if these go at once in single precision: a rounded square decides as the
+/// square itself does unless it is as near to half-way as its own rounding error. That is likely
+/// only of the first few thousand, since the units grow with the sum.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -758,8 +779,9 @@ fn try_near_squares<V: Vector>(
     Some(after.sum)
 }
 
-/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double` before it is rounded to a `float`. That
-/// first rounding, to units 2^29 times finer, can only matter to a term that is as near as that to half-way; what is refused is wider.
+/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double`
+/// before it is rounded to a `float`. That first rounding, to units 2^29 times finer, can only
+/// matter to a term that is as near as that to half-way; what is refused is wider.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {
@@ -800,11 +822,13 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
     Some(rest.sum)
 }
 
-/// How far ahead, in candidates, a pass that writes without having read asks for the cache lines. The processor asks early for what a loop reads, but not for what it writes, and the stores
-/// wait for one line after the other: 92 us for the probabilities of 128,256 candidates, 62 so.
+/// How far ahead, in candidates, a pass that writes without having read asks for the cache lines.
+/// The processor asks early for what a loop reads, but not for what it writes, and the stores wait
+/// for one line after the other: 92 us for the probabilities of 128,256 candidates, 62 so.
 pub(super) const AHEAD: usize = 128;
 
-/// The same for a pass that computes so much with what it reads that the processor has little of what comes next in view.
+/// The same for a pass that computes so much with what it reads that the processor has little of
+/// what comes next in view.
 const FAR: usize = 2 * AHEAD;
 
 /// Asks for the cache lines of the candidates of a register; they may be outside of the array.
@@ -873,7 +897,8 @@ pub fn exp_p_in_order<V: Vector>(
     sum
 }
 
-/// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the first-level cache, since what is computed takes longer than reading.
+/// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the
+/// first-level cache, since what is computed takes longer than reading.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -984,7 +1009,8 @@ pub fn divide_logits<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
     }
 }
 
-/// Reads 12 bytes per candidate, and writes where something changes; the last ones first, where the pass before has ended.
+/// Reads 12 bytes per candidate, and writes where something changes; the last ones first, where the
+/// pass before has ended.
 #[inline(always)]
 pub fn mask_below<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
     let thresholds = v.splat(threshold);
@@ -1033,7 +1059,8 @@ pub fn at_least<V: Vector>(
     push_lanes(bits & in_rest, base, to);
 }
 
-/// Reads 12 bytes per candidate, and the first ones twice: what would be kept before a large logit came is mostly there. What is kept on the way is little unless the logits rise.
+/// Reads 12 bytes per candidate, and the first ones twice: what would be kept before a large logit
+/// came is mostly there. What is kept on the way is little unless the logits rise.
 #[inline(always)]
 pub fn near_max<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     let first = data.get(..2 * BLOCK).unwrap_or(data);
@@ -1083,7 +1110,8 @@ fn near_max_of_chunk<V: Vector>(
 /// The numbers of the lanes.
 static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Appends elements and their indices register by register. Whole registers are written, also behind the last.
+/// Appends elements and their indices register by register. Whole registers are written, also
+/// behind the last.
 struct Selection<'a, V: Vector> {
     indices: &'a mut [MaybeUninit<f32>],
     picked: &'a mut [MaybeUninit<f32>],
@@ -1119,7 +1147,8 @@ impl<'a, V: Vector> Selection<'a, V> {
         picked.reserve(n + MAX_LANES);
         let room: *mut [_] = indices.spare_capacity_mut();
         Self {
-            // SAFETY: the same memory; floats are as large as these numbers, and their bits are moved as they are.
+            // SAFETY: the same memory; floats are as large as these numbers, and their bits are
+            // moved as they are.
             indices: unsafe { &mut *(room as *mut [MaybeUninit<f32>]) },
             picked: picked.spare_capacity_mut(),
             numbers: v.load_bits(&NUMBERS),
@@ -1215,7 +1244,8 @@ pub fn pick<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: 
     scalar::pick(key_chunks.remainder(), chunks.remainder(), low, high, to);
 }
 
-/// Reads 8 bytes per element, or 4 where the keys are the terms; those of a block with a term half-way twice.
+/// Reads 8 bytes per element, or 4 where the keys are the terms; those of a block with a term
+/// half-way twice.
 #[inline(always)]
 pub fn tail<V: Vector>(
     v: V,
@@ -1371,7 +1401,8 @@ pub fn steps<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: 
     scalar::steps(chunks.remainder(), max, factor, last, rest.into_remainder());
 }
 
-/// Reads 8 bytes per element, 4 of them in no order, and writes 8. Waiting for memory, it has time for the exchanges.
+/// Reads 8 bytes per element, 4 of them in no order, and writes 8. Waiting for memory, it has time
+/// for the exchanges.
 #[inline(always)]
 pub fn fetch<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     assert_eq!(indices.len(), to.len());
@@ -1522,7 +1553,8 @@ fn entropies_by_host(ps: &[f32], to: &mut [f32]) {
     scalar::entropies(ps, to);
 }
 
-/// Reads and writes 12 bytes per candidate, the last ones first, and writes 4. Two divisions take as long.
+/// Reads and writes 12 bytes per candidate, the last ones first, and writes 4. Two divisions take
+/// as long.
 #[inline(always)]
 pub fn bend<V: Vector>(
     v: V,

@@ -13,7 +13,8 @@ use crate::token::{Token, TokenData, comparable};
 
 /// A precision that an instruction set can load.
 pub(super) trait Load: Number {
-    /// Whether it has 16 bits: 1 of sign, which comes first, and then the magnitude, so that those from 0 on order as the bits do.
+    /// Whether it has 16 bits: 1 of sign, which comes first, and then the magnitude, so that those
+    /// from 0 on order as the bits do.
     const IS_HALF: bool;
     /// Infinity, if it has.
     const INFINITE: u16 = 0;
@@ -183,8 +184,9 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     max_of(v, maxima)
 }
 
-/// The maxima of all blocks but the first and the last few, if registers of these cross lines: whole lines are loaded, of which one in four is shared by two blocks. Gives
-/// which blocks are done. Splitting loads from the second-level cache take 15 us for 128,256 numbers, these 7.
+/// The maxima of all blocks but the first and the last few, if registers of these cross lines:
+/// whole lines are loaded, of which one in four is shared by two blocks. Gives which blocks are
+/// done. Splitting loads from the second-level cache take 15 us for 128,256 numbers, these 7.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -218,7 +220,8 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
     1..1 + done
 }
 
-/// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened ones; or nothing, and false: if a block has none from 0 on, or has NaN.
+/// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened
+/// ones; or nothing, and false: if a block has none from 0 on, or has NaN.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -282,10 +285,12 @@ pub fn collect<V: Vector>(
     each!(xs, xs => collect_of(v, xs, maxima, first, threshold, to));
 }
 
-/// Finds the blocks whose maximum reaches a threshold: a comparison for as many as a register holds.
+/// Finds the blocks whose maximum reaches a threshold: a comparison for as many as a register
+/// holds.
 pub(super) struct Passing<'a> {
     maxima: &'a [f32],
-    /// Of which block the first maximum of those compared is, and a bit for each that is still to be named.
+    /// Of which block the first maximum of those compared is, and a bit for each that is still to
+    /// be named.
     start: usize,
     lanes: u32,
     /// How many have been compared.
@@ -333,7 +338,8 @@ pub(super) fn block_of<T>(xs: &[T], index: usize) -> &[T] {
     &xs[index * BLOCK..xs.len().min((index + 1) * BLOCK)]
 }
 
-/// So many of a block are written one by one: a branch for each register whether it has one is a guess that fails once per block.
+/// So many of a block are written one by one: a branch for each register whether it has one is a
+/// guess that fails once per block.
 const ONE_BY_ONE: u32 = 4;
 
 /// A bit for each number of a whole block that reaches a threshold.
@@ -346,7 +352,8 @@ fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
     })
 }
 
-/// Writes the numbers that `passing` has bits for as candidates, numbered from `first`, to the beginning of `to`. Gives how many it has written.
+/// Writes the numbers that `passing` has bits for as candidates, numbered from `first`, to the
+/// beginning of `to`. Gives how many it has written.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

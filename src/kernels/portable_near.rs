@@ -14,9 +14,11 @@ fn near_exp<V: Vector>(v: V, d: V::F) -> V::F {
 
 /// Terms in units of the floats from c to 2 c.
 ///
-/// Added to c a term is rounded to the unit, and the bits of the result count the units: one multiplication by a little less than 1 and the addition in one operation, and an integer
-/// addition. The same with a little more than 1, and where both sums of a block are equal, so is what each of its terms was rounded to. Rounding first, and then looking at what
-/// was rounded off, takes 7 operations instead of 4.
+/// Added to c a term is rounded to the unit, and the bits of the result count the units: one
+/// multiplication by a little less than 1 and the addition in one operation, and an integer
+/// addition. The same with a little more than 1, and where both sums of a block are equal, so is
+/// what each of its terms was rounded to. Rounding first, and then looking at what was rounded off,
+/// takes 7 operations instead of 4.
 #[derive(Clone, Copy)]
 struct Units<V: Vector> {
     c: V::F,
@@ -43,7 +45,8 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// What [`round`](Self::round) gave where both agree, and no term where they do not: the indices of those lanes, the first of which is `first`, are appended to `doubtful`.
+    /// What [`round`](Self::round) gave where both agree, and no term where they do not: the
+    /// indices of those lanes, the first of which is `first`, are appended to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
         push_lanes(v.lt(less, more), first, doubtful);
@@ -51,7 +54,8 @@ impl<V: Vector> Units<V> {
     }
 }
 
-/// How many units more than so many times those of `c` the bits of the lanes count. No lane counts 2^32 and more.
+/// How many units more than so many times those of `c` the bits of the lanes count. No lane counts
+/// 2^32 and more.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -78,7 +82,8 @@ fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
     lanes_of_a[..V::LANES] == lanes_of_b[..V::LANES]
 }
 
-/// Reads 4 bytes per element; those of a part of a block with a term in doubt, or in which the sum leaves its binade, again.
+/// Reads 4 bytes per element; those of a part of a block with a term in doubt, or in which the sum
+/// leaves its binade, again.
 #[inline(always)]
 pub fn softmax_sum<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
     let mut sum = 0.0;

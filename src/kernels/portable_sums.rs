@@ -14,7 +14,8 @@ struct Scanned {
     max: f32,
     /// Whether no number is masked, or infinite.
     finite: bool,
-    /// With `NEAR`, whether [`exp_near`](Vector::exp_near) takes all of them, if the reference is near 0.
+    /// With `NEAR`, whether [`exp_near`](Vector::exp_near) takes all of them, if the reference is
+    /// near 0.
     near: bool,
 }
 
@@ -23,7 +24,8 @@ pub(super) const NEAR_REFERENCE: f32 = 40.0;
 /// Below it nothing may be kept of the terms that are too small for a `float`.
 const NEAR_MAX: f32 = -60.0;
 
-/// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to `signs`.
+/// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to
+/// `signs`.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -45,8 +47,9 @@ fn scan_block<V: Vector, T: Load, const NEAR: bool>(
     v.max(lanes[0], lanes[1])
 }
 
-/// The largest of a chunk, and of each of its blocks if `WANTED`. Instead of asking each number whether it is masked, it is multiplied by 0, or with `NEAR` by itself, and
-/// added up: one operation per register, and the sum tells.
+/// The largest of a chunk, and of each of its blocks if `WANTED`. Instead of asking each number
+/// whether it is masked, it is multiplied by 0, or with `NEAR` by itself, and added up: one
+/// operation per register, and the sum tells.
 #[inline(always)]
 fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
     v: V,
@@ -167,8 +170,9 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
 /// A sum of a chunk below it may have lost too much to what is too small for a `float`.
 const LEAST_MASS: f64 = 1e-25;
 
-/// Adds a whole chunk that is read once, maxima and sums together, if it is like most: nothing is masked, infinite or far away. The sum tells afterwards; if not, nothing is
-/// added. Only where the largest of all is in it, the others are added up again.
+/// Adds a whole chunk that is read once, maxima and sums together, if it is like most: nothing is
+/// masked, infinite or far away. The sum tells afterwards; if not, nothing is added. Only where the
+/// largest of all is in it, the others are added up again.
 #[inline(always)]
 fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -190,7 +194,8 @@ fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     add_near(sums, reference, mass, spread)
 }
 
-/// Adds all of a chunk but its largest, `max`, which becomes that of all; nothing, if they are too small or too far for that.
+/// Adds all of a chunk but its largest, `max`, which becomes that of all; nothing, if they are too
+/// small or too far for that.
 #[inline(always)]
 fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -246,8 +251,9 @@ fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> b
     true
 }
 
-/// The largest of a chunk, and the sums of e^x and, if `SPREAD`, (x - the reference) e^x; with `WANTED` the largest of each block, too. Meanwhile the next numbers come into the
-/// first-level cache.
+/// The largest of a chunk, and the sums of e^x and, if `SPREAD`, (x - the reference) e^x; with
+/// `WANTED` the largest of each block, too. Meanwhile the next numbers come into the first-level
+/// cache.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -268,7 +274,8 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
         let mut floats = [[zero; 2]; 4];
         for blocks in group.chunks_exact(4 * BLOCK) {
             let mut of_each = [lowest; 4];
-            // A loop whose length the compiler knows it unrolls, loads everything first, and then keeps most of it in memory: half as quick.
+            // A loop whose length the compiler knows it unrolls, loads everything first, and then
+            // keeps most of it in memory: half as quick.
             for (block, of_block) in black_box(blocks).chunks_exact(BLOCK).zip(&mut of_each) {
                 let mut largest = lowest;
                 for four in block.chunks_exact(4 * V::LANES) {
@@ -351,7 +358,8 @@ pub(super) struct Reference {
     pub(super) near_unit: f64,
 }
 
-/// [`exp_near`](Vector::exp_near) gives e^(x (1 - this)), since ln 2 is a `float` there. The sums are relative to the largest logit's, which takes away nearly all of it.
+/// [`exp_near`](Vector::exp_near) gives e^(x (1 - this)), since ln 2 is a `float` there. The sums
+/// are relative to the largest logit's, which takes away nearly all of it.
 const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 - 1.0;
 
 /// Below the largest logit by this much a term is 0 in all that is computed: e^-130.
@@ -374,8 +382,8 @@ impl Reference {
     }
 }
 
-/// A copy of a chunk, of [`CHUNK`] numbers at most, without its largest logit, if that is the reference, and with the others less the reference, if that is far. Few chunks
-/// need one.
+/// A copy of a chunk, of [`CHUNK`] numbers at most, without its largest logit, if that is the
+/// reference, and with the others less the reference, if that is far. Few chunks need one.
 #[expect(
     clippy::indexing_slicing,
     reason = "documented: a chunk has at most `CHUNK` numbers"
@@ -397,7 +405,8 @@ fn changed<'c>(
     copy
 }
 
-/// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next chunk comes into the first-level cache.
+/// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next
+/// chunk comes into the first-level cache.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -424,8 +433,9 @@ pub(super) fn widen_into<'c, V: Vector, T: Load>(
 /// How many terms are added as floats in one lane.
 pub(super) const ADDED: usize = 8;
 
-/// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_near`](Vector::exp_near) takes all; if not, some may be far below the reference, or undefined. Meanwhile the next
-/// [`CHUNK`] comes into the first-level cache.
+/// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_near`](Vector::exp_near) takes all; if
+/// not, some may be far below the reference, or undefined. Meanwhile the next [`CHUNK`] comes into
+/// the first-level cache.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

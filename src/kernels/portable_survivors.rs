@@ -160,7 +160,8 @@ struct Kept<F> {
 
 /// e^x in a unit of `reference` of one register, divided; 0 where it is left out.
 ///
-/// The quotient is made with the inverse and corrected by what it leaves, which rounds it as a division does (Markstein 1990), in a fifth of the time.
+/// The quotient is made with the inverse and corrected by what it leaves, which rounds it as a
+/// division does (Markstein 1990), in a fifth of the time.
 #[inline(always)]
 fn kept_term<V: Vector, const NEAR: bool>(
     v: V,
@@ -212,7 +213,8 @@ pub fn masses_above<V: Vector>(
     totals
 }
 
-/// Adds the terms of at most [`ADDED`] registers to the sums of all, and of those at or above each threshold.
+/// Adds the terms of at most [`ADDED`] registers to the sums of all, and of those at or above each
+/// threshold.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

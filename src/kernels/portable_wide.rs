@@ -119,12 +119,12 @@ fn add_in_order<V: Vector>(v: V, sum: f64, terms: &[f64]) -> f64 {
 const BELOW: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
 const ABOVE: f64 = 1.0 + f64::EPSILON;
 
-/// The same where the order of the terms does not matter: the sum stays in its binade [c, 2c), and no
-/// term is half-way between two of that binade's numbers.
+/// The same where the order of the terms does not matter: the sum stays in its binade [c, 2c), and
+/// no term is half-way between two of that binade's numbers.
 ///
-/// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A term
-/// that is half-way goes down where it is made a little less, and up where it is made a little more;
-/// for all others that makes no difference, or only the one of calling them half-way.
+/// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A
+/// term that is half-way goes down where it is made a little less, and up where it is made a little
+/// more; for all others that makes no difference, or only the one of calling them half-way.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -146,7 +146,8 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
         }
     }
     let largest = v.largest_d(v.max_d(up[0], up[1]));
-    // Numbers of the binade, or of a lower one: their sum is exact while it is less than the binade.
+    // Numbers of the binade, or of a lower one: their sum is exact while it is less than the
+    // binade.
     let added = total_above(v, down, middle);
     let sum = sum + added;
     let decided =
@@ -186,9 +187,9 @@ pub(super) fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f
 ///
 /// Many terms are half-way here: half of those half as large as the smallest that adds without
 /// rounding, a quarter of the next smaller ones, and so on. Every lane takes them down, as in
-/// [`try_block`]. In order each goes to the even one of both neighbours, so that it goes up if the sum
-/// and what the term has below half of a unit are odd together; after it the sum is even. So all that
-/// counts is which terms are half-way and which add an odd number of units: a bit each.
+/// [`try_block`]. In order each goes to the even one of both neighbours, so that it goes up if the
+/// sum and what the term has below half of a unit are odd together; after it the sum is even. So
+/// all that counts is which terms are half-way and which add an odd number of units: a bit each.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "what remains is less than a group")]
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
@@ -220,8 +221,8 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
 }
 
-/// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an odd
-/// number of these, or half a unit more. `scale` gives half of their number.
+/// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an
+/// odd number of these, or half a unit more. `scale` gives half of their number.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
 fn take_down<V: Vector>(
@@ -256,8 +257,8 @@ fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
     for shift in [1, 2, 4, 8, 16, 32] {
         so_far ^= so_far << shift;
     }
-    // What that bit was at the last term before that was half-way: the carries of a sum that makes one
-    // where such a bit is 1, ends it where it is 0, and carries on elsewhere.
+    // What that bit was at the last term before that was half-way: the carries of a sum that makes
+    // one where such a bit is 1, ends it where it is 0, and carries on elsewhere.
     let set = so_far & halves;
     let (a, overflow) = (set | !halves).overflowing_add(set);
     let (added, overflow_too) = a.overflowing_add(u64::from(*odd));
@@ -271,8 +272,8 @@ fn total_above<V: Vector>(v: V, lanes: [V::D; 2], start: V::D) -> f64 {
     v.total_d(v.sub_d(lanes[0], start)) + v.total_d(v.sub_d(lanes[1], start))
 }
 
-/// By so much a product with the inverse of a divisor differs from the quotient at most, as a share,
-/// with room to spare: three roundings.
+/// By so much a product with the inverse of a divisor differs from the quotient at most, as a
+/// share, with room to spare: three roundings.
 const APART: f64 = 2.0 * f64::EPSILON;
 
 /// A divisor, and both ends of what its inverse can be.

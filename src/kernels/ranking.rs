@@ -1,20 +1,26 @@
 //! Descending order of plain floats.
 //!
-//! A radix sort by where each lies between the largest and the smallest, in 2^22 equal steps: two digits of 11 bits, least significant first. What is moved is
-//! 4 bytes per element, the higher digit and the index in one word: the lower digit need not be known once the elements are in its order, and the floats
-//! themselves are fetched at the end. The logits of a vocabulary lie so close that one in some dozens shares its step with another, which an insertion mends
-//! in passing; where many do (a few far outliers, say), a comparison sort takes over.
+//! A radix sort by where each lies between the largest and the smallest, in 2^22 equal steps: two
+//! digits of 11 bits, least significant first. What is moved is 4 bytes per element, the higher
+//! digit and the index in one word: the lower digit need not be known once the elements are in its
+//! order, and the floats themselves are fetched at the end. The logits of a vocabulary lie so close
+//! that one in some dozens shares its step with another, which an insertion mends in passing; where
+//! many do (a few far outliers, say), a comparison sort takes over.
 //!
-//! That is where registers are few. With AVX-512 thousands of floats are ranked by the module `buckets`, in 0.6 times the time.
+//! That is where registers are few. With AVX-512 thousands of floats are ranked by the module
+//! `buckets`, in 0.6 times the time.
 //!
-//! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than the elements take to move: the logits of 1000 candidates take half
-//! the time of a comparison sort.
+//! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than
+//! the elements take to move: the logits of 1000 candidates take half the time of a comparison
+//! sort.
 //!
 //! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
 //!
-//! What lost, for 128,256 logits in all: moving 8 bytes, the float with the index (1.1 times the time); 10 bits (1.05 times: the mending takes longer) and 12 bits (as long, and
-//! longer for fewer elements); the highest digit first, then each of its buckets in the first-level cache (2 times); digits of the bits of the floats, which take a third
-//! pass, and the highest digit has so few values in use that every count waits for the one before.
+//! What lost, for 128,256 logits in all: moving 8 bytes, the float with the index (1.1 times the
+//! time); 10 bits (1.05 times: the mending takes longer) and 12 bits (as long, and longer for fewer
+//! elements); the highest digit first, then each of its buckets in the first-level cache (2 times);
+//! digits of the bits of the floats, which take a third pass, and the highest digit has so few
+//! values in use that every count waits for the one before.
 
 use super::buckets::{self, Buckets};
 use super::order::{descending_key, logit_of};
@@ -48,7 +54,8 @@ const MANY: usize = 4096;
 pub(super) const FEW: usize = 256;
 
 impl Ranking {
-    /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many have warmed up.
+    /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many
+    /// have warmed up.
     pub fn reserve(&mut self, n: usize) {
         let padded = n + buckets::WINDOW;
         for buffer in [&mut self.once, &mut self.indices] {
@@ -83,7 +90,8 @@ impl Ranking {
         self.sorted.extend(sorted);
     }
 
-    /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker than other.
+    /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker
+    /// than other.
     fn take_logits(&mut self, data: &[TokenData]) -> Column {
         self.sorted.resize(data.len(), 0.0);
         (current().column)(data, &mut self.sorted)
@@ -107,12 +115,14 @@ impl Ranking {
         self.rank_between(xs, None, extremes(xs));
     }
 
-    /// Ranks those of `xs`, of which none is NaN, that `indices` name, which rise; `picked` are they.
+    /// Ranks those of `xs`, of which none is NaN, that `indices` name, which rise; `picked` are
+    /// they.
     pub fn rank_selected(&mut self, xs: &[f32], indices: &[u32], picked: &[f32]) {
         self.rank_between(xs, Some((indices, picked)), extremes(picked));
     }
 
-    /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the index where the logit is the same.
+    /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the
+    /// index where the logit is the same.
     #[expect(
         clippy::indexing_slicing,
         reason = "as many floats as keys were ranked"
@@ -265,8 +275,9 @@ impl Ranking {
 
 /// Puts `element(i)` of each i to the place of its digit, which moves on by one.
 ///
-/// With `ASKS`, the places' cache lines are asked for some elements before they are written. Processors take long over stores that miss the first-level cache
-/// between others that hit it, and those to the counts hit it: without asking, 128,256 elements took half as long again.
+/// With `ASKS`, the places' cache lines are asked for some elements before they are written.
+/// Processors take long over stores that miss the first-level cache between others that hit it, and
+/// those to the counts hit it: without asking, 128,256 elements took half as long again.
 ///
 /// `digit` is taken modulo the number of digits.
 ///
@@ -292,7 +303,8 @@ pub(super) unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
         // Before the element is written, which might be the place, for all the compiler knows.
         *place += 1;
         debug_assert!(at < to.len());
-        // SAFETY: the caller promises that no digit has more elements than were counted, and these end where those of the next begin.
+        // SAFETY: the caller promises that no digit has more elements than were counted, and these
+        // end where those of the next begin.
         unsafe { *to.get_unchecked_mut(at) = element(i) };
     };
     let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
@@ -401,7 +413,8 @@ mod tests {
         }
     }
 
-    /// However the floats are spread, and whatever of it a sample sees: the sizes are those of windows and buckets, and one more or less.
+    /// However the floats are spread, and whatever of it a sample sees: the sizes are those of
+    /// windows and buckets, and one more or less.
     #[test]
     #[cfg_attr(miri, ignore = "minutes")]
     fn floats_spread_in_any_way_are_ranked() {

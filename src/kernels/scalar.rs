@@ -1,4 +1,5 @@
-//! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the others, and what runs where no vector instructions are.
+//! Every pass in plain Rust, in the operations and the order of the built-ins: the oracle of the
+//! others, and what runs where no vector instructions are.
 
 use super::math::{exp, exp_f64, ln};
 use super::{BLOCK, Column, Curve, GROUP, Squares};
@@ -23,8 +24,9 @@ pub fn argmax(data: &[TokenData]) -> usize {
     best
 }
 
-/// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is not
-/// positive, and some others: those that were so near to the largest before them.
+/// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order,
+/// all candidates whose logits are at or above the largest plus `below`, which is not positive, and
+/// some others: those that were so near to the largest before them.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     let mut max = f32::MIN;
     for candidate in data {
@@ -52,7 +54,8 @@ pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     max
 }
 
-/// Replaces every x by e^(x - max), and gives `start` plus all of them. No x is [`HIGHEST`](super::exp::HIGHEST) or more above `max`.
+/// Replaces every x by e^(x - max), and gives `start` plus all of them. No x is
+/// [`HIGHEST`](super::exp::HIGHEST) or more above `max`.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     let mut sum = start;
     for x in xs {
@@ -62,8 +65,8 @@ pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     sum
 }
 
-/// The same with a sum in `double`, as if added one by one; `sums` takes the sum up to the end of each
-/// block of [`BLOCK`].
+/// The same with a sum in `double`, as if added one by one; `sums` takes the sum up to the end of
+/// each block of [`BLOCK`].
 pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in xs.chunks_mut(BLOCK).zip(sums) {
@@ -76,8 +79,9 @@ pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// Replaces every x by e^(x - max), the difference taken in `double`, and gives their sum in `double` before they are rounded. The exponential of
-/// the vector instructions is that of [`exp`]: off by 2^-32 of itself, which moves 1 in 256 of the floats by 1 ulp.
+/// Replaces every x by e^(x - max), the difference taken in `double`, and gives their sum in
+/// `double` before they are rounded. The exponential of the vector instructions is that of [`exp`]:
+/// off by 2^-32 of itself, which moves 1 in 256 of the floats by 1 ulp.
 pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 {
     let mut sum = 0.0;
     for x in xs {
@@ -105,7 +109,8 @@ pub fn sum(start: f32, xs: &[f32]) -> f32 {
     xs.iter().fold(start, |sum, x| sum + x)
 }
 
-/// The sum of all terms, which are not negative, in `double`, with last bits that depend on the instruction set; `sums` takes the sum up to the end of each block of [`BLOCK`].
+/// The sum of all terms, which are not negative, in `double`, with last bits that depend on the
+/// instruction set; `sums` takes the sum up to the end of each block of [`BLOCK`].
 pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in xs.chunks(BLOCK).zip(sums) {
@@ -115,8 +120,10 @@ pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// The largest logit, and the sum of all as if added one by one if `in_order` asks for it and it comes cheap: here it does not. `sums` takes the sums of the logits and of their squares up to the end of each block of
-/// [`BLOCK`], with last bits that depend on the instruction set. Where a logit is no finite number, the sum is not that of the others.
+/// The largest logit, and the sum of all as if added one by one if `in_order` asks for it and it
+/// comes cheap: here it does not. `sums` takes the sums of the logits and of their squares up to
+/// the end of each block of [`BLOCK`], with last bits that depend on the instruction set. Where a
+/// logit is no finite number, the sum is not that of the others.
 pub fn moments(
     data: &[TokenData],
     sums: &mut [[f64; 2]],
@@ -143,7 +150,8 @@ pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
     data.iter().any(|c| c.logit >= low && c.logit < high)
 }
 
-/// The sum of all logits but minus infinity, in order, and how many those are; NaN counts as minus infinity.
+/// The sum of all logits but minus infinity, in order, and how many those are; NaN counts as minus
+/// infinity.
 pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     let mut sum = 0.0f32;
     let mut count = 0;
@@ -156,7 +164,8 @@ pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     (sum, count)
 }
 
-/// The sum of squared deviations from `mean` of all logits but minus infinity, in order; then [`mask_below`].
+/// The sum of squared deviations from `mean` of all logits but minus infinity, in order; then
+/// [`mask_below`].
 pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     let mut squares = Squares { mean, sum: 0.0 };
     data.iter().for_each(|c| squares.add(comparable(c.logit)));
@@ -172,7 +181,9 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     }
 }
 
-/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and gives their sum in `double`, as [`exp_sum_double`] does. `sums` has one for each block, no more; `values` is scratch.
+/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and gives their sum in
+/// `double`, as [`exp_sum_double`] does. `sums` has one for each block, no more; `values` is
+/// scratch.
 pub fn exp_p(
     data: &mut [TokenData],
     max: f32,
@@ -200,7 +211,8 @@ pub fn exp_p_in_order(data: &mut [TokenData], max: f32, _values: &mut [f32; BLOC
     sum
 }
 
-/// Divides the probabilities by `by` and gives their sum in `double`, as [`sum_double`] does. `sums` has one for each block, no more.
+/// Divides the probabilities by `by` and gives their sum in `double`, as [`sum_double`] does.
+/// `sums` has one for each block, no more.
 pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in data.chunks_mut(BLOCK).zip(sums) {
@@ -276,8 +288,9 @@ pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     }
 }
 
-/// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple of the unit of floats from `c`, a power of two, to
-/// 2 c. Those half-way between two multiples are left out, and their indices appended to `halfway`. Exact, or at least 2 c.
+/// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple
+/// of the unit of floats from `c`, a power of two, to 2 c. Those half-way between two multiples are
+/// left out, and their indices appended to `halfway`. Exact, or at least 2 c.
 pub fn tail(
     keys: &[f32],
     terms: &[f32],
@@ -332,8 +345,9 @@ pub fn column_selecting(
     column
 }
 
-/// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number below 2^23: added to 2^23, the bits of the `float`.
-/// That it is a number of steps below `last` is only so for a finite `max` and every x at or below.
+/// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number
+/// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below `last` is
+/// only so for a finite `max` and every x at or below.
 pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     assert_eq!(xs.len(), to.len());
     for (x, to) in xs.iter().zip(to) {
@@ -347,8 +361,8 @@ pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
 /// From here to twice that the floats are the integers.
 pub const TWO_23: f32 = 8_388_608.0;
 
-/// The elements that `indices` name. What should descend and does not may be exchanged, with its index, by the vector instructions: not everything, and
-/// nothing that is equal.
+/// The elements that `indices` name. What should descend and does not may be exchanged, with its
+/// index, by the vector instructions: not everything, and nothing that is equal.
 #[expect(
     clippy::indexing_slicing,
     reason = "the indices name elements: a ranking of them left them"
@@ -360,7 +374,8 @@ pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     }
 }
 
-/// The first index from `start` on, which is not 0, whose element is above the one before; the length if there is none.
+/// The first index from `start` on, which is not 0, whose element is above the one before; the
+/// length if there is none.
 #[expect(clippy::indexing_slicing, reason = "documented: `start` is not 0")]
 pub fn next_rise(xs: &[f32], start: usize) -> usize {
     (start..xs.len())
@@ -398,7 +413,8 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
     }
 }
 
-/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability, at most 1.
+/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability,
+/// at most 1.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());
     let mut smallest = 1.0;
@@ -409,7 +425,8 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
-/// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the logits that are not masked.
+/// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the
+/// logits that are not masked.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;

@@ -1,5 +1,5 @@
-//! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs where no vector instructions are. Sums are `double`s here, and
-//! `exp` is the host's.
+//! The passes of [`floats`](super::floats) in plain Rust: the oracle of the others, and what runs
+//! where no vector instructions are. Sums are `double`s here, and `exp` is the host's.
 
 use super::floats::{BLOCK, Logits, Number, Sums, each, room};
 use super::math::exp_f64;
@@ -34,7 +34,8 @@ pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize
     (max, unmasked)
 }
 
-/// exp(d) below this, relative to the largest 1, is beyond what a `double` sum keeps, and beyond a `float` result.
+/// exp(d) below this, relative to the largest 1, is beyond what a `double` sum keeps, and beyond a
+/// `float` result.
 const NEGLIGIBLE: f64 = -120.0;
 
 /// Adds logits to the sums, and leaves the largest of each block in `maxima`, if that is not empty.

@@ -1,9 +1,10 @@
 //! What a large nucleus leaves of a vocabulary: too many to make candidates of unless someone asks.
 //!
-//! A bit for each token of the vocabulary, and the logits of those whose bit is set: 16 KB and 4 bytes each, where candidates take 12. The bytes count: buffers of
-//! hundreds of kilobytes are cold by the time that a model has computed the next logits. A cut and a temperature are remembered, not applied. What lost: tokens beside the
-//! logits, of which a cut was taken out in place (28 instead of 16 times a
-//! plain maximum over the vocabulary, for a nucleus of 29,000).
+//! A bit for each token of the vocabulary, and the logits of those whose bit is set: 16 KB and 4
+//! bytes each, where candidates take 12. The bytes count: buffers of hundreds of kilobytes are cold
+//! by the time that a model has computed the next logits. A cut and a temperature are remembered,
+//! not applied. What lost: tokens beside the logits, of which a cut was taken out in place (28
+//! instead of 16 times a plain maximum over the vocabulary, for a nucleus of 29,000).
 
 use super::floats::{BLOCK, ROOM};
 use super::table::current;
@@ -15,7 +16,8 @@ pub const SUMMED: usize = 512;
 /// At how many thresholds [`masses_above`] divides.
 pub const THRESHOLDS: usize = 8;
 
-/// Many tokens of a vocabulary with their logits, in order of the tokens. Grows by powers of two, never shrinks.
+/// Many tokens of a vocabulary with their logits, in order of the tokens. Grows by powers of two,
+/// never shrinks.
 #[derive(Clone, Debug)]
 pub struct Survivors {
     /// A bit for each token, a word for each block of the vocabulary.
@@ -89,7 +91,8 @@ impl Survivors {
         self.logits[place] = f32::NEG_INFINITY;
     }
 
-    /// Leaves out those below `threshold`, which is above minus infinity; gives how many are left. Reads 4 bytes each.
+    /// Leaves out those below `threshold`, which is above minus infinity; gives how many are left.
+    /// Reads 4 bytes each.
     pub fn cut(&mut self, threshold: f32) -> usize {
         self.threshold = threshold;
         (current().floats.count_from)(self.logits(), threshold)
@@ -127,8 +130,8 @@ impl Survivors {
         self.logits()
     }
 
-    /// The running sum of e^(x - the largest), x divided, of those up to the end of each [`SUMMED`]; right within 5e-7. Reads 4 bytes each. The largest, divided, must
-    /// be finite.
+    /// The running sum of e^(x - the largest), x divided, of those up to the end of each
+    /// [`SUMMED`]; right within 5e-7. Reads 4 bytes each. The largest, divided, must be finite.
     pub fn masses(&self, to: &mut Vec<f64>) {
         let blocks = self.len.div_ceil(SUMMED);
         to.clear();
@@ -195,7 +198,8 @@ impl Survivors {
         self.logits.resize(n, 0.0);
     }
 
-    /// As many logits as `marks`, those of the tokens of the block from `first` on, have been written.
+    /// As many logits as `marks`, those of the tokens of the block from `first` on, have been
+    /// written.
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: a token of the vocabulary, each block of which has marks"
@@ -206,12 +210,14 @@ impl Survivors {
     }
 }
 
-/// The sums of e^(x - max), of all finite numbers and of those at or above each threshold; `max` is finite, and no number above it. Right within 5e-7. Reads 4 bytes per number.
+/// The sums of e^(x - max), of all finite numbers and of those at or above each threshold; `max` is
+/// finite, and no number above it. Right within 5e-7. Reads 4 bytes per number.
 pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS] {
     (current().floats.masses_above)(xs, max, thresholds)
 }
 
-/// Appends the numbers of `range`, without its upper end, to `to`, as candidates with their indices as tokens and themselves as logits. Reads 4 bytes per number.
+/// Appends the numbers of `range`, without its upper end, to `to`, as candidates with their indices
+/// as tokens and themselves as logits. Reads 4 bytes per number.
 pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
     (current().floats.between)(xs, range, to);
 }

@@ -131,7 +131,8 @@ pub(super) static SCALAR: Table = Table {
     buckets: None,
 };
 
-/// The function `table` of an instruction set: every algorithm of [`portable`](super::portable), compiled with these features.
+/// The function `table` of an instruction set: every algorithm of [`portable`](super::portable),
+/// compiled with these features.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instantiate {
     ($token:ident, $name:literal, $features:literal) => {
@@ -251,15 +252,16 @@ pub(super) fn supported() -> Vec<&'static Table> {
 /// The table in use.
 #[inline]
 pub(super) fn current() -> &'static Table {
-    // SAFETY: null, or what `choose` stored: a table that lives as long as the program and is never written.
+    // SAFETY: null, or what `choose` stored: a table that lives as long as the program and is never
+    // written.
     match unsafe { CURRENT.load(Ordering::Acquire).as_ref() } {
         Some(table) => table,
         None => choose(),
     }
 }
 
-/// The table in use, null before the first choice. An atomic and no `OnceLock`: a thread sanitizer does not see into the standard library, whose locks are
-/// compiled without it.
+/// The table in use, null before the first choice. An atomic and no `OnceLock`: a thread sanitizer
+/// does not see into the standard library, whose locks are compiled without it.
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
 /// The best, or the one that LLAMA_SIEVE_SIMD names.
@@ -291,8 +293,8 @@ fn choose() -> &'static Table {
 
 /// Whether the table's `exp` gives what the host's `expf` gives, on some thousand values.
 ///
-/// It does on the GNU C library since 2.27. Where it does not, exactness goes before speed, and the built-ins themselves spend most of
-/// their time in `expf`.
+/// It does on the GNU C library since 2.27. Where it does not, exactness goes before speed, and the
+/// built-ins themselves spend most of their time in `expf`.
 pub(super) fn exp_agrees(table: &Table) -> bool {
     const N: usize = 4096;
     let mut xs: Vec<f32> = (0..N)

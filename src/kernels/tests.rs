@@ -176,7 +176,8 @@ fn exponentials_and_their_sums() {
     });
 }
 
-/// However far above the first a logit lies in an array that is wrongly said to be sorted, the exponentials are the host's.
+/// However far above the first a logit lies in an array that is wrongly said to be sorted, the
+/// exponentials are the host's.
 #[test]
 fn a_false_promise_of_order_costs_speed_alone() {
     let mut work = Workspace::default();
@@ -338,7 +339,8 @@ fn sums_of_halves_in_double_precision() {
     }
 }
 
-/// Terms of which most are half-way between two doubles near the sum, in every order of odd and even.
+/// Terms of which most are half-way between two doubles near the sum, in every order of odd and
+/// even.
 #[test]
 fn sums_of_floats_in_double_precision() {
     let mut state = 7u32;
@@ -660,7 +662,8 @@ fn thresholds() {
     });
 }
 
-/// Also where nearly all terms round to nothing, and where the logits are so large that differences are coarse.
+/// Also where nearly all terms round to nothing, and where the logits are so large that differences
+/// are coarse.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
@@ -715,7 +718,8 @@ fn exp_on_every(step: usize) {
     }
 }
 
-/// A draw exactly on the border of two candidates is decided by the operations of the built-in, one inside a candidate is not.
+/// A draw exactly on the border of two candidates is decided by the operations of the built-in, one
+/// inside a candidate is not.
 #[test]
 fn a_draw_on_a_border_gives_way() {
     let mut work = Workspace::default();

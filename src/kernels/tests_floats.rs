@@ -1,4 +1,5 @@
-//! The passes over raw logits of every instruction set that this processor has, in every precision, against the scalar reference.
+//! The passes over raw logits of every instruction set that this processor has, in every precision,
+//! against the scalar reference.
 
 use half::{bf16, f16};
 

@@ -7,17 +7,22 @@ use half::{bf16, f16};
 use super::floats::{EXP, ROUND};
 use crate::token::{Token, TokenData};
 
-/// An instruction set, as a value: one exists only where the processor has the instructions, which is what makes the methods safe.
+/// An instruction set, as a value: one exists only where the processor has the instructions, which
+/// is what makes the methods safe.
 ///
-/// `F` holds [`LANES`](Self::LANES) floats, `D` half as many doubles. Comparisons give one bit per lane, the first lane lowest.
-/// Everything is `#[inline(always)]`, so that it is compiled with the instruction set of the function that it ends in.
+/// `F` holds [`LANES`](Self::LANES) floats, `D` half as many doubles. Comparisons give one bit per
+/// lane, the first lane lowest. Everything is `#[inline(always)]`, so that it is compiled with the
+/// instruction set of the function that it ends in.
 pub trait Vector: Copy {
     /// How many floats `F` holds; at most [`MAX_LANES`].
     const LANES: usize;
-    /// Whether doubles come cheaper from memory than from a register of floats, even if these have to be written first. With AVX-512 widening takes three shuffles on the one
-    /// port that has them: 128,256 exponentials take 83 us instead of 100. With AVX2 they take 447 instead of 385 on a busy machine: its loads wait for those of the table.
+    /// Whether doubles come cheaper from memory than from a register of floats, even if these have
+    /// to be written first. With AVX-512 widening takes three shuffles on the one port that has
+    /// them: 128,256 exponentials take 83 us instead of 100. With AVX2 they take 447 instead of 385
+    /// on a busy machine: its loads wait for those of the table.
     const WIDENS_LOADS: bool = false;
-    /// Whether loads that cross a line of the cache take longer than taking registers of aligned ones apart: half of the time of a maximum from the second-level cache.
+    /// Whether loads that cross a line of the cache take longer than taking registers of aligned
+    /// ones apart: half of the time of a maximum from the second-level cache.
     const AVOIDS_SPLITS: bool = false;
     /// Floats.
     type F: Copy;
@@ -56,7 +61,8 @@ pub trait Vector: Copy {
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F;
     /// The first words of `from` as they are.
     fn load_bits(self, from: &[u32]) -> Self::F;
-    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives how many it has written.
+    /// Writes `lanes` of `x` to the beginning of `to`, which has room for a whole register. Gives
+    /// how many it has written.
     #[inline(always)]
     #[expect(
         clippy::indexing_slicing,
@@ -121,7 +127,8 @@ pub trait Vector: Copy {
     fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
         self.max(self.abs(a), self.abs(b))
     }
-    /// The larger one in the lanes that `lanes` has bits for, `b` in the others and where either is NaN.
+    /// The larger one in the lanes that `lanes` has bits for, `b` in the others and where either is
+    /// NaN.
     #[inline(always)]
     fn max_in(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
         let mut padded = [f32::NEG_INFINITY; MAX_LANES];
@@ -195,7 +202,8 @@ pub trait Vector: Copy {
     fn largest_d(self, a: Self::D) -> f64;
     /// The sum of the lanes, in no particular order.
     fn total_d(self, a: Self::D) -> f64;
-    /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an integer.
+    /// 2^(n/32) by the table of [`exp`](super::exp), where n is the low half of each double, an
+    /// integer.
     fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2];
     /// What the table of [`ln`](super::ln) says of positive normal floats.
     fn ln_parts(self, x: Self::F) -> LnParts<Self::D>;
@@ -210,10 +218,11 @@ pub trait Vector: Copy {
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// The sum of the bits of each lane, as integers: what overflows is lost.
     fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
-    /// a * 2^n, where n is the low 9 bits of `shifted` with their sign, as adding 1.5 * 2^23 leaves them.
+    /// a * 2^n, where n is the low 9 bits of `shifted` with their sign, as adding 1.5 * 2^23 leaves
+    /// them.
     fn times_power(self, a: Self::F, shifted: Self::F) -> Self::F;
-    /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to the beginning of `to`, which has room for a whole register. Gives
-    /// how many it has written.
+    /// Writes the logits `x` of `lanes` as candidates, numbered from `first` on by their lanes, to
+    /// the beginning of `to`, which has room for a whole register. Gives how many it has written.
     #[inline(always)]
     #[expect(
         clippy::indexing_slicing,
@@ -241,11 +250,14 @@ pub trait Vector: Copy {
         }
         kept
     }
-    /// Whether [`exp_near`](Self::exp_near) gives what is not finite for all numbers that it cannot take, and 0 or more for those below -80: then nothing has to be asked before.
+    /// Whether [`exp_near`](Self::exp_near) gives what is not finite for all numbers that it cannot
+    /// take, and 0 or more for those below -80: then nothing has to be asked before.
     const EXP_NEAR_TELLS: bool = false;
-    /// The sum of the squares of [`CHUNK`](super::floats::CHUNK) numbers of which [`exp_near`](Self::exp_near) takes each, in one lane of one of two sums.
+    /// The sum of the squares of [`CHUNK`](super::floats::CHUNK) numbers of which
+    /// [`exp_near`](Self::exp_near) takes each, in one lane of one of two sums.
     const NEAR_SQUARES: f32 = 7225.0;
-    /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones whose squares are below [`NEAR_SQUARES`](Self::NEAR_SQUARES).
+    /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones
+    /// whose squares are below [`NEAR_SQUARES`](Self::NEAR_SQUARES).
     #[inline(always)]
     #[expect(
         clippy::indexing_slicing,
@@ -277,8 +289,9 @@ pub trait Vector: Copy {
             self.largest(a[3]),
         ]
     }
-    /// The largest of each of four blocks of [`BLOCK`](super::floats::BLOCK) numbers by their 16 bits, the sign first; `None` where one has none from 0 on, or one above
-    /// `infinity`, or where this instruction set has no quick way.
+    /// The largest of each of four blocks of [`BLOCK`](super::floats::BLOCK) numbers by their 16
+    /// bits, the sign first; `None` where one has none from 0 on, or one above `infinity`, or where
+    /// this instruction set has no quick way.
     #[inline(always)]
     fn largest_bits_of_each(self, _blocks: &[u16], _infinity: u16) -> Option<[u16; 4]> {
         None

@@ -1,16 +1,20 @@
-//! Adaptive-p: favours candidates near a target probability, and moves the target so that the chosen tokens average it
-//! (llama.cpp pull request 17927).
+//! Adaptive-p: favours candidates near a target probability, and moves the target so that the
+//! chosen tokens average it (llama.cpp pull request 17927).
 //!
-//! Every logit becomes `5 - 10 d^2 / (1 + d)`, `d` the distance of the candidate's probability from the adapted target in units of 0.3; masked candidates
-//! stay masked. A token is drawn from the softmax of that with std::discrete_distribution on std::mt19937 (no draw for a single candidate).
-//! `accept` of that token enters its original probability into an exponential moving average. A negative target only draws.
+//! Every logit becomes `5 - 10 d^2 / (1 + d)`, `d` the distance of the candidate's probability from
+//! the adapted target in units of 0.3; masked candidates stay masked. A token is drawn from the
+//! softmax of that with std::discrete_distribution on std::mt19937 (no draw for a single
+//! candidate). `accept` of that token enters its original probability into an exponential moving
+//! average. A negative target only draws.
 //!
-//! A clone goes on with the average and the pending token, but its generator begins anew from the seed: so it is in the built-in. Of the pending
-//! token's probability, which the built-in's clone loses (and then reads out of bounds), ours keeps a copy.
+//! A clone goes on with the average and the pending token, but its generator begins anew from the
+//! seed: so it is in the built-in. Of the pending token's probability, which the built-in's clone
+//! loses (and then reads out of bounds), ours keeps a copy.
 //!
-//! Reads 12 bytes per candidate five times and writes them four times, two `exp` each, from one end and from the other in turn, and writes 4 bytes for the original probability.
-//! What lost: keeping what is between in 4 bytes per candidate, twice (870 us instead of 620 for 128,256 candidates): buffers that are cold by the time that a model has computed the next
-//! logits.
+//! Reads 12 bytes per candidate five times and writes them four times, two `exp` each, from one end
+//! and from the other in turn, and writes 4 bytes for the original probability. What lost: keeping
+//! what is between in 4 bytes per candidate, twice (870 us instead of 620 for 128,256 candidates):
+//! buffers that are cold by the time that a model has computed the next logits.
 
 use std::ffi::CStr;
 
@@ -41,8 +45,9 @@ const PEAK: f32 = 5.0;
 const SHARPNESS: f32 = 10.0;
 
 impl AdaptiveP {
-    /// Aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to 0.99 makes the average reach back 1 / (1 - decay) tokens.
-    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to 0.99 makes the average
+    /// reach back 1 / (1 - decay) tokens. `seed` 0xFFFFFFFF takes a random seed, again at each
+    /// reset.
     pub fn new(target: f32, decay: f32, seed: u32) -> Self {
         let decay = decay.clamp(0.0, 0.99);
         Self {
@@ -65,7 +70,8 @@ impl AdaptiveP {
         (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
     }
 
-    /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has the probabilities. Gives the largest if all of them are numbers.
+    /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has
+    /// the probabilities. Gives the largest if all of them are numbers.
     fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
         let curve = Curve {
             target: self.adapted_target(),
@@ -131,8 +137,9 @@ impl Sampler for AdaptiveP {
                 let claimed = comparable(claimed);
                 self.softmax.exponentiate_from(data, max, claimed)
             }
-            // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and with it all probabilities. A NaN that came in is
-            // another matter: it counts as minus infinity.
+            // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and
+            // with it all probabilities. A NaN that came in is another matter: it counts as minus
+            // infinity.
             None => f32::NAN,
         };
         let chosen = self.draw(candidates, sum);

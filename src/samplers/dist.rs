@@ -1,11 +1,11 @@
 //! Dist: draws a candidate with the probability that softmax gives it.
 //!
-//! Probabilities are `exp(logit - max)` over their sum, added in array order in `double`; one `double` of std::mt19937 is drawn
-//! per non-empty array, also for a single candidate; the choice is the first whose running sum reaches draw * sum.
-//! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
-//! choice is a binary search; only a draw that falls within the rounding error of the border between
-//! two candidates makes it add one by one. `p` is the quotient in `double`, by a product with the
-//! inverse where that is the same float.
+//! Probabilities are `exp(logit - max)` over their sum, added in array order in `double`; one
+//! `double` of std::mt19937 is drawn per non-empty array, also for a single candidate; the choice
+//! is the first whose running sum reaches draw * sum. The sum is that in order, bit for bit, and
+//! kept for every block of candidates, among which the choice is a binary search; only a draw that
+//! falls within the rounding error of the border between two candidates makes it add one by one.
+//! `p` is the quotient in `double`, by a product with the inverse where that is the same float.
 //!
 //! Reads 12 bytes per candidate three times, one `exp` each, and writes them twice.
 
@@ -40,7 +40,8 @@ impl Dist {
     }
 }
 
-/// From so many candidates on, their exponentials stay in the array. Of few a copy is quicker, from which nothing is read that was just written in part of a register.
+/// From so many candidates on, their exponentials stay in the array. Of few a copy is quicker, from
+/// which nothing is read that was just written in part of a register.
 const MANY: usize = 4096;
 
 impl Dist {
@@ -123,6 +124,7 @@ fn one_by_one<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
         running += p;
         running >= target
     });
-    // The sum is NaN when the largest logit is infinite: nothing is ever reached, and the built-in takes the last.
+    // The sum is NaN when the largest logit is infinite: nothing is ever reached, and the built-in
+    // takes the last.
     chosen.unwrap_or(terms.len() - 1)
 }

@@ -1,15 +1,18 @@
-//! DRY, "don't repeat yourself": penalises the token that would continue a repetition, exponentially in its length
-//! (p-e-w, text-generation-webui pull request 5677).
+//! DRY, "don't repeat yourself": penalises the token that would continue a repetition,
+//! exponentially in its length (p-e-w, text-generation-webui pull request 5677).
 //!
-//! If the last n tokens occurred before and token t followed them, then t loses `multiplier * base^(n - allowed_length)`, n the longest such. Sequence
-//! breakers (a newline, say) are not repeated across: the length is bounded by the distance to the last one.
+//! If the last n tokens occurred before and token t followed them, then t loses `multiplier *
+//! base^(n - allowed_length)`, n the longest such. Sequence breakers (a newline, say) are not
+//! repeated across: the length is bounded by the distance to the last one.
 //!
-//! How far the end of the text reaches back at each earlier place is the Z-function of the reversed text (Gusfield 1997), computed in
-//! O(window). Only the few tokens that would continue a repetition are touched, in their places while nobody has reordered the array.
+//! How far the end of the text reaches back at each earlier place is the Z-function of the reversed
+//! text (Gusfield 1997), computed in O(window). Only the few tokens that would continue a
+//! repetition are touched, in their places while nobody has reordered the array.
 //!
-//! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside another. [`Breakers::new`] finds for each breaker every token
-//! whose text contains it, or ends with a beginning of it; what is left of the breaker is then tokenised. One `detokenize` per token of the vocabulary for all
-//! breakers together, and one `tokenize` per byte of breaker.
+//! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
+//! another. [`Breakers::new`] finds for each breaker every token whose text contains it, or ends
+//! with a beginning of it; what is left of the breaker is then tokenised. One `detokenize` per
+//! token of the vocabulary for all breakers together, and one `tokenize` per byte of breaker.
 
 use std::collections::{HashSet, TryReserveError, VecDeque};
 use std::ffi::CStr;
@@ -274,7 +277,8 @@ impl Breakers {
             .is_some_and(|tails| tails.iter().any(Vec::is_empty))
     }
 
-    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the newest first.
+    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the
+    /// newest first.
     #[expect(
         clippy::indexing_slicing,
         reason = "`i` counts the elements of `reversed`"

@@ -1,10 +1,15 @@
-//! Infill, for code completion between a prefix and a suffix: prefers to end, and joins tokens that begin alike (llama.cpp pull request 9896).
+//! Infill, for code completion between a prefix and a suffix: prefers to end, and joins tokens that
+//! begin alike (llama.cpp pull request 9896).
 //!
-//! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh the others, only they stay.
-//! 2. Else each candidate whose text is a prefix of another's is merged with it, into the more probable of both; then what is below 0.2 goes, and, after
-//!    normalisation, what is below 1 / (kept + 1). End-of-generation candidates stay. If only such are left, the end-of-turn token is.
+//! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh
+//!    the others, only they stay.
+//! 2. Else each candidate whose text is a prefix of another's is merged with it, into the more
+//!    probable of both; then what is below 0.2 goes, and, after normalisation, what is below 1 /
+//!    (kept + 1). End-of-generation candidates stay. If only such are left, the end-of-turn token
+//!    is.
 //!
-//! Made to stand behind a sampler that leaves few candidates: the merge compares every pair. Texts are fetched once per candidate.
+//! Made to stand behind a sampler that leaves few candidates: the merge compares every pair. Texts
+//! are fetched once per candidate.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -32,8 +37,8 @@ pub struct Infill {
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
-    /// A sampler for generations with this vocabulary. If that has no token to end with, one warning; where the built-in aborts for want of it,
-    /// candidates then pass through.
+    /// A sampler for generations with this vocabulary. If that has no token to end with, one
+    /// warning; where the built-in aborts for want of it, candidates then pass through.
     pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
         let end = vocabulary.end_token();
         if end.is_none() {
@@ -86,7 +91,8 @@ impl Infill {
         }
     }
 
-    /// Leaves the end-of-turn token alone, with the probability of the first candidate that was kept.
+    /// Leaves the end-of-turn token alone, with the probability of the first candidate that was
+    /// kept.
     fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
         let first = first_kept.or(candidates.as_slice().first().copied());
         let (Some(end), Some(first)) = (self.end, first) else {

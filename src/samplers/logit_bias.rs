@@ -1,8 +1,9 @@
 //! Logit bias: adds a constant to the logits of named tokens; minus infinity bans a token.
 //!
-//! While nobody has reordered the array each token is found in one step: O(biases). If one is not in its place, one pass
-//! looks every candidate up. A token that is named several times gets all its biases in its place, but only the first of them when it has to be
-//! searched for: so it is in the built-in.
+//! While nobody has reordered the array each token is found in one step: O(biases). If one is not
+//! in its place, one pass looks every candidate up. A token that is named several times gets all
+//! its biases in its place, but only the first of them when it has to be searched for: so it is in
+//! the built-in.
 
 use std::ffi::CStr;
 

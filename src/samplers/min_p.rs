@@ -1,7 +1,9 @@
-//! Min-p: keeps the candidates whose probability is at least p times that of the most probable one (Nguyen et al. 2024).
+//! Min-p: keeps the candidates whose probability is at least p times that of the most probable one
+//! (Nguyen et al. 2024).
 //!
-//! Decided on logits, `logit >= max + ln p`, so no probability is computed. An array that is not sorted keeps its order and stays
-//! unsorted: one pass of 12 bytes per candidate. Only if that keeps too few is it sorted and cut.
+//! Decided on logits, `logit >= max + ln p`, so no probability is computed. An array that is not
+//! sorted keeps its order and stays unsorted: one pass of 12 bytes per candidate. Only if that
+//! keeps too few is it sorted and cut.
 
 use std::ffi::CStr;
 
@@ -45,13 +47,16 @@ impl MinP {
 
     /// Whether enough passed for the array to stay in its own order.
     ///
-    /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes the largest of all, since the threshold rises with it. What lost: the maximum and the
-    /// comparison of 1024 candidates in turn, with the places of what passes (80 us for 128,256 candidates, of which one maximum takes 62: while they were looked at
-    /// again, nothing came from memory).
+    /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes
+    /// the largest of all, since the threshold rises with it. What lost: the maximum and the
+    /// comparison of 1024 candidates in turn, with the places of what passes (80 us for 128,256
+    /// candidates, of which one maximum takes 62: while they were looked at again, nothing came
+    /// from memory).
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let ln_p = ln(self.p);
         self.passing.clear();
-        // An array of nothing but minus infinity has the lowest finite value as its maximum, so that nothing passes. From p > 1 on nothing passes either.
+        // An array of nothing but minus infinity has the lowest finite value as its maximum, so
+        // that nothing passes. From p > 1 on nothing passes either.
         let max = kernels::near_max(candidates.as_slice(), ln_p.min(0.0), &mut self.passing);
         let threshold = max + ln_p;
         self.passing.retain(|c| c.logit >= threshold);

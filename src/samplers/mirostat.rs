@@ -1,11 +1,14 @@
-//! Mirostat: keeps the surprisal of the text near a target by feedback (Basu et al. 2020, arXiv:2007.14966), versions 1 and 2.
+//! Mirostat: keeps the surprisal of the text near a target by feedback (Basu et al. 2020,
+//! arXiv:2007.14966), versions 1 and 2.
 //!
-//! Both sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no draw for a single candidate), and move their
-//! bound `mu`, which starts at twice the target, by `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
-//! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
+//! Both sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no draw for
+//! a single candidate), and move their bound `mu`, which starts at twice the target, by `eta` times
+//! the error. Version 1 estimates from the first `m` candidates how fast probabilities fall (Zipf's
+//! law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
-//! What is cut away needs no order, and the sum over all of it is found without (see [`Descending`]); then a sort of those kept, which are mostly among those taken for the sum. Version 2
-//! takes one `log2` per candidate that it keeps.
+//! What is cut away needs no order, and the sum over all of it is found without (see
+//! [`Descending`]); then a sort of those kept, which are mostly among those taken for the sum.
+//! Version 2 takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
@@ -18,7 +21,8 @@ use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::token::TokenData;
 
-/// What of the probabilities is added up without looking at each exactly: much, so that few are looked at, but in few arrays of a hundred the sum doubles there.
+/// What of the probabilities is added up without looking at each exactly: much, so that few are
+/// looked at, but in few arrays of a hundred the sum doubles there.
 const BESIDE: f32 = 0.15;
 
 /// What both versions have: the feedback loop and the draw.
@@ -105,8 +109,8 @@ pub struct Mirostat {
 }
 
 impl Mirostat {
-    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`; `m` candidates serve the estimate.
-    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`; `m` candidates serve the
+    /// estimate. `seed` 0xFFFFFFFF takes a random seed, again at each reset.
     pub fn new(n_vocab: i32, seed: u32, tau: f32, eta: f32, m: i32) -> Self {
         Self {
             n_vocab,
@@ -154,7 +158,8 @@ impl Mirostat {
     }
 }
 
-/// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of neighbours.
+/// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of
+/// neighbours.
 #[expect(clippy::indexing_slicing, reason = "a pair has two elements")]
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
@@ -210,7 +215,8 @@ pub struct MirostatV2 {
 }
 
 impl MirostatV2 {
-    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`. `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`. `seed` 0xFFFFFFFF takes a
+    /// random seed, again at each reset.
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
@@ -233,7 +239,8 @@ impl MirostatV2 {
         }
         let least = pow(2.0, -self.feedback.mu);
         let ps = self.descending.ranked_at_least(sum, least);
-        // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border is there.
+        // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border
+        // is there.
         let ranked = ps.len();
         let kept = kept_up_to(ps, self.feedback.mu).unwrap_or(ranked);
         self.feedback
@@ -242,7 +249,8 @@ impl MirostatV2 {
     }
 }
 
-/// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if all have.
+/// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if
+/// all have.
 fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
     let first_above = ps.iter().position(|&p| -log2(p) > mu);
     first_above.map(|kept| kept.max(1))

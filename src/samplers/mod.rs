@@ -1,4 +1,5 @@
-//! The drop-in samplers, one file each (mirostat's two versions share one): parameters, state, apply, unit tests.
+//! The drop-in samplers, one file each (mirostat's two versions share one): parameters, state,
+//! apply, unit tests.
 //!
 //! Each is exact: after `apply`, ids, order, length, `sorted`, `selected`, every logit and every
 //! probability are those of llama.cpp's built-in sampler of the same name, bit for bit, and so are
@@ -6,9 +7,11 @@
 //! [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is listed in
 //! `docs/exactness.md`: NaN, first of all, counts as minus infinity.
 //!
-//! For a new sampler: a file and two lines here; a `static` and a constructor in `ffi/samplers.rs` (then `cargo build --features header`, and its name in
-//! `tests/exports.txt`); a row in `tests/support/family.rs` and its name in `tests/differential.rs`. If it stands in for a built-in: a line in
-//! `include/llama_sieve_dropin.h`, in `c-tests/llama_h_signatures.cpp` and in `preload/`.
+//! For a new sampler: a file and two lines here; a `static` and a constructor in `ffi/samplers.rs`
+//! (then `cargo build --features header`, and its name in `tests/exports.txt`); a row in
+//! `tests/support/family.rs` and its name in `tests/differential.rs`. If it stands in for a
+//! built-in: a line in `include/llama_sieve_dropin.h`, in `c-tests/llama_h_signatures.cpp` and in
+//! `preload/`.
 //!
 //! `new` gives `None` where the built-in constructor makes an empty sampler; [`Disabled`] is ours.
 #![forbid(unsafe_code)]

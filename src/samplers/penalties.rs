@@ -1,10 +1,13 @@
-//! Repetition, frequency and presence penalties on the tokens of the last n (Keskar et al. 2019; OpenAI's API).
+//! Repetition, frequency and presence penalties on the tokens of the last n (Keskar et al. 2019;
+//! OpenAI's API).
 //!
-//! A logit at or below 0 is multiplied by `repeat`, one above is divided by it; then `count * freq + present` is subtracted.
+//! A logit at or below 0 is multiplied by `repeat`, one above is divided by it; then `count * freq
+//! + present` is subtracted.
 //!
-//! Only the few tokens in the window change, and while nobody has reordered the array each is found in one step
-//! (`data[id].id == id`): O(distinct tokens of the window). If one is not in its place the array was cut or shuffled, and one pass looks
-//! every candidate up. That candidate ids are distinct, as llama.cpp's are, is taken for granted.
+//! Only the few tokens in the window change, and while nobody has reordered the array each is found
+//! in one step (`data[id].id == id`): O(distinct tokens of the window). If one is not in its place
+//! the array was cut or shuffled, and one pass looks every candidate up. That candidate ids are
+//! distinct, as llama.cpp's are, is taken for granted.
 
 use std::ffi::CStr;
 
@@ -28,8 +31,9 @@ pub struct Penalties {
 }
 
 impl Penalties {
-    /// A window of `last_n` tokens (negative counts as 0). `None` if the parameters disable it: `last_n <= 0`, or `repeat` 1 with
-    /// `freq` and `present` 0. `n_vocab` only serves to warn of tokens outside the vocabulary; 0 or less if unknown.
+    /// A window of `last_n` tokens (negative counts as 0). `None` if the parameters disable it:
+    /// `last_n <= 0`, or `repeat` 1 with `freq` and `present` 0. `n_vocab` only serves to warn of
+    /// tokens outside the vocabulary; 0 or less if unknown.
     pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
         let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
         if repeat == 1.0 && freq == 0.0 && present == 0.0 {
@@ -121,7 +125,8 @@ impl Sampler for Penalties {
         candidates.set_sorted(false);
     }
 
-    /// A token outside the vocabulary takes its place in the window, as in the built-in, and matches no candidate.
+    /// A token outside the vocabulary takes its place in the window, as in the built-in, and
+    /// matches no candidate.
     fn accept(&mut self, token: Token) {
         if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) {
             self.complain(token);

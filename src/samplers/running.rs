@@ -14,7 +14,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Adds `ps`. If the sum reaches `p` among them, and at least `min_keep` are added: how many that takes.
+    /// Adds `ps`. If the sum reaches `p` among them, and at least `min_keep` are added: how many
+    /// that takes.
     pub(super) fn add(&mut self, ps: &[f32], p: f32, min_keep: usize) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;

@@ -1,6 +1,8 @@
-//! Softmax: sorts the candidates and writes their probabilities. llama.cpp once had it, and older guides use it.
+//! Softmax: sorts the candidates and writes their probabilities. llama.cpp once had it, and older
+//! guides use it.
 //!
-//! `p = exp(logit - max) / sum`. A sort of all candidates, and two passes of 12 bytes each with one `exp`.
+//! `p = exp(logit - max) / sum`. A sort of all candidates, and two passes of 12 bytes each with one
+//! `exp`.
 
 use std::ffi::CStr;
 

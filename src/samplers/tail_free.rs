@@ -1,8 +1,9 @@
-//! Tail-free sampling: cuts where the sorted probabilities stop bending (Trenton Bricken 2019). llama.cpp once had it,
-//! and older guides use it.
+//! Tail-free sampling: cuts where the sorted probabilities stop bending (Trenton Bricken 2019).
+//! llama.cpp once had it, and older guides use it.
 //!
-//! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`, are normalised to sum to 1; candidates are kept until their
-//! sum exceeds z. A sort of all candidates, three passes of 12 bytes each with one `exp`.
+//! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`,
+//! are normalised to sum to 1; candidates are kept until their sum exceeds z. A sort of all
+//! candidates, three passes of 12 bytes each with one `exp`.
 
 use std::ffi::CStr;
 

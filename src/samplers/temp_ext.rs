@@ -1,8 +1,9 @@
-//! Dynamic temperature: between `t - delta` and `t + delta`, the higher the more evenly the probabilities are spread
-//! (entropy-based "dynatemp" of KoboldCpp).
+//! Dynamic temperature: between `t - delta` and `t + delta`, the higher the more evenly the
+//! probabilities are spread (entropy-based "dynatemp" of KoboldCpp).
 //!
-//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. With `delta` at or below 0 it is plain temperature.
-//! Sorts all candidates, then five passes of 12 bytes per candidate with two `exp` and one `ln` each.
+//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. With `delta` at or below 0
+//! it is plain temperature. Sorts all candidates, then five passes of 12 bytes per candidate with
+//! two `exp` and one `ln` each.
 
 use std::ffi::CStr;
 
@@ -51,7 +52,8 @@ impl TempExt {
         min + (max - min) * pow(entropy / max_entropy, self.exponent)
     }
 
-    /// Ranks and scales beside the array, and writes each candidate once. Says whether it could: not where ids are no indices, and not where infinities are about.
+    /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
+    /// not where ids are no indices, and not where infinities are about.
     #[expect(
         clippy::indexing_slicing,
         reason = "only arrays with candidates are ranked"
@@ -124,10 +126,11 @@ impl Sampler for TempExt {
     }
 }
 
-/// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where infinities are about.
+/// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where
+/// infinities are about.
 ///
-/// A NaN here is not masked like a NaN that came in: an infinite temperature makes it of minus infinity, and with it, as in the built-in, all
-/// probabilities are NaN.
+/// A NaN here is not masked like a NaN that came in: an infinite temperature makes it of minus
+/// infinity, and with it, as in the built-in, all probabilities are NaN.
 #[expect(
     clippy::indexing_slicing,
     reason = "the caller has more than one candidate"

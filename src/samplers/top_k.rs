@@ -1,6 +1,7 @@
 //! Top-k: keeps the k largest logits, in descending order (Fan et al. 2018).
 //!
-//! An array that is not sorted costs one pass of 12 bytes per candidate and a sort of k; a sorted one costs nothing.
+//! An array that is not sorted costs one pass of 12 bytes per candidate and a sort of k; a sorted
+//! one costs nothing.
 
 use std::ffi::CStr;
 

@@ -1,9 +1,12 @@
-//! Top-n-sigma: masks every logit that is more than n standard deviations below the largest (Tang et al. 2024).
+//! Top-n-sigma: masks every logit that is more than n standard deviations below the largest (Tang
+//! et al. 2024).
 //!
-//! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out what is masked already; both are `float`
-//! sums in array order, the squares formed in `double`; they are formed only where bounds for them leave a candidate open (see [`Deviation`]).
+//! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out what is
+//! masked already; both are `float` sums in array order, the squares formed in `double`; they are
+//! formed only where bounds for them leave a candidate open (see [`Deviation`]).
 //!
-//! Reads 12 bytes per candidate twice and writes them once. Where a candidate is left open, or masked already, reads them once or twice more.
+//! Reads 12 bytes per candidate twice and writes them once. Where a candidate is left open, or
+//! masked already, reads them once or twice more.
 
 use std::ffi::CStr;
 

@@ -1,11 +1,15 @@
-//! Top-p, nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p (Holtzman et al. 2019).
+//! Top-p, nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p
+//! (Holtzman et al. 2019).
 //!
-//! The probabilities are `float`s normalised by a `float` sum in array order, and are added up again in descending order:
-//! rounding decides where the cut falls, so the order of these additions is the built-in's. What is thrown away needs no order: a sample gives a
-//! threshold that little more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is tried, and at last everything ranked.
+//! The probabilities are `float`s normalised by a `float` sum in array order, and are added up
+//! again in descending order: rounding decides where the cut falls, so the order of these additions
+//! is the built-in's. What is thrown away needs no order: a sample gives a threshold that little
+//! more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is
+//! tried, and at last everything ranked.
 //!
-//! Reads 12 bytes per candidate, writes 4 and reads them twice, with an exponential in single precision (see [`near`](crate::kernels::near)), and sorts a little more than the nucleus, with an
-//! exact `exp` of each.
+//! Reads 12 bytes per candidate, writes 4 and reads them twice, with an exponential in single
+//! precision (see [`near`](crate::kernels::near)), and sorts a little more than the nucleus, with
+//! an exact `exp` of each.
 
 use std::ffi::CStr;
 
@@ -153,7 +157,8 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves their exponentials in `ps`.
+    /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves
+    /// their exponentials in `ps`.
     #[expect(
         clippy::indexing_slicing,
         reason = "`running` counts what was added, one of `ps` each; a chunk has at most `SUMMED_AT_ONCE`"
@@ -177,7 +182,8 @@ impl TopP {
         None
     }
 
-    /// A logit that little more than the nucleus reaches, as far as a sample tells; more with a smaller `share` of what is left out.
+    /// A logit that little more than the nucleus reaches, as far as a sample tells; more with a
+    /// smaller `share` of what is left out.
     fn threshold(&mut self, of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
         self.sample
@@ -185,8 +191,9 @@ impl TopP {
     }
 }
 
-/// What of the probability beyond `p` is left out at first, and where that proves to be too much. At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5 times as
-/// long as a second threshold.
+/// What of the probability beyond `p` is left out at first, and where that proves to be too much.
+/// At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5 times as long as a second
+/// threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
 /// How many of `n` candidates the built-in sorts to find a nucleus of so many: of a large array a

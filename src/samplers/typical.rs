@@ -85,7 +85,8 @@ impl Typical {
         self.min_keep = min_keep;
     }
 
-    /// Makes room for what `n` candidates can take: however many are taken, an array of this size has warmed up.
+    /// Makes room for what `n` candidates can take: however many are taken, an array of this size
+    /// has warmed up.
     fn reserve(&mut self, n: usize) {
         for buffer in [&mut self.nearness, &mut self.picked, &mut self.ps] {
             buffer.clear();
@@ -133,7 +134,8 @@ impl Typical {
         }
     }
 
-    /// Takes of `n` candidates until those within some distance from the entropy have probabilities that together exceed `p`, and gives the distance within which they do so by little.
+    /// Takes of `n` candidates until those within some distance from the entropy have probabilities
+    /// that together exceed `p`, and gives the distance within which they do so by little.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // Far more than rounding makes of a sum.
         let enough = self.p + 2e-4;
@@ -156,7 +158,8 @@ impl Typical {
         }
     }
 
-    /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by little.
+    /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by
+    /// little.
     fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
@@ -233,7 +236,8 @@ impl Typical {
         touch(taken.indices);
         touch(taken.logits);
         if self.descending.column().plain {
-            // Then no candidate need be fetched from the array, which lies further away, and it can be written.
+            // Then no candidate need be fetched from the array, which lies further away, and it can
+            // be written.
             let data = candidates.as_mut_slice();
             for (to, (i, &p)) in data.iter_mut().zip(ranked) {
                 *to = TokenData {
@@ -374,7 +378,8 @@ impl Wanted for Kept<'_> {
 
 /// What of the probability beyond `p` is not taken at first.
 const BESIDE: f32 = 0.35;
-/// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and spares the ranking of some.
+/// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and
+/// spares the ranking of some.
 const SHORTENINGS: usize = 3;
 
 /// Reads an array in order that will be read in none: so it comes into the cache in half the time.

@@ -1,8 +1,10 @@
-//! XTC, "exclude top choices": with a given chance removes every candidate above a threshold but the least probable of them, to make text less
-//! predictable (p-e-w, text-generation-webui pull request 6335).
+//! XTC, "exclude top choices": with a given chance removes every candidate above a threshold but
+//! the least probable of them, to make text less predictable (p-e-w, text-generation-webui pull
+//! request 6335).
 //!
-//! One `float` of std::mt19937 per array of two or more candidates decides whether anything happens. If so: a sort of all candidates and two
-//! passes of 12 bytes each with one `exp`. What is removed is the head of the array, which costs nothing.
+//! One `float` of std::mt19937 per array of two or more candidates decides whether anything
+//! happens. If so: a sort of all candidates and two passes of 12 bytes each with one `exp`. What is
+//! removed is the head of the array, which costs nothing.
 
 use std::ffi::CStr;
 
@@ -24,9 +26,10 @@ pub struct Xtc {
 }
 
 impl Xtc {
-    /// Acts with chance `probability` on candidates of probability `threshold` or more, and leaves at least `min_keep`.
-    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset. `None` if the parameters disable it: `probability <= 0` or
-    /// `threshold > 0.5`, above which no two candidates can be.
+    /// Acts with chance `probability` on candidates of probability `threshold` or more, and leaves
+    /// at least `min_keep`. `seed` 0xFFFFFFFF takes a random seed, again at each reset. `None` if
+    /// the parameters disable it: `probability <= 0` or `threshold > 0.5`, above which no two
+    /// candidates can be.
     pub fn new(probability: f32, threshold: f32, min_keep: usize, seed: u32) -> Option<Self> {
         if probability <= 0.0 || threshold > 0.5 {
             return None;

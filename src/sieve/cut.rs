@@ -1,7 +1,8 @@
 //! Where a large nucleus ends.
 //!
-//! A sample brackets the cut; the exponentials of what may be in it are added up, and of those above each of eight thresholds in the bracket; what lies between the two
-//! thresholds around the cut is divided by a histogram, and of one of its bins the logits are sorted.
+//! A sample brackets the cut; the exponentials of what may be in it are added up, and of those
+//! above each of eight thresholds in the bracket; what lies between the two thresholds around the
+//! cut is divided by a histogram, and of one of its bins the logits are sorted.
 
 use crate::kernels;
 use crate::kernels::survivors::{Survivors, THRESHOLDS, between, masses_above};
@@ -20,9 +21,11 @@ pub(super) struct Bracket {
 }
 
 impl Bracket {
-    /// Where the exponentials relative to `max` of all logits from the smallest on reach `left_out`: each end is off by four standard deviations of the sample.
+    /// Where the exponentials relative to `max` of all logits from the smallest on reach
+    /// `left_out`: each end is off by four standard deviations of the sample.
     ///
-    /// The logits below have small exponentials of which the sample has many, so the estimate is good; how many larger ones the sample has missed does not matter.
+    /// The logits below have small exponentials of which the sample has many, so the estimate is
+    /// good; how many larger ones the sample has missed does not matter.
     pub fn guess(left_out: f64, max: f32, source: &Source<'_>) -> Self {
         let sample = Sample::take(source, max);
         let weight = source.len() as f64 / sample.n as f64;
@@ -62,10 +65,12 @@ pub(super) struct Cut<'a> {
     pub exponentials: &'a mut kernels::Workspace,
 }
 
-/// Leaves of `survivors` the most probable ones whose exponentials relative to the largest logit `max` reach `mass`, at least `min_keep` and at least one; gives how many
-/// those are. All are at or above `low`.
+/// Leaves of `survivors` the most probable ones whose exponentials relative to the largest logit
+/// `max` reach `mass`, at least `min_keep` and at least one; gives how many those are. All are at
+/// or above `low`.
 ///
-/// Only what lies in the part of `divided` that the cut falls into is ranked: a histogram of it, with sums of exponentials, gives the bin that the cut falls into, and that alone is sorted.
+/// Only what lies in the part of `divided` that the cut falls into is ranked: a histogram of it,
+/// with sums of exponentials, gives the bin that the cut falls into, and that alone is sorted.
 pub(super) fn cut_nucleus(
     mass: f64,
     min_keep: usize,
@@ -91,7 +96,8 @@ pub(super) fn cut_nucleus(
 /// Where, as shares of a bracket; its upper end comes last.
 const SHARES: [f32; THRESHOLDS - 1] = [0.25, 0.34, 0.42, 0.5, 0.58, 0.66, 0.75];
 
-/// Logits that divide a bracket, narrowly in the middle, where the cut is most likely, and the exponentials of all candidates at or above them.
+/// Logits that divide a bracket, narrowly in the middle, where the cut is most likely, and the
+/// exponentials of all candidates at or above them.
 pub(super) struct Divided {
     thresholds: [f32; THRESHOLDS],
     above: [f64; THRESHOLDS],
@@ -116,7 +122,8 @@ impl Divided {
         }
     }
 
-    /// The part that the cut falls into, and what lies above; from `low` to the largest if it is above the bracket, or if `least`, not the mass, may decide.
+    /// The part that the cut falls into, and what lies above; from `low` to the largest if it is
+    /// above the bracket, or if `least`, not the mass, may decide.
     fn part(&self, mass: f64, least: usize, low: f32) -> ((f32, f32), Part) {
         let mut end = f32::INFINITY;
         let mut over = Part { sum: 0.0, n: 0 };
@@ -158,7 +165,8 @@ impl Histogram {
     /// Exponentials beyond this distance from the largest are 0.
     const FURTHEST: f32 = 150.0;
 
-    /// Leaves those of `survivors` that are in the range in the band, with their places, and their exponentials relative to `max` beside them.
+    /// Leaves those of `survivors` that are in the range in the band, with their places, and their
+    /// exponentials relative to `max` beside them.
     #[expect(
         clippy::indexing_slicing,
         reason = "`place_in` gives a number below `BINS`"
@@ -188,7 +196,8 @@ impl Histogram {
         place_in((self.top - logit) * self.factor, BINS)
     }
 
-    /// Logit and index of the last of the nucleus, of which `above` comes before the band; `None` if it is all of the band.
+    /// Logit and index of the last of the nucleus, of which `above` comes before the band; `None`
+    /// if it is all of the band.
     #[expect(
         clippy::indexing_slicing,
         reason = "keys have places of `band`, for each of which there is an exponential; `half` is below the length"

@@ -6,9 +6,11 @@ use crate::kernels::{self, Workspace};
 use crate::rng::at_position;
 use crate::token::{Token, TokenData};
 
-/// Writes the probabilities of `candidates`, and gives the index of the first at which their running sum reaches the share `uniform` of the whole.
+/// Writes the probabilities of `candidates`, and gives the index of the first at which their
+/// running sum reaches the share `uniform` of the whole.
 ///
-/// The sums are `double`s in array order, as those of llama.cpp's dist, and so is the answer where the sum is not a number: the last.
+/// The sums are `double`s in array order, as those of llama.cpp's dist, and so is the answer where
+/// the sum is not a number: the last.
 pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize {
     let sum = kernels::exponentiate(candidates, max);
     let target = sum * uniform;
@@ -32,7 +34,8 @@ pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize
 /// From here on it pays to compute the exponentials as vectors.
 pub(super) const MANY: usize = 128;
 
-/// The same choice, of many candidates: their sums are added in any order, and only a draw that falls on a border asks for the order of [`cdf`]. Probabilities can differ in the last bit.
+/// The same choice, of many candidates: their sums are added in any order, and only a draw that
+/// falls on a border asks for the order of [`cdf`]. Probabilities can differ in the last bit.
 pub(super) fn cdf_of_many(
     candidates: &mut [TokenData],
     uniform: f64,
@@ -47,8 +50,9 @@ pub(super) fn cdf_of_many(
 /// By how much two sums of blocks are off at most, together, as a share of all.
 const MARGIN: f64 = 1e-6;
 
-/// The same choice of survivors, as a place among them, without keeping an exponential: sums of blocks, one of which is then looked into. Where their rounding could decide,
-/// it is made of exact exponentials (6 of 100 draws from 30,000).
+/// The same choice of survivors, as a place among them, without keeping an exponential: sums of
+/// blocks, one of which is then looked into. Where their rounding could decide, it is made of exact
+/// exponentials (6 of 100 draws from 30,000).
 pub(super) fn cdf_of_survivors(
     survivors: &mut Survivors,
     uniform: f64,
@@ -69,7 +73,8 @@ pub(super) fn cdf_of_survivors(
     let max = survivors.max();
     let sum = exponentials.exponentiate_logits(survivors.settle(), max);
     let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
-    // Before the first the sum is 0, which a number of 0 is content with; and the last takes what is no number.
+    // Before the first the sum is 0, which a number of 0 is content with; and the last takes what
+    // is no number.
     let mut kept = (chosen..survivors.len()).chain((0..chosen).rev());
     let kept = kept.find(|&place| survivors.at(place).is_some());
     kept.unwrap_or(chosen)
@@ -95,7 +100,8 @@ fn reach(survivors: &Survivors, sums: &[f64], target: f64) -> Option<usize> {
     })
 }
 
-/// The first of `ps` at which their running sum reaches the share `uniform` of the whole, the sums added in order.
+/// The first of `ps` at which their running sum reaches the share `uniform` of the whole, the sums
+/// added in order.
 fn in_order(ps: &[f32], uniform: f64) -> usize {
     let running = |sum: &mut f64, &p: &f32| {
         *sum += f64::from(p);
@@ -107,7 +113,8 @@ fn in_order(ps: &[f32], uniform: f64) -> usize {
     chosen.unwrap_or(ps.len().saturating_sub(1))
 }
 
-/// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel noise.
+/// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel
+/// noise.
 pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
     let sum = kernels::exponentiate(candidates, max);
     let mut best = 0;

@@ -1,4 +1,5 @@
-//! The filters by the quickest way: raw logits are reduced to few candidates first, and those go through the exact samplers.
+//! The filters by the quickest way: raw logits are reduced to few candidates first, and those go
+//! through the exact samplers.
 //!
 //! Which stage reduces depends on the parameters; nothing is cut off that a stage would have kept:
 //!
@@ -10,13 +11,18 @@
 //! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
 //! | none | all candidates | 2 |
 //!
-//! A flat nucleus of 29,000 of 128256 tokens costs 145 us: the sum 27, to look for it among the 128 largest and in a sample 20, to collect
-//! 4 bytes each and a bit for every token 28, to add up what lies above eight thresholds 24, to find the cut between two of them 20, to draw 15. The cut and the temperature are remembered,
-//! not applied: candidates are made of it only if someone asks, or a stage follows. What lost: tokens beside the logits, cut and divided in place (28 plain maxima instead of 16); before that,
-//! candidates of 12 bytes at once, with exact exponentials for the cut and again for the draw, and a histogram of all that the sample left open (38).
+//! A flat nucleus of 29,000 of 128256 tokens costs 145 us: the sum 27, to look for it among the 128
+//! largest and in a sample 20, to collect 4 bytes each and a bit for every token 28, to add up what
+//! lies above eight thresholds 24, to find the cut between two of them 20, to draw 15. The cut and
+//! the temperature are remembered, not applied: candidates are made of it only if someone asks, or
+//! a stage follows. What lost: tokens beside the logits, cut and divided in place (28 plain maxima
+//! instead of 16); before that, candidates of 12 bytes at once, with exact exponentials for the cut
+//! and again for the draw, and a histogram of all that the sample left open (38).
 //!
-//! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a threshold the two can differ by what that rounds away.
-//! Masked tokens (minus infinity, NaN) drop out at once. With them the built-in typical computes with NaN; here they have no part in the entropy.
+//! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a
+//! threshold the two can differ by what that rounds away. Masked tokens (minus infinity, NaN) drop
+//! out at once. With them the built-in typical computes with NaN; here they have no part in the
+//! entropy.
 
 use crate::kernels;
 use crate::kernels::floats::CHUNK;
@@ -80,7 +86,8 @@ pub(super) fn greedy(
     Ok(())
 }
 
-/// Leaves what is drawn from in `workspace.candidates`, or, where `may_stay_apart`, in `workspace.survivors`.
+/// Leaves what is drawn from in `workspace.candidates`, or, where `may_stay_apart`, in
+/// `workspace.survivors`.
 pub(super) fn filter(
     params: &Params,
     stages: &mut Stages,
@@ -131,7 +138,8 @@ pub(super) fn filter(
     if done < Done::TopP {
         stats.after_top_k = candidates.len();
         if !sorted && params.top_p < 1.0 && candidates.len() <= FEW {
-            // A top-k that keeps all still sorts, and the order of the sum decides where top-p cuts.
+            // A top-k that keeps all still sorts, and the order of the sum decides where top-p
+            // cuts.
             apply(stages.top_k(), candidates, &mut sorted);
         }
         let mut buffers = Buffers {
@@ -161,7 +169,8 @@ pub(super) fn filter(
     stats.after_min_p = candidates.len();
     let masks = stages.top_n_sigma().is_some();
     apply(stages.top_n_sigma(), candidates, &mut sorted);
-    // What reduces to many candidates has left out masked ones; an early temperature can have divided few of them down to minus infinity.
+    // What reduces to many candidates has left out masked ones; an early temperature can have
+    // divided few of them down to minus infinity.
     if masks || candidates.len() <= FEW {
         candidates.retain(|c| c.logit > f32::NEG_INFINITY);
     }
@@ -354,9 +363,11 @@ fn above_min_p(
     Ok(true)
 }
 
-/// Up to here the exact samplers cost little (tens of microseconds), and so a small vocabulary is cut exactly where llama.cpp cuts it.
+/// Up to here the exact samplers cost little (tens of microseconds), and so a small vocabulary is
+/// cut exactly where llama.cpp cuts it.
 const FEW: usize = 8192;
-/// Probabilities this far below the largest are still above 0, so that the exact sampler's entropy is a number.
+/// Probabilities this far below the largest are still above 0, so that the exact sampler's entropy
+/// is a number.
 const SPREAD: f32 = 80.0;
 
 /// Whether the exact typical sampler can be asked. `candidates` is not empty.

@@ -1,7 +1,9 @@
-//! Few sorted candidates through top-p, min-p and the temperature, with the arithmetic of the samplers of these names.
+//! Few sorted candidates through top-p, min-p and the temperature, with the arithmetic of the
+//! samplers of these names.
 //!
-//! The samplers are made for arrays of any size and order, and take 0.7 us for 40 candidates, but 4 to 5 when their code has left the cache, as after every forward pass. This is some
-//! hundred instructions, and two `exp` for each candidate.
+//! The samplers are made for arrays of any size and order, and take 0.7 us for 40 candidates, but 4
+//! to 5 when their code has left the cache, as after every forward pass. This is some hundred
+//! instructions, and two `exp` for each candidate.
 
 use crate::kernels::math::{exp, ln};
 use crate::sieve::params::{Order, Params};
@@ -17,7 +19,8 @@ pub(super) fn fits(stages: &Stages, candidates: &[TokenData]) -> bool {
     candidates.len() <= MOST && stages.only_cuts_by_probability()
 }
 
-/// What the stages behind top-k leave of `candidates`, which descend, have none that is infinite or NaN, and a first one.
+/// What the stages behind top-k leave of `candidates`, which descend, have none that is infinite or
+/// NaN, and a first one.
 pub(super) fn filter(params: &Params, candidates: &mut Vec<TokenData>, stats: &mut Stats) {
     stats.after_typical = candidates.len();
     if params.top_p < 1.0 {

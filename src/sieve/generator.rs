@@ -1,4 +1,5 @@
-//! The random numbers of a sieve: one number of 64 bits per drawn token, whatever the generator and the method.
+//! The random numbers of a sieve: one number of 64 bits per drawn token, whatever the generator and
+//! the method.
 
 use crate::rng::{
     Mt19937, Xoroshiro128Plus, at_position, resolve_seed_64, unit, unit_of_libstdcxx,

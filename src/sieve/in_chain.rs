@@ -8,8 +8,8 @@ use crate::sampler::{Kind, Sampler};
 use crate::sieve::{Error, Params, Sieve};
 use crate::token::Token;
 
-/// A selector that does all that a sieve does, on whatever candidates earlier samplers of the chain have left. Afterwards the array holds what was drawn
-/// from, with probabilities.
+/// A selector that does all that a sieve does, on whatever candidates earlier samplers of the chain
+/// have left. Afterwards the array holds what was drawn from, with probabilities.
 ///
 /// If no candidate has a probability the first one is selected, as a host aborts when nothing is.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! The sieve: the whole pipeline from raw logits to a token, with control at every token.
 //!
-//! Stages, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temperature, draw. The caller's logits are only read;
-//! parameters can change between any two tokens, and history and generator go on. `docs/sampling.md` has each stage's formula and source.
+//! Stages, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
+//! temperature, draw. The caller's logits are only read; parameters can change between any two
+//! tokens, and history and generator go on. `docs/sampling.md` has each stage's formula and source.
 //!
 //! # Which file answers which question
 //!
@@ -81,8 +82,8 @@ use workspace::{Workspace, reserve};
 
 /// A sampler of one sequence: parameters, history of accepted tokens, random numbers, buffers.
 ///
-/// A clone goes on as the original would. Used from one thread at a time, may move between threads. After the first tokens neither
-/// [`sample`](Self::sample) nor [`accept`](Self::accept) allocates.
+/// A clone goes on as the original would. Used from one thread at a time, may move between threads.
+/// After the first tokens neither [`sample`](Self::sample) nor [`accept`](Self::accept) allocates.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     params: Params,
@@ -122,8 +123,10 @@ impl Sieve {
         &self.params
     }
 
-    /// Other parameters from the next token on. History and generator go on, with two exceptions: another `rng` begins its stream at `seed`, and a smaller
-    /// `penalty_last_n` forgets what it does not hold. A new `seed` of the same `rng` takes effect at [`reset`](Self::reset). On failure the old parameters stay.
+    /// Other parameters from the next token on. History and generator go on, with two exceptions:
+    /// another `rng` begins its stream at `seed`, and a smaller `penalty_last_n` forgets what it
+    /// does not hold. A new `seed` of the same `rng` takes effect at [`reset`](Self::reset). On
+    /// failure the old parameters stay.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
@@ -141,10 +144,12 @@ impl Sieve {
         Ok(())
     }
 
-    /// Takes the memory that the parameters need, so that nothing can fail once something has been changed.
+    /// Takes the memory that the parameters need, so that nothing can fail once something has been
+    /// changed.
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
-        // Where nothing grows, nothing is allocated, either, so that parameters can change at every token.
+        // Where nothing grows, nothing is allocated, either, so that parameters can change at every
+        // token.
         let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
         let biased = n > self.params.bias.capacity();
         if biased || another || !self.history.has_room_for(params.window()) {
@@ -157,7 +162,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Takes note of a token that has become part of the text, chosen here or not (a prompt's, say).
+    /// Takes note of a token that has become part of the text, chosen here or not (a prompt's,
+    /// say).
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
@@ -180,7 +186,8 @@ impl Sieve {
         self.generator.seed()
     }
 
-    /// Back to the beginning: no history, the generator at its seed (a random one is drawn anew). Parameters and buffers stay.
+    /// Back to the beginning: no history, the generator at its seed (a random one is drawn anew).
+    /// Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
         fault::point();
@@ -190,12 +197,14 @@ impl Sieve {
         self.workspace.clear();
     }
 
-    /// The logit that the stages see for a token with the raw logit `logit`: after bias and penalties.
+    /// The logit that the stages see for a token with the raw logit `logit`: after bias and
+    /// penalties.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
         self.adjustments.adjust(token, logit, &self.history)
     }
 
-    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of their own, four times as long as a mere maximum.
+    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of
+    /// their own, four times as long as a mere maximum.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
@@ -205,10 +214,13 @@ impl Sieve {
         &self.stats
     }
 
-    /// The distribution that the last token was drawn from: logits after all stages, and probabilities that add up to 1. Masked candidates have probability 0.
-    /// Descending if top-k is on and no typical; else in no particular order. Empty before the first token, and after a failure.
+    /// The distribution that the last token was drawn from: logits after all stages, and
+    /// probabilities that add up to 1. Masked candidates have probability 0. Descending if top-k is
+    /// on and no typical; else in no particular order. Empty before the first token, and after a
+    /// failure.
     ///
-    /// More than 1024 that only top-p has reduced are written out when they are asked for, once per token: some 2 ns each, and memory the first times.
+    /// More than 1024 that only top-p has reduced are written out when they are asked for, once per
+    /// token: some 2 ns each, and memory the first times.
     pub fn candidates(&self) -> &[TokenData] {
         self.workspace.drawn_from()
     }
@@ -218,10 +230,12 @@ impl Sieve {
         self.workspace.bytes()
     }
 
-    /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as they are. The token is not accepted.
+    /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as
+    /// they are. The token is not accepted.
     ///
-    /// NaN counts as minus infinity, a banned token; a logit of plus infinity wins (of several the first). Fails if there is no logit, or none above minus
-    /// infinity; the random stream then stays where it is.
+    /// NaN counts as minus infinity, a banned token; a logit of plus infinity wins (of several the
+    /// first). Fails if there is no logit, or none above minus infinity; the random stream then
+    /// stays where it is.
     #[expect(
         clippy::indexing_slicing,
         reason = "`run` gives the place of a candidate where they are not apart"
@@ -258,7 +272,8 @@ impl Sieve {
         })
     }
 
-    /// The same on the candidates of a chain: they become the ones that were drawn from, with one selected.
+    /// The same on the candidates of a chain: they become the ones that were drawn from, with one
+    /// selected.
     #[expect(
         clippy::indexing_slicing,
         reason = "the stages number the candidates by their places"
@@ -413,7 +428,8 @@ impl Sieve {
         state::size(self.history.len(), self.generator.kind())
     }
 
-    /// Writes history and generator, not the parameters, into the first [`state_size`](Self::state_size) bytes. Fails if there are fewer.
+    /// Writes history and generator, not the parameters, into the first
+    /// [`state_size`](Self::state_size) bytes. Fails if there are fewer.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
         let (size, room) = (self.state_size(), bytes.len());
         let bytes = bytes.get_mut(..size).ok_or_else(|| {
@@ -461,15 +477,18 @@ fn check_size(n: usize) -> Result<(), Error> {
     }
 }
 
-/// The token with the largest logit, the first of equals, without bias or penalties. One pass. Fails as [`Sieve::sample`] does.
+/// The token with the largest logit, the first of equals, without bias or penalties. One pass.
+/// Fails as [`Sieve::sample`] does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let source = plain(logits.into())?;
     select::largest(source.logits).ok_or(Error::NoCandidate)
 }
 
-/// The `n` most probable tokens in descending order into `top`, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
+/// The `n` most probable tokens in descending order into `top`, with their probabilities over the
+/// whole vocabulary: one pass, and a sort of `n`.
 ///
-/// Fewer if fewer have a probability. Fails as [`Sieve::sample`] does. Of plus infinite logits the first has probability 1, all others 0.
+/// Fewer if fewer have a probability. Fails as [`Sieve::sample`] does. Of plus infinite logits the
+/// first has probability 1, all others 0.
 pub fn top_candidates<'l>(
     logits: impl Into<Logits<'l>>,
     n: usize,

@@ -8,11 +8,13 @@ use crate::token::Token;
 /// Which arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The quickest: the distribution is that of [`Parity`](Self::Parity) up to rounding. Nothing is cut off for speed.
+    /// The quickest: the distribution is that of [`Parity`](Self::Parity) up to rounding. Nothing
+    /// is cut off for speed.
     #[default]
     Fast,
-    /// llama.cpp's: candidates, their order and, with [`RngKind::Mt19937`], tokens are those of the chain logit-bias, penalties, top-k, typical, top-p,
-    /// min-p, top-n-sigma, temp, dist of built-in samplers.
+    /// llama.cpp's: candidates, their order and, with [`RngKind::Mt19937`], tokens are those of the
+    /// chain logit-bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temp, dist of
+    /// built-in samplers.
     Parity,
 }
 
@@ -24,18 +26,21 @@ pub enum RngKind {
     Xoroshiro128Plus,
     /// llama.cpp's stream. Takes the lower 32 bits of the seed.
     Mt19937,
-    /// No stream: a hash of the seed and the number of accepted tokens, so that a position can be replayed alone.
+    /// No stream: a hash of the seed and the number of accepted tokens, so that a position can be
+    /// replayed alone.
     Position,
 }
 
-/// How a token is drawn. Both give every candidate its probability; for one seed they give different tokens.
+/// How a token is drawn. Both give every candidate its probability; for one seed they give
+/// different tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// The first candidate at which the running sum of probabilities reaches a uniform number.
     #[default]
     Cdf,
-    /// The largest of logit / temperature + Gumbel noise (Maddison et al. 2014). The noise of a token depends only on the random number of this
-    /// position and the token, not on the other candidates.
+    /// The largest of logit / temperature + Gumbel noise (Maddison et al. 2014). The noise of a
+    /// token depends only on the random number of this position and the token, not on the other
+    /// candidates.
     Gumbel,
 }
 
@@ -45,7 +50,8 @@ pub enum Order {
     /// After all filters: tsampler, llama.cpp's default chain.
     #[default]
     TempLast,
-    /// Right after the penalties, so that the filters see the distribution that is drawn from: Akunu, transformers, vLLM.
+    /// Right after the penalties, so that the filters see the distribution that is drawn from:
+    /// Akunu, transformers, vLLM.
     TempFirst,
 }
 
@@ -72,11 +78,13 @@ pub struct Params {
     pub temperature: f32,
     /// Keeps that many of the largest logits.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities reach this. At or below 0: the most probable one.
+    /// Keeps the fewest most probable tokens whose probabilities reach this. At or below 0: the
+    /// most probable one.
     pub top_p: f32,
     /// Keeps the tokens at least that probable relative to the most probable one.
     pub min_p: f32,
-    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities exceed this.
+    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities exceed
+    /// this.
     pub typical_p: f32,
     /// Keeps the logits within that many standard deviations of the largest.
     pub top_n_sigma: f32,
@@ -100,8 +108,8 @@ pub struct Params {
     pub method: Method,
     /// When the temperature is applied.
     pub order: Order,
-    /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the vocabulary are ignored; a token named several times gets
-    /// all its biases.
+    /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the
+    /// vocabulary are ignored; a token named several times gets all its biases.
     pub bias: Vec<(Token, f32)>,
 }
 

@@ -1,4 +1,5 @@
-//! The filters as llama.cpp's chain has them: all of the vocabulary as candidates, through the exact samplers in order.
+//! The filters as llama.cpp's chain has them: all of the vocabulary as candidates, through the
+//! exact samplers in order.
 
 use crate::kernels::floats::CHUNK;
 use crate::sieve::Error;

@@ -1,4 +1,5 @@
-//! The three penalties on tokens that were accepted lately (Keskar et al. 2019; OpenAI's API), on single logits and on a whole array.
+//! The three penalties on tokens that were accepted lately (Keskar et al. 2019; OpenAI's API), on
+//! single logits and on a whole array.
 
 use crate::history::History;
 
@@ -34,7 +35,8 @@ impl Penalties {
         scaled - (count as f32 * self.freq + self.present)
     }
 
-    /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of the window); tokens outside are ignored.
+    /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of
+    /// the window); tokens outside are ignored.
     pub fn apply(&self, logits: &mut [f32], history: &History) {
         for &(token, count) in history.distinct() {
             let index = usize::try_from(token).ok();

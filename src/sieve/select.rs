@@ -1,10 +1,13 @@
-//! Selections on raw logits: the largest, the k largest, all above a threshold, and the head of a ranking by mass.
+//! Selections on raw logits: the largest, the k largest, all above a threshold, and the head of a
+//! ranking by mass.
 //!
-//! A first pass keeps the largest logit of each block of 64. The k-th largest of such maxima is at or below the k-th largest logit, so it is a threshold that all of the k
-//! largest reach and little else does; only the blocks whose maximum reaches it are looked into again.
+//! A first pass keeps the largest logit of each block of 64. The k-th largest of such maxima is at
+//! or below the k-th largest logit, so it is a threshold that all of the k largest reach and little
+//! else does; only the blocks whose maximum reaches it are looked into again.
 //!
-//! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every block that reaches what is known by then: 28 us for the 40 largest of
-//! 128256 and all that follows, instead of 11.
+//! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every
+//! block that reaches what is known by then: 28 us for the 40 largest of 128256 and all that
+//! follows, instead of 11.
 
 use crate::kernels::few::{self, nearly_kth_largest};
 use crate::kernels::floats::{BLOCK, CHUNK, Logits};
@@ -14,7 +17,8 @@ use crate::sieve::source::{Source, Touched, split_before};
 use crate::sieve::workspace::reserve;
 use crate::token::{Token, TokenData, comparable};
 
-/// Falls as `logit` rises (not NaN), above the index, so that equal logits stay in order. -0 and +0 are equal.
+/// Falls as `logit` rises (not NaN), above the index, so that equal logits stay in order. -0 and +0
+/// are equal.
 #[inline]
 pub(super) fn key(logit: f32, index: u32) -> u64 {
     let bits = (logit + 0.0).to_bits();
@@ -62,7 +66,8 @@ pub(super) fn of_run<'m>(maxima: &'m mut [f32], start: usize, run: &Logits<'_>) 
     &mut maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)]
 }
 
-/// The largest logit of each block, and of all: minus infinity if every one is masked. One pass, and the blocks with changed logits again.
+/// The largest logit of each block, and of all: minus infinity if every one is masked. One pass,
+/// and the blocks with changed logits again.
 pub(super) fn scan(source: &Source<'_>, maxima: &mut Vec<f32>) -> f32 {
     room_for_maxima(source.len(), maxima);
     if source.divisor != 1.0 {
@@ -149,7 +154,8 @@ pub(super) fn first_of(max: f32, source: &Source<'_>, maxima: &[f32]) -> TokenDa
     }
 }
 
-/// The token with the largest logit, the first of equals, without a buffer; `None` if every one is masked. One pass.
+/// The token with the largest logit, the first of equals, without a buffer; `None` if every one is
+/// masked. One pass.
 pub(super) fn largest(logits: Logits<'_>) -> Option<Token> {
     let (mut best, mut max) = (0, f32::NEG_INFINITY);
     for start in (0..logits.len()).step_by(CHUNK) {
@@ -165,9 +171,11 @@ pub(super) fn largest(logits: Logits<'_>) -> Option<Token> {
     place.map(|place| place as Token)
 }
 
-/// A threshold that at least `k` of the logits behind `maxima` reach, and few more; `None` if there are too few blocks for that.
+/// A threshold that at least `k` of the logits behind `maxima` reach, and few more; `None` if there
+/// are too few blocks for that.
 ///
-/// Maxima of a few hundred groups of blocks give nearly the threshold that the maxima of all blocks give: of `groups` groups the k-th largest leaves about k (1 + k / 2 `groups`).
+/// Maxima of a few hundred groups of blocks give nearly the threshold that the maxima of all blocks
+/// give: of `groups` groups the k-th largest leaves about k (1 + k / 2 `groups`).
 pub(super) fn threshold_of(k: usize, maxima: &[f32], sample: &mut Vec<f32>) -> Option<f32> {
     let groups = (4 * k).next_power_of_two().max(128).min(maxima.len());
     if k > groups {
@@ -193,10 +201,12 @@ pub(super) fn place_in(x: f32, bins: usize) -> usize {
 
 /// How many logits are looked at to guess a threshold.
 const SAMPLE: usize = 2048;
-/// How many of them lie together: from the second-level cache each line takes longer than all that is done with it.
+/// How many of them lie together: from the second-level cache each line takes longer than all that
+/// is done with it.
 const NEIGHBOURS: usize = 8;
 
-/// A histogram of some of the logits, from all over the vocabulary, without bias and penalties. Sorting them lost: 15 us instead of 5.
+/// A histogram of some of the logits, from all over the vocabulary, without bias and penalties.
+/// Sorting them lost: 15 us instead of 5.
 pub(super) struct Sample {
     max: f32,
     /// How many logits are in each bin; the first has the largest.
@@ -219,7 +229,8 @@ impl Sample {
             bins: [0; Self::BINS],
             n: SAMPLE.min(source.len()),
         };
-        // From within each of as many intervals, at another place each time, so that no pattern of the vocabulary repeats in it.
+        // From within each of as many intervals, at another place each time, so that no pattern of
+        // the vocabulary repeats in it.
         let group = NEIGHBOURS.min(source.len());
         let groups = sample.n / group.max(1);
         sample.n = groups * group;
@@ -264,7 +275,8 @@ fn sampled_threshold(k: usize, max: f32, source: &Source<'_>) -> f32 {
     bin.map_or(f32::MIN, |bin| sample.upper_end(bin + 1).max(f32::MIN))
 }
 
-/// All candidates of `source` whose logits are at least `threshold`, which is above minus infinity, in order of their tokens. Reads the blocks that have one.
+/// All candidates of `source` whose logits are at least `threshold`, which is above minus infinity,
+/// in order of their tokens. Reads the blocks that have one.
 #[expect(
     clippy::indexing_slicing,
     reason = "ranges and runs are of the vocabulary, each block of which has a maximum"
@@ -292,7 +304,8 @@ pub(super) fn collect(
     });
 }
 
-/// Makes candidates of raw logits, in order of their tokens, those of the changed ones: takes out whose logit has fallen below `threshold`, puts in whose has risen to it.
+/// Makes candidates of raw logits, in order of their tokens, those of the changed ones: takes out
+/// whose logit has fallen below `threshold`, puts in whose has risen to it.
 #[expect(
     clippy::indexing_slicing,
     reason = "a partition point is at most the length, and `get_mut` found one there"
@@ -327,7 +340,8 @@ fn place_of(token: u32, candidates: &[TokenData]) -> usize {
     candidates.partition_point(|c| c.id < token as Token)
 }
 
-/// Puts tokens where they belong among `candidates`, from the last to the first, so that each candidate moves once.
+/// Puts tokens where they belong among `candidates`, from the last to the first, so that each
+/// candidate moves once.
 #[expect(
     clippy::indexing_slicing,
     reason = "candidates up to `end` have not moved, and as many are free behind them as tokens are left"
@@ -375,7 +389,8 @@ pub(super) fn collect_survivors(
     });
 }
 
-/// Leaves the `k` largest in `candidates`, descending; fewer if fewer are unmasked, but one is. `k` is at least 1.
+/// Leaves the `k` largest in `candidates`, descending; fewer if fewer are unmasked, but one is. `k`
+/// is at least 1.
 pub(super) fn top_k(
     k: usize,
     source: &Source<'_>,
@@ -465,7 +480,8 @@ fn keep_least(k: usize, keys: &mut Vec<u64>) {
     }
 }
 
-/// Sorts candidates, as few as can be ranked and in order of their tokens, descending, equals by token.
+/// Sorts candidates, as few as can be ranked and in order of their tokens, descending, equals by
+/// token.
 #[expect(
     clippy::indexing_slicing,
     reason = "documented: at most `MOST` candidates, and a rank is below their number"
@@ -494,7 +510,8 @@ pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<u64>) {
     candidates.extend(keys.iter().map(|&key| candidate_of(key)));
 }
 
-/// The same as [`cut_nucleus`] of a few candidates that may be too few: sorts them, and says whether they reach `mass` and `min_keep`. If not, nothing is cut.
+/// The same as [`cut_nucleus`] of a few candidates that may be too few: sorts them, and says
+/// whether they reach `mass` and `min_keep`. If not, nothing is cut.
 #[expect(
     clippy::indexing_slicing,
     reason = "`i` runs below the number of candidates"
@@ -563,7 +580,8 @@ mod tests {
         }
     }
 
-    /// Bias and penalties take out and put in, at and around the threshold, at the ends, and masked ones.
+    /// Bias and penalties take out and put in, at and around the threshold, at the ends, and masked
+    /// ones.
     #[test]
     fn what_changes_is_collected_as_if_it_had_always_been_so() {
         let mut state = 5u32;

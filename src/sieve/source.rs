@@ -1,8 +1,11 @@
-//! The logits as the stages see them: biased, penalised and perhaps divided by the temperature, while the caller's array stays as it is.
+//! The logits as the stages see them: biased, penalised and perhaps divided by the temperature,
+//! while the caller's array stays as it is.
 //!
-//! Bias and penalties are virtual: a sorted list of the few tokens that they touch, with the new logits. A unit of 64 logits (1024 where sums are made) with such a token is put into a copy
-//! on the stack, widened and changed; all between two of them is read where it is, in its own precision. 64 penalised tokens all over a vocabulary of 128256
-//! cost some 2 us where only maxima are asked for, of blocks of which few lose theirs.
+//! Bias and penalties are virtual: a sorted list of the few tokens that they touch, with the new
+//! logits. A unit of 64 logits (1024 where sums are made) with such a token is put into a copy on
+//! the stack, widened and changed; all between two of them is read where it is, in its own
+//! precision. 64 penalised tokens all over a vocabulary of 128256 cost some 2 us where only maxima
+//! are asked for, of blocks of which few lose theirs.
 
 use std::collections::TryReserveError;
 
@@ -60,10 +63,12 @@ impl Source<'_> {
         logit / self.divisor
     }
 
-    /// Calls `visit` with runs of logits and the index of the first, in order. Each begins at a multiple of `unit`, [`CHUNK`] or [`BLOCK`]; one that bias or penalties
-    /// change is a run of its own, in a copy.
+    /// Calls `visit` with runs of logits and the index of the first, in order. Each begins at a
+    /// multiple of `unit`, [`CHUNK`] or [`BLOCK`]; one that bias or penalties change is a run of
+    /// its own, in a copy.
     ///
-    /// `wanted` is asked with the range of such a unit: if not, it is left as it was given, or out; then its logits must not matter.
+    /// `wanted` is asked with the range of such a unit: if not, it is left as it was given, or out;
+    /// then its logits must not matter.
     #[expect(
         clippy::indexing_slicing,
         reason = "touched are tokens of the vocabulary, so `from < end`; a unit has at most `CHUNK` logits"
@@ -125,7 +130,8 @@ impl Source<'_> {
         }
     }
 
-    /// The logits from `start` on that fill `to`, those in `touched`, which are some of these, changed.
+    /// The logits from `start` on that fill `to`, those in `touched`, which are some of these,
+    /// changed.
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: touched are tokens of those that fill `to`"
@@ -154,7 +160,8 @@ const WINDOW: usize = 1024;
 /// Bias and penalties of one sieve, ready to be looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjustments {
-    /// Token, place in the caller's order, bias: by rising token; of one token, in the caller's order.
+    /// Token, place in the caller's order, bias: by rising token; of one token, in the caller's
+    /// order.
     biases: Vec<Bias>,
     penalties: Option<Penalties>,
 }
@@ -245,7 +252,8 @@ impl Adjustments {
         }
     }
 
-    /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` and after the change. `keys` is a buffer.
+    /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` and after
+    /// the change. `keys` is a buffer.
     pub fn collect(
         &self,
         n: usize,

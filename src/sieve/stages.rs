@@ -1,4 +1,5 @@
-//! The filters as the exact samplers of this library, one of each, kept from token to token with their buffers.
+//! The filters as the exact samplers of this library, one of each, kept from token to token with
+//! their buffers.
 
 use crate::candidates::Candidates;
 use crate::sampler::Sampler;
@@ -6,7 +7,8 @@ use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
 use crate::sieve::params::{GREEDY_BELOW, Params};
 use crate::token::TokenData;
 
-/// Stages that the parameters switch off stay, with their buffers: they may be on again at the next token.
+/// Stages that the parameters switch off stay, with their buffers: they may be on again at the next
+/// token.
 #[derive(Clone, Debug)]
 pub(super) struct Stages {
     top_k: Switch<TopK>,
@@ -29,7 +31,8 @@ impl<S> Switch<S> {
         Self { stage, on }
     }
 
-    /// What the parameters now ask for: `fresh` is the stage made anew, without buffers, and `set` tells the old one.
+    /// What the parameters now ask for: `fresh` is the stage made anew, without buffers, and `set`
+    /// tells the old one.
     fn update(&mut self, fresh: Option<S>, set: impl FnOnce(&mut S)) {
         self.on = fresh.is_some();
         match &mut self.stage {

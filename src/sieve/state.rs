@@ -1,4 +1,5 @@
-//! The state of a sieve as bytes: generator, number of accepted tokens, window. Parameters are not part of it.
+//! The state of a sieve as bytes: generator, number of accepted tokens, window. Parameters are not
+//! part of it.
 //!
 //! Little-endian, 64 bytes and 4 per token of the window, with mt19937 another 2496:
 //!

@@ -2,11 +2,13 @@
 
 /// Candidates left, and how uncertain model and draw were.
 ///
-/// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next. A stage that is switched off leaves what it got.
-/// In [`Order::TempFirst`](crate::sieve::Order::TempFirst), too, the temperature removes nothing.
+/// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next.
+/// A stage that is switched off leaves what it got. In
+/// [`Order::TempFirst`](crate::sieve::Order::TempFirst), too, the temperature removes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
-    /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless [`Sieve::measure`](crate::sieve::Sieve::measure) asked for it.
+    /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless
+    /// [`Sieve::measure`](crate::sieve::Sieve::measure) asked for it.
     pub model_entropy: f32,
     /// Surprisal of the chosen token in the same distribution, in nats. NaN likewise.
     pub surprisal: f32,

@@ -1,4 +1,5 @@
-//! The buffers of a sieve. They grow by powers of two, never shrink, and are used again for every token.
+//! The buffers of a sieve. They grow by powers of two, never shrink, and are used again for every
+//! token.
 
 use std::sync::OnceLock;
 

@@ -1,10 +1,12 @@
 //! The immutable trie: three flat arrays, no pointers.
 //!
-//! Nodes are numbered breadth first, the roots of the descriptors first. The children of a node are then neighbours, sorted by token, and the children of
-//! node n end where those of node n + 1 begin. Per node: its token, the number of its first child, and the number of its name (if a value ends there):
-//! 12 bytes. Walking one step is a binary search among neighbours.
+//! Nodes are numbered breadth first, the roots of the descriptors first. The children of a node are
+//! then neighbours, sorted by token, and the children of node n end where those of node n + 1
+//! begin. Per node: its token, the number of its first child, and the number of its name (if a
+//! value ends there): 12 bytes. Walking one step is a binary search among neighbours.
 //!
-//! A hash per node was not built: at 200 children, 8 probes in 800 neighbouring bytes leave nothing to gain.
+//! A hash per node was not built: at 200 children, 8 probes in 800 neighbouring bytes leave nothing
+//! to gain.
 
 use std::ops::Range;
 
@@ -41,7 +43,8 @@ struct Pending {
 }
 
 impl Trie {
-    /// The trie of a payload. Descriptors without tokens get no root; equal sequences collapse and keep the smaller name.
+    /// The trie of a payload. Descriptors without tokens get no root; equal sequences collapse and
+    /// keep the smaller name.
     pub fn new(payload: &Payload) -> Self {
         let mut sorted: Vec<&Leaf> = Vec::new();
         let mut pending: Vec<Pending> = Vec::new();

@@ -54,7 +54,8 @@ pub(crate) struct Shared {
 
 static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
-/// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is known.
+/// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is
+/// known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
 }
@@ -84,7 +85,8 @@ impl Shared {
         {
             return Ok(trie);
         }
-        // Also where the cached one was parsed for a larger vocabulary: parsing says which token does not fit.
+        // Also where the cached one was parsed for a larger vocabulary: parsing says which token
+        // does not fit.
         let trie = Arc::new(Trie::new(&Payload::parse(json, n_vocab)?));
         if trie.bytes() <= self.max_bytes {
             drop(self.with(|cache| cache.put(key, Arc::clone(&trie), self.max_bytes)));

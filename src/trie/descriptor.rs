@@ -1,11 +1,12 @@
-//! The payload that describes a constraint: JSON, as hosts send it (`docs/token-tree-payload.schema.json`).
+//! The payload that describes a constraint: JSON, as hosts send it
+//! (`docs/token-tree-payload.schema.json`).
 //!
 //! ```json
 //! {"modelId": "m", "descriptors": [{"path": "action", "leaves": [{"name": "THINK", "tokens": [100, 101]}]}]}
 //! ```
 //!
-//! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path of the element, as in
-//! `descriptors[0].leaves[2].tokens[1]`.
+//! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path
+//! of the element, as in `descriptors[0].leaves[2].tokens[1]`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -56,7 +57,8 @@ pub struct Leaf {
     pub tokens: Vec<Token>,
 }
 
-/// Takes a `T` from an object. What serde derives alone would also take an array of the fields in order, which the schema does not have.
+/// Takes a `T` from an object. What serde derives alone would also take an array of the fields in
+/// order, which the schema does not have.
 struct Object<T>(PhantomData<T>);
 
 macro_rules! from_object {

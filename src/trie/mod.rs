@@ -1,13 +1,16 @@
-//! Constrained decoding by allowed sequences: a set of values, each a sequence of tokens, of which the model must produce exactly one.
+//! Constrained decoding by allowed sequences: a set of values, each a sequence of tokens, of which
+//! the model must produce exactly one.
 //!
 //! - [`descriptor`]: the JSON payload that names the values, with errors that say where.
 //! - [`arena`]: the immutable trie, three flat arrays.
 //! - [`cursor`]: a position in it: the state machine of a constrained span.
 //! - [`cache`]: the process-wide cache of tries, by the SHA-256 of the payload.
-//! - [`sampler`]: the constraint as a sampler, and the slot through which it is set, also from other threads.
+//! - [`sampler`]: the constraint as a sampler, and the slot through which it is set, also from
+//!   other threads.
 //!
-//! Cost per token: `accept` a binary search among the children of one node; `apply` one write per candidate, or, in compact mode while nobody has
-//! reordered the array, one step per child. Nothing while no span is active.
+//! Cost per token: `accept` a binary search among the children of one node; `apply` one write per
+//! candidate, or, in compact mode while nobody has reordered the array, one step per child. Nothing
+//! while no span is active.
 #![forbid(unsafe_code)]
 
 pub mod arena;

@@ -1,7 +1,9 @@
 //! The constraint as a sampler, and the slot that it lives in.
 //!
-//! The state is in a [`Slot`], shared by the sampler and by those that set it, perhaps from other threads: a new trie takes effect between two tokens. The slot's
-//! lock is held for one `apply` at most; whoever sets parses before taking it. Warnings are logged after it is released, so that a log callback may call back.
+//! The state is in a [`Slot`], shared by the sampler and by those that set it, perhaps from other
+//! threads: a new trie takes effect between two tokens. The slot's lock is held for one `apply` at
+//! most; whoever sets parses before taking it. Warnings are logged after it is released, so that a
+//! log callback may call back.
 //!
 //! What `apply` guarantees while a span is active: afterwards only tokens that may follow have a
 //! logit above minus infinity, and there is at least one, whatever earlier samplers have removed.
@@ -26,7 +28,8 @@ use crate::trie::cursor::{Cursor, Notice, SPAN_LIMIT};
 /// How a constraint acts on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// Whether the most probable valid token is selected; else later samplers draw among the valid ones.
+    /// Whether the most probable valid token is selected; else later samplers draw among the valid
+    /// ones.
     pub greedy: bool,
     /// Whether the array shrinks to the valid tokens; else all others are masked.
     pub compact: bool,
@@ -147,7 +150,8 @@ impl Slot {
         self.with_cursor(|cursor| cursor.leaf().map(str::to_owned))?
     }
 
-    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room; gives its whole length.
+    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room;
+    /// gives its whole length.
     pub fn forced(&self, out: &mut [Token]) -> usize {
         let length = self.with_cursor(|cursor| {
             out.iter_mut()
@@ -361,7 +365,8 @@ impl Constraint {
         None
     }
 
-    /// At a node where a value ends, others go on and any token may follow: whether the candidates are to be constrained. If greedy has another favourite the span is complete.
+    /// At a node where a value ends, others go on and any token may follow: whether the candidates
+    /// are to be constrained. If greedy has another favourite the span is complete.
     #[expect(
         clippy::indexing_slicing,
         reason = "`argmax` gives an index of the candidates"
@@ -415,7 +420,8 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Looks for the children: one step each while nobody has reordered the array, else one pass over it.
+    /// Looks for the children: one step each while nobody has reordered the array, else one pass
+    /// over it.
     #[expect(
         clippy::indexing_slicing,
         reason = "`indices` were found among the same candidates"

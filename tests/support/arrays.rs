@@ -83,7 +83,8 @@ impl Array {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// A language model that knows what comes next: a bulk of unlikely tokens, a few dozen far above it.
+    /// A language model that knows what comes next: a bulk of unlikely tokens, a few dozen far
+    /// above it.
     Peaked,
     /// The bulk alone.
     Flat,

@@ -1,4 +1,5 @@
-//! An allocator that counts, for tests of what may not allocate. Included by path, since it becomes the allocator of the whole test binary.
+//! An allocator that counts, for tests of what may not allocate. Included by path, since it becomes
+//! the allocator of the whole test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -36,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread has allocated. Only Rust's allocations are counted, which the built-ins' are not.
+/// How often this thread has allocated. Only Rust's allocations are counted, which the built-ins'
+/// are not.
 pub fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
 }

@@ -332,7 +332,8 @@ fn eta(rng: &mut Rng) -> f32 {
     rng.pick(&[0.1, 0.0, 1.0, -0.1])
 }
 
-/// A vocabulary that lives as long as the process; the trained model's, whose tokens are words and parts of words.
+/// A vocabulary that lives as long as the process; the trained model's, whose tokens are words and
+/// parts of words.
 pub fn vocabulary() -> *const sys::llama_vocab {
     static MODEL: LazyLock<Model> =
         LazyLock::new(|| Model::load(super::trained_model()).expect("the model loads"));

@@ -1,4 +1,5 @@
-//! What the differential tests share: samplers of either side behind one handle, candidate arrays, their generator, and the comparison.
+//! What the differential tests share: samplers of either side behind one handle, candidate arrays,
+//! their generator, and the comparison.
 #![allow(dead_code)] // Each test binary uses its part.
 
 pub mod arrays;
@@ -149,8 +150,8 @@ pub fn number_from_env(name: &str, default: usize) -> usize {
         .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
 }
 
-/// The seed of this run: fresh, or what LLAMA_SIEVE_TEST_SEED says. Printed even by tests that pass,
-/// whose output is not shown otherwise.
+/// The seed of this run: fresh, or what LLAMA_SIEVE_TEST_SEED says. Printed even by tests that
+/// pass, whose output is not shown otherwise.
 static RUN_SEED: LazyLock<u64> = LazyLock::new(|| {
     let fresh = RandomState::new().build_hasher().finish() as u32 as usize;
     let seed = number_from_env("LLAMA_SIEVE_TEST_SEED", fresh);

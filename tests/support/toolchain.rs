@@ -1,4 +1,5 @@
-//! Compiles C and C++ programs as a user would, against the library under test and the vendored llama.cpp, and runs them.
+//! Compiles C and C++ programs as a user would, against the library under test and the vendored
+//! llama.cpp, and runs them.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::ffi::OsStr;
@@ -21,7 +22,8 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An empty folder of the target directory for one test. Tests run side by side: each needs its own name.
+/// An empty folder of the target directory for one test. Tests run side by side: each needs its own
+/// name.
 pub fn empty_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if folder.exists() {
@@ -31,7 +33,8 @@ pub fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside the test executable.
+/// What cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside the test
+/// executable.
 pub fn our_library(link: Link) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its path");
     let folder = test.parent().expect("a test is in a folder");
@@ -67,7 +70,8 @@ pub struct Build {
 }
 
 impl Build {
-    /// From `source`, a path in the repository, in the folder `name`. C11 or, by the file's ending, C++17; warnings are errors.
+    /// From `source`, a path in the repository, in the folder `name`. C11 or, by the file's ending,
+    /// C++17; warnings are errors.
     pub fn new(name: &str, source: &str) -> Self {
         let is_cxx = source.ends_with(".cpp");
         Self::in_language(name, source, is_cxx)
@@ -128,7 +132,8 @@ impl Build {
         self
     }
 
-    /// An installed library can be found by its soname, one that cargo built cannot: links in a folder of their own help.
+    /// An installed library can be found by its soname, one that cargo built cannot: links in a
+    /// folder of their own help.
     fn link_shared(&mut self, library: &Path) {
         let folder = self.folder.join("lib");
         fs::create_dir_all(&folder).expect("the folder was just made");
@@ -200,7 +205,8 @@ pub fn has_sanitizers(name: &str) -> bool {
     works(&mut compile) && works(&mut Command::new(&program))
 }
 
-/// How programs run while LLAMA_SIEVE_TEST_VALGRIND is set: anything that memcheck finds fails them.
+/// How programs run while LLAMA_SIEVE_TEST_VALGRIND is set: anything that memcheck finds fails
+/// them.
 const VALGRIND: [&str; 5] = [
     "--quiet",
     "--error-exitcode=99",

@@ -84,7 +84,8 @@ impl Model {
         // A token is at least one byte long, and two special ones may come on top.
         let mut tokens = vec![0; text.len() + 2];
         let room = length_i32(tokens.len());
-        // SAFETY: `vocab()` is valid as long as `self`, and both lengths are those of their buffers.
+        // SAFETY: `vocab()` is valid as long as `self`, and both lengths are those of their
+        // buffers.
         let n = unsafe {
             sys::llama_tokenize(
                 self.vocab(),

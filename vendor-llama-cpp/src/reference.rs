@@ -18,7 +18,8 @@ pub fn std_sort(keys: &[f32]) -> Vec<u32> {
     order
 }
 
-/// The order in which `std::partial_sort` leaves them, what it leaves behind the first `k` included.
+/// The order in which `std::partial_sort` leaves them, what it leaves behind the first `k`
+/// included.
 ///
 /// # Panics
 /// If `k` is more than there are.

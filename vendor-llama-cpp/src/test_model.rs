@@ -295,7 +295,8 @@ impl Tensors {
         Ok(Self(context))
     }
 
-    /// Makes the tensor, fills it, and lists it in `file`, which must be written before `self` ends.
+    /// Makes the tensor, fills it, and lists it in `file`, which must be written before `self`
+    /// ends.
     fn add(&self, tensor: &Tensor, random: &mut Random, file: &Gguf) {
         let made = self.make(tensor);
         // SAFETY: `make` returned a tensor of this context, which has its data allocated.

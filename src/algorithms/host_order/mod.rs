@@ -447,8 +447,8 @@ impl Replay {
             let end = start + self.buckets.len(bucket);
             let items = &mut self.items[start..end];
             if end >= k {
-                // Also where its last may be tied with one that is not looked at: that one has to be
-                // known.
+                // Also where its last may be tied with one that is not looked at: that one has to
+                // be known.
                 if end > k || ties.is_none_or(|ties| ties.any_from(start..end)) {
                     heap::partial_sort(items, k - start);
                 }

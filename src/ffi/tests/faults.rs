@@ -1,8 +1,9 @@
-//! An injected panic at every point of every export and every vtable entry: the documented answer comes, the last error names the call, nothing leaks, and
-//! the objects are as they were, or say that they are out of use.
+//! An injected panic at every point of every export and every vtable entry: the documented answer
+//! comes, the last error names the call, nothing leaks, and the objects are as they were, or say
+//! that they are out of use.
 //!
-//! Each case runs again and again: the first point that it passes fails, then the second, until it comes through. Exports are those of `tests/exports.txt`; one
-//! without a case here fails the test.
+//! Each case runs again and again: the first point that it passes fails, then the second, until it
+//! comes through. Exports are those of `tests/exports.txt`; one without a case here fails the test.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -347,7 +348,8 @@ fn cases() -> Vec<Case> {
         case("llama_sieve_ppl_value", Leaves, |w| some(unsafe { llama_sieve_ppl_value(w.ppl) }), "a number", "NaN"),
         case("llama_sieve_ppl_count", Leaves, |w| unsafe { llama_sieve_ppl_count(w.ppl) }.to_string(), "1", "0"),
         case("llama_sieve_ppl_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_reset(w.ppl) }), "", ""),
-        // The functions of the library that are the same for the whole process; another sink would be seen by other tests.
+        // The functions of the library that are the same for the whole process; another sink would
+        // be seen by other tests.
         case("llama_sieve_log_set", Leaves, |_| {
             // Asked for and at once undone; the fault comes before.
             let before = log::sink();
@@ -430,7 +432,8 @@ fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_trie_slot", |w| {
             let answer = w.sampler(unsafe { llama_sieve_init_trie_slot(mock_host::handle()) });
             if let Some(Made::Sampler(smpl)) = w.made.borrow().last() {
-                // The constructor alone is the case; without a fault what it made gets a constraint.
+                // The constructor alone is the case; without a fault what it made gets a
+                // constraint.
                 if !armed::is_armed() {
                     unsafe { llama_sieve_trie_set(*smpl, PAYLOAD.as_ptr(), PAYLOAD.count_bytes(), 1) };
                 }
@@ -440,7 +443,8 @@ fn samplers() -> Vec<(&'static str, Make, Answer)> {
     ]
 }
 
-/// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test` compares the names.
+/// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test`
+/// compares the names.
 macro_rules! tests_of {
     ($names:ident, $module:ident, $body:ident: $($name:ident)*) => {
         const $names: &[&str] = &[$(stringify!($name)),*];
@@ -525,10 +529,11 @@ fn faults_in_export(export: &str) {
     eprintln!("{injected} faults in {export}");
 }
 
-/// Runs `inject` with a fault at the first point, the second, until it says that there is no such point. Returns how many there were; 0 if it says that there is nothing
-/// to run.
+/// Runs `inject` with a fault at the first point, the second, until it says that there is no such
+/// point. Returns how many there were; 0 if it says that there is nothing to run.
 fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> usize {
-    // Caches that are never freed are warmed up: the room for this thread's last error, and others by a first run.
+    // Caches that are never freed are warmed up: the room for this thread's last error, and others
+    // by a first run.
     last_error::set(&" ".repeat(1000));
     inject(0);
     for points in 0.. {
@@ -588,7 +593,8 @@ fn fault(case: &Case, points: usize) -> bool {
     let at = format!("{export}, point {points}");
     assert_eq!(answer, case.failed, "{at}");
     assert!(told.contains(armed::TEXT), "{at}: {told}");
-    // Asked for its seed, a sampler fails under its own name; that it is still in use is seen below.
+    // Asked for its seed, a sampler fails under its own name; that it is still in use is seen
+    // below.
     let in_sampler = told.starts_with("dist: seed: ") && points > 0;
     assert!(told.starts_with(export) || in_sampler, "{at}: {told}");
     let after = world.seen();
@@ -623,7 +629,8 @@ fn apply(smpl: *mut llama_sampler) -> After {
         selected: -1,
         sorted: 0,
     };
-    // SAFETY: a live sampler of ours, which has the entry, and a valid array; what is left of it lies within.
+    // SAFETY: a live sampler of ours, which has the entry, and a valid array; what is left of it
+    // lies within.
     unsafe {
         ((*(*smpl).iface).apply.expect("always there"))(smpl, &mut array);
         let left = std::slice::from_raw_parts(array.data, array.size);
@@ -809,8 +816,8 @@ fn noted(fired: bool, at: &str) -> bool {
     fired
 }
 
-/// From this size on any single allocation may fail without ending the process: below it are those that do not grow with the arguments, which are not begun without head
-/// room for them all.
+/// From this size on any single allocation may fail without ending the process: below it are those
+/// that do not grow with the arguments, which are not begun without head room for them all.
 const LARGE: usize = 6144;
 
 #[test]

@@ -1,4 +1,5 @@
-//! The allocator of the unit tests: counts what each thread holds, and fails where a test asks for it.
+//! The allocator of the unit tests: counts what each thread holds, and fails where a test asks for
+//! it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -84,7 +85,8 @@ pub fn held() -> isize {
     HELD.get()
 }
 
-/// Runs `body`, in which of the allocations of `at_least` so many bytes the one after the first `passed` fails. Also says whether it was reached.
+/// Runs `body`, in which of the allocations of `at_least` so many bytes the one after the first
+/// `passed` fails. Also says whether it was reached.
 pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
     FAILING.set(Failing { at_least, passed });
     let result = body();
@@ -95,7 +97,8 @@ pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (
     (result, FAILING.replace(nothing).at_least == usize::MAX)
 }
 
-/// Runs `body`, in which every allocation fails for which fewer than these bytes are left. What is freed can be had again.
+/// Runs `body`, in which every allocation fails for which fewer than these bytes are left. What is
+/// freed can be had again.
 pub fn limited<T>(bytes: usize, body: impl FnOnce() -> T) -> T {
     LEFT.set(Some(bytes as isize));
     let result = body();

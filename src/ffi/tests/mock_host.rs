@@ -1,4 +1,5 @@
-//! A host in Rust, for tests that no llama.cpp may be needed for: it is this thread's host alone, and runs under Miri, too.
+//! A host in Rust, for tests that no llama.cpp may be needed for: it is this thread's host alone,
+//! and runs under Miri, too.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};

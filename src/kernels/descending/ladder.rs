@@ -1,16 +1,20 @@
 //! The sum of terms in the descending order of their keys, binade by binade, without sorting them.
 //!
-//! While the sum stays in one binade, whose floats are the multiples of a unit, the terms can be rounded to that unit and added in any order (see `portable`), but
-//! for those half-way between two multiples: for each of these the sum of the terms before it says which way it goes. So only where the sum crosses into the next
-//! binade does the order matter, and there only that of the terms beside the crossing:
+//! While the sum stays in one binade, whose floats are the multiples of a unit, the terms can be
+//! rounded to that unit and added in any order (see `portable`), but for those half-way between two
+//! multiples: for each of these the sum of the terms before it says which way it goes. So only
+//! where the sum crosses into the next binade does the order matter, and there only that of the
+//! terms beside the crossing:
 //!
 //! - a few of the largest are sorted and added one by one: most crossings lie there;
 //! - where what is left cannot reach the next binade, it is added in one pass;
-//! - otherwise a sample brackets the key at which the sum crosses; what is above the bracket is added in one pass, what is inside is copied, and pivots narrow it until
-//!   some dozens are left to be sorted and added one by one.
+//! - otherwise a sample brackets the key at which the sum crosses; what is above the bracket is
+//!   added in one pass, what is inside is copied, and pivots narrow it until some dozens are left
+//!   to be sorted and added one by one.
 //!
-//! A sample only says where to look: every addition is checked to stay in its binade, and a bracket that misses the crossing costs another pass. So does each term that is
-//! half-way; where these have many different keys, it gives way.
+//! A sample only says where to look: every addition is checked to stay in its binade, and a bracket
+//! that misses the crossing costs another pass. So does each term that is half-way; where these
+//! have many different keys, it gives way.
 //!
 //! A crossing costs two passes of 4 bytes per key, and one of 4 more if the terms are not the keys.
 
@@ -179,7 +183,8 @@ impl Ladder {
         self.sample.get(index).copied().unwrap_or(0.0)
     }
 
-    /// All terms, added as `float`s in descending order of the prepared keys. `None` if that takes sorting them.
+    /// All terms, added as `float`s in descending order of the prepared keys. `None` if that takes
+    /// sorting them.
     pub fn sum(&mut self, series: Series<'_>) -> Option<f32> {
         let mut reached = Reached {
             sum: 0.0,
@@ -240,7 +245,8 @@ impl Ladder {
         add_between(series, reached, low, &mut self.halfway)
     }
 
-    /// Adds what comes until the sum has crossed into the next binade, and perhaps more; `left` is about what is left.
+    /// Adds what comes until the sum has crossed into the next binade, and perhaps more; `left` is
+    /// about what is left.
     fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
         let mut reached = from;
         let Bracket { high, mut low, few } = self.bracket(reached, left);
@@ -308,7 +314,8 @@ impl Ladder {
         }
     }
 
-    /// Adds of the copied terms, which are all from `low` to below what is reached, those up to a crossing and some more.
+    /// Adds of the copied terms, which are all from `low` to below what is reached, those up to a
+    /// crossing and some more.
     fn narrow(&mut self, kind: Terms, from: Reached, low: f32) -> Option<Reached> {
         let (mut reached, mut low) = (from, low);
         while self.keys.len() > BESIDE {
@@ -384,7 +391,8 @@ fn gap(sum: f32) -> f64 {
     2.0 * f64::from(binade(sum)) - f64::from(sum)
 }
 
-/// Adds the terms of all keys from `low` to below what is reached, as if in descending order. `None` if too many are half-way.
+/// Adds the terms of all keys from `low` to below what is reached, as if in descending order.
+/// `None` if too many are half-way.
 #[expect(
     clippy::indexing_slicing,
     reason = "`tail` gives places of `keys`, of which there are as many as values: asserted there; no chunk is empty"

@@ -1,20 +1,27 @@
 //! Softmax of the sorted array without sorting it.
 //!
-//! The built-ins that sort add the exponentials in descending order, one `float` after the other, and use the last bit of the sum; locally typical sampling adds up the entropy
-//! in that order, too. The module `ladder` finds such a sum without the order.
+//! The built-ins that sort add the exponentials in descending order, one `float` after the other,
+//! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
+//! too. The module `ladder` finds such a sum without the order.
 //!
 //! That the exponentials descend where the logits do is a property of `expf` that the tests check.
 //!
-//! Only of the largest, which are nearly all of the sum but few of the candidates, that takes exact exponentials: they are taken down to a logit below which, as far as a sample tells,
-//! the sum does not double any more. The terms of the others count as multiples of the last binade's unit, and are known well enough without (see the module `rest`). If the sum does leave its binade
-//! there, more are taken.
+//! Only of the largest, which are nearly all of the sum but few of the candidates, that takes exact
+//! exponentials: they are taken down to a logit below which, as far as a sample tells, the sum does
+//! not double any more. The terms of the others count as multiples of the last binade's unit, and
+//! are known well enough without (see the module `rest`). If the sum does leave its binade there,
+//! more are taken.
 //!
-//! Reads 12 bytes per candidate and writes 4, and takes the largest in passing; reads the 4 once, with an exponential in single precision; takes an `exp` of each of the largest, and per crossing
-//! into the next power of two two passes of 4 bytes for each of them, where the first few lie in the sorted head. The entropy takes another pass over all, a division and a `ln` of each
-//! of the largest, and as many passes over them.
+//! Reads 12 bytes per candidate and writes 4, and takes the largest in passing; reads the 4 once,
+//! with an exponential in single precision; takes an `exp` of each of the largest, and per crossing
+//! into the next power of two two passes of 4 bytes for each of them, where the first few lie in
+//! the sorted head. The entropy takes another pass over all, a division and a `ln` of each of the
+//! largest, and as many passes over them.
 //!
-//! What lost: exact exponentials of all that are more than half a unit, and passes over all of these (for 128,256 flat logits 2.3 times the time of the sum but for the copying); no copy, and 12 bytes
-//! read at each pass (1.1 times the time of mirostat, 1.2 times that of top-p where few are kept: each of two passes then takes half as long again as one over the copy).
+//! What lost: exact exponentials of all that are more than half a unit, and passes over all of
+//! these (for 128,256 flat logits 2.3 times the time of the sum but for the copying); no copy, and
+//! 12 bytes read at each pass (1.1 times the time of mirostat, 1.2 times that of top-p where few
+//! are kept: each of two passes then takes half as long again as one over the copy).
 
 mod ladder;
 mod rest;
@@ -81,7 +88,8 @@ pub struct Descending {
     outline: Outline,
     /// Candidates from this logit on are taken.
     lowest: f32,
-    /// These, in the order of the array: their indices, logits and exponentials, and about the sum of these.
+    /// These, in the order of the array: their indices, logits and exponentials, and about the sum
+    /// of these.
     indices: Vec<u32>,
     taken: Vec<f32>,
     es: Vec<f32>,
@@ -126,8 +134,9 @@ const MANY: usize = 16;
 const ATTEMPTS: usize = 3;
 
 impl Descending {
-    /// The sum of all exponentials, as if added in descending order. About the share `beside` of it is added up without being taken, which is of no
-    /// consequence for the result. `None` if everything has to be sorted.
+    /// The sum of all exponentials, as if added in descending order. About the share `beside` of it
+    /// is added up without being taken, which is of no consequence for the result. `None` if
+    /// everything has to be sorted.
     pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         if data.len() < SMALLEST {
             return None;
@@ -141,7 +150,8 @@ impl Descending {
 
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         self.reserve(data.len());
-        // The sample may lack the largest; some way into the array one that stands out as far is mostly met, and what was read stays in the cache.
+        // The sample may lack the largest; some way into the array one that stands out as far is
+        // mostly met, and what was read stays in the cache.
         let beginning = data.get(..data.len() / 8).unwrap_or_default();
         let seen = super::max_logit(beginning, false);
         let largest = seen.max(self.outline.take(data));
@@ -188,7 +198,8 @@ impl Descending {
         self.sum_of_taken()
     }
 
-    /// Makes room for what `n` candidates can take: however many are taken, an array of this size has warmed up.
+    /// Makes room for what `n` candidates can take: however many are taken, an array of this size
+    /// has warmed up.
     fn reserve(&mut self, n: usize) {
         for buffer in [
             &mut self.taken,
@@ -286,7 +297,8 @@ impl Descending {
         self.rest.add(sum, &self.logits, rest)
     }
 
-    /// Down to which logit candidates have to be taken, so that `sum`, that of the terms taken, leaves its binade above, where it would end at about `total`.
+    /// Down to which logit candidates have to be taken, so that `sum`, that of the terms taken,
+    /// leaves its binade above, where it would end at about `total`.
     fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
         let beyond = total - 2.0 * f64::from(binade(sum));
         let share = beyond / (total - f64::from(sum));
@@ -295,8 +307,9 @@ impl Descending {
         lowest.max(self.column.max - COUNTS)
     }
 
-    /// The entropy, a `float` sum of -p ln p in descending order of the probabilities, after [`sum`](Self::sum) gave `sum`. `None` if a
-    /// probability is 0, or if everything has to be sorted.
+    /// The entropy, a `float` sum of -p ln p in descending order of the probabilities, after
+    /// [`sum`](Self::sum) gave `sum`. `None` if a probability is 0, or if everything has to be
+    /// sorted.
     pub fn entropy(&mut self, sum: f32) -> Option<f32> {
         if self.has_zero(sum) {
             return None;
@@ -310,8 +323,8 @@ impl Descending {
 
     /// Whether a probability is 0.
     fn has_zero(&mut self, sum: f32) -> bool {
-        // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a large
-        // threshold may move below it.
+        // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a
+        // large threshold may move below it.
         let max = self.column.max;
         let small = max + math::ln(sum) - 102.0 + 4.0 * f32::EPSILON * max.abs();
         self.picked.clear();
@@ -376,7 +389,8 @@ impl Descending {
         p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
     }
 
-    /// Down to which logit candidates count for an entropy of about `entropy`, if that is further than they were taken.
+    /// Down to which logit candidates count for an entropy of about `entropy`, if that is further
+    /// than they were taken.
     fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
         // Rounding may end in the binade below.
         let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
@@ -413,7 +427,8 @@ impl Descending {
         self.left_out() / sum
     }
 
-    /// The probabilities of the `n` largest candidates or more, descending, after [`sum`](Self::sum) gave `sum`. `None` if too many are left out.
+    /// The probabilities of the `n` largest candidates or more, descending, after
+    /// [`sum`](Self::sum) gave `sum`. `None` if too many are left out.
     pub fn probabilities(&mut self, sum: f32, n: usize) -> Option<&[f32]> {
         let n = n.min(self.logits.len());
         if n > self.es.len() {
@@ -429,7 +444,8 @@ impl Descending {
         Some(&self.ranked_ps)
     }
 
-    /// A logit that all candidates reach whose exponentials are at or above `e`, and perhaps some more, but one at least.
+    /// A logit that all candidates reach whose exponentials are at or above `e`, and perhaps some
+    /// more, but one at least.
     fn lowest_of(&self, e: f32) -> f32 {
         let max = self.column.max;
         // Far below what rounding can do, of `ln` as well as of the difference to the largest.
@@ -437,7 +453,8 @@ impl Descending {
         max + math::ln(e.min(1.0)) - margin
     }
 
-    /// Ranks all candidates whose exponentials are at or above `e`, and perhaps some more, but one at least.
+    /// Ranks all candidates whose exponentials are at or above `e`, and perhaps some more, but one
+    /// at least.
     fn rank_down_to(&mut self, e: f32) {
         let lowest = self.lowest_of(e);
         if lowest < self.lowest {
@@ -450,7 +467,8 @@ impl Descending {
             .rank_selected(&self.taken, &self.selected, &self.picked);
     }
 
-    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
+    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at
+    /// least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
     /// [`sum`](Self::sum) gave.
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
         // The quotient is rounded, and p may be.
@@ -501,7 +519,8 @@ fn smallest_for(nothing: f32) -> f32 {
     p
 }
 
-/// So far below the largest logit, in logits, terms are known to round to nothing beside a sum from `c` on.
+/// So far below the largest logit, in logits, terms are known to round to nothing beside a sum from
+/// `c` on.
 fn lowest_of(terms: Terms, c: f32) -> f32 {
     let Terms::Entropies(sum) = terms else {
         return near::noticeable(c);

@@ -1,7 +1,10 @@
-//! What comes behind the largest in a descending sum, where it cannot leave its binade any more: most of an array.
+//! What comes behind the largest in a descending sum, where it cannot leave its binade any more:
+//! most of an array.
 //!
-//! Rounded to the unit of the binade its terms can be added in any order, and take no exact arithmetic (see [`near`](super::super::near)). Those half-way between two multiples go the
-//! way that the sum of those before them says: for each of these another pass, and there is one of an array, or none.
+//! Rounded to the unit of the binade its terms can be added in any order, and take no exact
+//! arithmetic (see [`near`](super::super::near)). Those half-way between two multiples go the way
+//! that the sum of those before them says: for each of these another pass, and there is one of an
+//! array, or none.
 
 use super::super::current;
 use super::super::near::{Rounded, SMALLEST};
@@ -48,7 +51,8 @@ impl Rest {
         self.larger.doubtful.reserve(n);
     }
 
-    /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added in descending order. `None` if that takes the order.
+    /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added
+    /// in descending order. `None` if that takes the order.
     pub fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {
         if !(SMALLEST..1e30).contains(&sum) {
             return None;

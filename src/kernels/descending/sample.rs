@@ -40,7 +40,8 @@ impl Outline {
         exp_sum(0.0, &mut self.es, max);
     }
 
-    /// A logit, some below `max`, that so many reach that the exponentials of the others are about the share `beside` of all.
+    /// A logit, some below `max`, that so many reach that the exponentials of the others are about
+    /// the share `beside` of all.
     pub fn threshold(&mut self, max: f32, beside: f32) -> f32 {
         let total = self.es.iter().sum::<f32>() * self.weight;
         // The largest, 1, may not be in the sample.
@@ -53,7 +54,8 @@ impl Outline {
         highest_leaving(&self.logits, &self.es, left, head.min(max - 2.0))
     }
 
-    /// A logit below `from` that leaves the share `beside` of what the terms of those below `from` sum to.
+    /// A logit below `from` that leaves the share `beside` of what the terms of those below `from`
+    /// sum to.
     pub fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
         terms.of(&self.es, &mut self.terms);
         let left = beside * sum_below(&self.logits, &self.terms, from);
@@ -96,8 +98,9 @@ impl Sample {
     /// How many values are taken.
     pub const SIZE: usize = 1024;
 
-    /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials of the rest sum to little less than `left_out`, as far as a sample
-    /// tells. There are as many logits as the sample has, at least.
+    /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials
+    /// of the rest sum to little less than `left_out`, as far as a sample tells. There are as many
+    /// logits as the sample has, at least.
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);
         self.es.clear();

@@ -165,7 +165,8 @@ fn sums_and_entropies_are_those_of_the_sorted_array() {
     }
 }
 
-/// The total is brought close to a power of two from both sides by the weight of many equal candidates.
+/// The total is brought close to a power of two from both sides by the weight of many equal
+/// candidates.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_beside_a_power_of_two() {
