@@ -45,7 +45,7 @@ static const char HELP[] =
     "      --repeat-last-n N      tokens that the penalties look back on (default 64; 0 disables)\n"
     "      --presence-penalty P   (default 0, which disables)\n"
     "      --frequency-penalty P  (default 0, which disables)\n"
-    "  -t, --threads N            threads for the model (default 2)\n"
+    "  -t, --threads N            threads for the model (default 1)\n"
     "      --compare              sample with the built-in chain, too, and compare every token\n"
     "  -h, --help                 this text\n";
 
@@ -83,7 +83,7 @@ static const options DEFAULTS = {
     .repeat_last_n     = 64,
     .presence_penalty  = 0.0f,
     .frequency_penalty = 0.0f,
-    .threads           = 2,
+    .threads           = 1,
     .compare           = false,
 };
 

@@ -9,7 +9,6 @@
 //! llama.cpp's built-in chain sample from the same logits with the same seed, and reports the first
 //! difference or "identical".
 
-use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,10 +36,13 @@ Generates text with llama-sieve's samplers in a llama.cpp chain.
       --repeat-last-n N      tokens that the penalties look back on (default 64; 0 disables)
       --presence-penalty P   (default 0, which disables)
       --frequency-penalty P  (default 0, which disables)
-  -t, --threads N            threads for the model (default 2)
+  -t, --threads N            threads for the model (default 1)
       --compare              sample with the built-in chain, too, and compare every token
   -h, --help                 this text
 ";
+
+/// Below it neither side takes long enough to compare.
+const LARGE_VOCABULARY: i32 = 16_000;
 
 struct Options {
     model: PathBuf,
@@ -79,30 +81,45 @@ impl Default for Options {
             repeat_last_n: 64,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
-            threads: 2,
+            threads: 1,
             compare: false,
         }
     }
 }
 
-/// The value of an option, or an error that names the option.
-fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, lexopt::Error>
-where
-    T::Err: Display,
-{
+/// The value of an option; otherwise an error that names the option and what it `must` be.
+fn value<T: FromStr>(
+    parser: &mut lexopt::Parser,
+    option: &str,
+    must: &str,
+    allowed: impl Fn(&T) -> bool,
+) -> Result<T, lexopt::Error> {
     let text = parser.value()?.string()?;
-    text.parse()
-        .map_err(|error| format!("{option} {text}: {error}").into())
+    let value = text.parse().ok().filter(allowed);
+    value.ok_or_else(|| format!("{option} is \"{text}\", but must be {must}").into())
+}
+
+fn number(parser: &mut lexopt::Parser, option: &str) -> Result<f32, lexopt::Error> {
+    value(parser, option, "a finite number", |x: &f32| x.is_finite())
+}
+
+fn integer(parser: &mut lexopt::Parser, option: &str) -> Result<i32, lexopt::Error> {
+    let must = "a whole number from -2147483648 to 2147483647";
+    value(parser, option, must, |_| true)
+}
+
+fn count(parser: &mut lexopt::Parser, option: &str) -> Result<i32, lexopt::Error> {
+    let must = "a whole number from 1 to 1000000";
+    value(parser, option, must, |n| (1..=1_000_000).contains(n))
 }
 
 /// A seed; -1 is the random one, as on llama.cpp's command line.
 fn seed(parser: &mut lexopt::Parser) -> Result<u32, lexopt::Error> {
-    let text = parser.value()?.string()?;
-    if text == "-1" {
-        return Ok(sys::LLAMA_DEFAULT_SEED);
-    }
-    text.parse()
-        .map_err(|error| format!("--seed {text}: {error} (0 to 4294967295, or -1)").into())
+    let must = "a whole number from 0 to 4294967295, or -1 (random)";
+    let seed: i64 = value(parser, "--seed", must, |&seed| {
+        (-1..=i64::from(u32::MAX)).contains(&seed)
+    })?;
+    Ok(u32::try_from(seed).unwrap_or(sys::LLAMA_DEFAULT_SEED))
 }
 
 /// `None` if only the help was asked for.
@@ -113,25 +130,27 @@ fn parse_options() -> Result<Option<Options>, lexopt::Error> {
         match option {
             Short('m') | Long("model") => options.model = parser.value()?.into(),
             Short('p') | Long("prompt") => options.prompt = parser.value()?.string()?,
-            Short('n') => options.n = value(&mut parser, "-n")?,
+            Short('n') => options.n = count(&mut parser, "-n")? as usize,
             Short('s') | Long("seed") => options.seed = seed(&mut parser)?,
-            Long("temp") => options.temp = value(&mut parser, "--temp")?,
-            Long("top-k") => options.top_k = value(&mut parser, "--top-k")?,
-            Long("top-p") => options.top_p = value(&mut parser, "--top-p")?,
-            Long("min-p") => options.min_p = value(&mut parser, "--min-p")?,
-            Long("typical") => options.typical = value(&mut parser, "--typical")?,
-            Long("top-nsigma") => options.top_n_sigma = value(&mut parser, "--top-nsigma")?,
+            Long("temp") => options.temp = number(&mut parser, "--temp")?,
+            Long("top-k") => options.top_k = integer(&mut parser, "--top-k")?,
+            Long("top-p") => options.top_p = number(&mut parser, "--top-p")?,
+            Long("min-p") => options.min_p = number(&mut parser, "--min-p")?,
+            Long("typical") => options.typical = number(&mut parser, "--typical")?,
+            Long("top-nsigma") => options.top_n_sigma = number(&mut parser, "--top-nsigma")?,
             Long("repeat-penalty") => {
-                options.repeat_penalty = value(&mut parser, "--repeat-penalty")?
+                options.repeat_penalty = number(&mut parser, "--repeat-penalty")?
             }
-            Long("repeat-last-n") => options.repeat_last_n = value(&mut parser, "--repeat-last-n")?,
+            Long("repeat-last-n") => {
+                options.repeat_last_n = integer(&mut parser, "--repeat-last-n")?
+            }
             Long("presence-penalty") => {
-                options.presence_penalty = value(&mut parser, "--presence-penalty")?
+                options.presence_penalty = number(&mut parser, "--presence-penalty")?
             }
             Long("frequency-penalty") => {
-                options.frequency_penalty = value(&mut parser, "--frequency-penalty")?
+                options.frequency_penalty = number(&mut parser, "--frequency-penalty")?
             }
-            Short('t') | Long("threads") => options.threads = value(&mut parser, "--threads")?,
+            Short('t') | Long("threads") => options.threads = count(&mut parser, "--threads")?,
             Long("compare") => options.compare = true,
             Short('h') | Long("help") => return Ok(None),
             _ => return Err(option.unexpected()),
@@ -294,6 +313,12 @@ fn generate(options: &Options) -> Result<Option<Difference>, String> {
             "built-in samplers: {:.1} microseconds per token",
             per_token(built_in.sampling)
         );
+        if n_vocab < LARGE_VOCABULARY {
+            eprintln!(
+                "This model has {n_vocab} tokens, of which sampling costs next to nothing. What a \
+                 large vocabulary gains: cargo bench -- --quick"
+            );
+        }
     }
     Ok(difference)
 }

@@ -23,7 +23,12 @@ mod sieve;
 mod support;
 mod trie;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use llama_sieve::kernels::fallbacks::Fallback;
 use report::{Measurement, Run};
@@ -33,6 +38,8 @@ pub struct Options {
     /// Fewer sizes, shorter rows.
     pub quick: bool,
     only: String,
+    /// The rows that there are, as far as someone has asked whether they are wanted.
+    names: RefCell<BTreeSet<String>>,
     /// The shapes whose name contains it.
     shape: String,
     part: Option<String>,
@@ -50,6 +57,7 @@ impl Options {
         let mut options = Self {
             quick: false,
             only: String::new(),
+            names: RefCell::default(),
             shape: String::new(),
             part: None,
             size: None,
@@ -61,9 +69,8 @@ impl Options {
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || {
-                arguments
-                    .next()
-                    .unwrap_or_else(|| panic!("{argument} needs a value"))
+                let value = arguments.next().filter(|value| !value.starts_with("--"));
+                value.unwrap_or_else(|| refuse(&format!("{argument} needs a value")))
             };
             match argument.as_str() {
                 "--instructions" => finish(instructions::check(false)),
@@ -76,24 +83,19 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--only" => options.only = value(),
                 "--shape" => options.shape = value(),
-                "--part" => options.part = Some(value()),
-                "--size" => options.size = Some(value().parse().expect("--size needs a number")),
-                "--seconds" => {
-                    options.seconds = Some(value().parse().expect("--seconds needs a number"));
-                }
+                "--part" => options.part = Some(part(value())),
+                "--size" => options.size = Some(positive(&argument, &value())),
+                "--seconds" => options.seconds = Some(positive(&argument, &value())),
                 "--aligned" => options.aligned = true,
                 "--save" => options.save = true,
                 "--draw" => options.draw = Some(value().into()),
                 "--help" | "-h" => {
-                    println!("{USAGE}");
+                    say(USAGE);
                     finish(true);
                 }
                 // What cargo passes to every benchmark.
                 "--bench" => {}
-                other => {
-                    eprintln!("unknown argument {other}\n\n{USAGE}");
-                    finish(false);
-                }
+                other => refuse(&format!("unknown argument {other}")),
             }
         }
         options
@@ -101,6 +103,7 @@ impl Options {
 
     /// Whether a row of this name is wanted.
     pub fn wants(&self, name: &str) -> bool {
+        self.names.borrow_mut().insert(name.to_owned());
         name.contains(&self.only)
     }
 
@@ -113,6 +116,32 @@ impl Options {
     pub fn budget(&self) -> f64 {
         let default = if self.quick { 0.5 } else { 1.0 };
         self.seconds.unwrap_or(default)
+    }
+}
+
+/// Says what is wrong with the command line and what there is, and ends.
+fn refuse(why: &str) -> ! {
+    eprintln!("{why}\n\n{USAGE}");
+    finish(false)
+}
+
+/// The name of a part that there is.
+fn part(name: String) -> String {
+    if !PARTS.iter().any(|(known, _)| *known == name) {
+        refuse(&format!("--part {name}: there is no such part"));
+    }
+    name
+}
+
+fn positive<T: FromStr + PartialOrd + Default>(option: &str, text: &str) -> T {
+    let number = text.parse().ok().filter(|number| *number > T::default());
+    number.unwrap_or_else(|| refuse(&format!("{option} {text}: must be a number above 0")))
+}
+
+/// Prints a line, and ends where nobody reads any more.
+fn say(line: impl Display) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        finish(true);
     }
 }
 
@@ -150,23 +179,28 @@ fn main() {
         return;
     }
     let mut run = Run::here();
-    println!("{}\n", run.title());
-    println!("{}", report::HEAD);
+    say(format_args!("{}\n", run.title()));
+    say(report::HEAD);
     for (name, part) in PARTS {
         if options.part.as_deref().is_none_or(|wanted| wanted == name) {
             part(&options, &mut |row| {
-                println!("{}", row.line());
+                say(row.line());
                 run.rows.push(row);
             });
         }
     }
     if run.rows.is_empty() {
-        eprintln!("no row has that name or belongs to that part");
+        eprintln!("no row is left by these options; there are:");
+        options
+            .names
+            .borrow()
+            .iter()
+            .for_each(|name| eprintln!("  {name}"));
         finish(false);
     }
-    println!("\n{}", report::LEGEND);
+    say(format_args!("\n{}", report::LEGEND));
     run.fallbacks = Fallback::ALL.map(|f| (format!("{f:?}"), f.count())).into();
-    println!("\n{}", run.fallbacks());
+    say(format_args!("\n{}", run.fallbacks()));
     if options.save {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
         let json = run.save(&folder);

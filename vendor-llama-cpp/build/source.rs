@@ -28,7 +28,7 @@ pub fn find(crate_dir: &Path) -> Source {
 
 fn from_checkout(dir: &Path) -> Source {
     let root = fs::canonicalize(dir)
-        .unwrap_or_else(|error| panic!("LLAMA_CPP_DIR={}: {error}", dir.display()));
+        .unwrap_or_else(|error| stop(&format!("LLAMA_CPP_DIR={}: {error}", dir.display())));
     require_header(&root, "LLAMA_CPP_DIR must name a llama.cpp checkout");
 
     // A checkout may be edited at any time, so its files' times are part of what was compiled.
@@ -115,9 +115,13 @@ fn find_package(metadata: &serde_json::Value) -> Option<(PathBuf, String)> {
 
 fn require_header(root: &Path, complaint: &str) {
     let header = root.join("include").join("llama.h");
-    assert!(
-        header.is_file(),
-        "{complaint}: {} is missing",
-        header.display()
-    );
+    if !header.is_file() {
+        stop(&format!("{complaint}: {} is missing", header.display()));
+    }
+}
+
+/// Ends the build with a message and nothing around it.
+fn stop(message: &str) -> ! {
+    println!("cargo::error={message}");
+    std::process::exit(1);
 }
