@@ -1,0 +1,71 @@
+"""Arrays to addresses, without copies."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._library import InvalidError, function
+
+CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+"""One candidate: struct llama_token_data."""
+
+_SAMPLE: dict[str, str] = {
+    "float32": "sample",
+    "float16": "sample_f16",
+    # What ml_dtypes names so; numpy has none of its own.
+    "bfloat16": "sample_bf16",
+}
+
+
+def vector(array: Any, what: str = "logits") -> NDArray[Any]:
+    """The array itself, or a view of what shares its memory with numpy; one contiguous row.
+
+    Nothing is ever copied: an array that would have to be is an error that says so.
+    """
+    view = np.asarray(array)
+    if view.ndim != 1:
+        raise InvalidError(f"{what}: an array of one dimension is needed, this has {view.ndim}")
+    if not view.flags.c_contiguous:
+        raise InvalidError(
+            f"{what}: the array is not contiguous; numpy.ascontiguousarray copies it"
+        )
+    if view.size >= 2**31:
+        raise InvalidError(f"{what}: {view.size} elements are too many")
+    return view
+
+
+def floats(array: Any, what: str = "logits") -> NDArray[np.float32]:
+    """The same, for float32 alone."""
+    view = vector(array, what)
+    if view.dtype != np.float32:
+        raise InvalidError(f"{what}: float32 is needed, this is {view.dtype}; .astype copies it")
+    return view
+
+
+def candidates(array: Any) -> NDArray[Any]:
+    """The same, for candidates."""
+    view = vector(array, "candidates")
+    if view.dtype != CANDIDATE:
+        raise InvalidError(f"candidates: llama_sieve.CANDIDATE is needed, this is {view.dtype}")
+    return view
+
+
+def sample_function(view: NDArray[Any]) -> Callable[..., int]:
+    """The function that samples from logits of this type."""
+    name = _SAMPLE.get(view.dtype.name) if view.dtype.isnative else None
+    if name is None:
+        raise InvalidError(
+            f"logits: float32, float16 or bfloat16 is needed, this is {view.dtype}; "
+            ".astype copies it"
+        )
+    sample: Callable[..., int] = function(name)
+    return sample
+
+
+def address(view: NDArray[Any]) -> int:
+    """Where its first element is."""
+    data: Tuple[int, bool] = view.__array_interface__["data"]
+    return data[0]

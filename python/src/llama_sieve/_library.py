@@ -1,0 +1,301 @@
+"""The shared library: where it is, what its functions take, and its errors as exceptions.
+
+Nothing here needs numpy, so that `run`, `doctor` and `patch` work without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from ctypes import c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+
+_HERE = Path(__file__).resolve().parent
+
+PRELOAD = _HERE / "libllama_sieve_preload.so"
+"""The library for LD_PRELOAD."""
+
+
+class Error(RuntimeError):
+    """What the library refused, in its own words. The base of all its errors."""
+
+    code: int = 0
+    """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class InvalidError(Error, ValueError):
+    """A parameter, payload or size that cannot be."""
+
+
+class NotFoundError(Error, LookupError):
+    """What was asked for by name is not there."""
+
+
+class NoHostError(Error):
+    """No llama.cpp was found in this process, and this call needs one."""
+
+
+class NoCandidateError(Error):
+    """There is no token to choose: every logit is minus infinity or NaN."""
+
+
+class StateError(Error, ValueError):
+    """Saved bytes are none of this library's, damaged, or of another kind of generator."""
+
+
+class BusyError(Error):
+    """The object is in use by another thread, or twice in one call."""
+
+
+class NoLogitsError(Error):
+    """The context has no logits where they were asked for."""
+
+
+class InternalError(Error):
+    """A fault of the library's, which was caught; or there is not enough memory."""
+
+
+_ERRORS: Dict[int, Type[Error]] = {
+    -1: InvalidError,
+    -2: NoHostError,
+    -3: InternalError,
+    -4: InvalidError,
+    -5: NotFoundError,
+    -6: InvalidError,
+    -7: InvalidError,
+    -8: NoCandidateError,
+    -9: StateError,
+    -10: BusyError,
+    -11: NoLogitsError,
+}
+
+
+class LogitBias(ctypes.Structure):
+    """struct llama_logit_bias."""
+
+    _fields_ = [("token", c_int32), ("bias", c_float)]
+
+
+class SieveParams(ctypes.Structure):
+    """struct llama_sieve_params."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("temperature", c_float),
+        ("top_k", c_int32),
+        ("top_p", c_float),
+        ("min_p", c_float),
+        ("typical_p", c_float),
+        ("top_n_sigma", c_float),
+        ("min_keep", c_size_t),
+        ("penalty_last_n", c_int32),
+        ("penalty_repeat", c_float),
+        ("penalty_freq", c_float),
+        ("penalty_present", c_float),
+        ("seed", c_uint64),
+        ("mode", c_int32),
+        ("rng", c_int32),
+        ("method", c_int32),
+        ("order", c_int32),
+        ("bias", ctypes.POINTER(LogitBias)),
+        ("n_bias", c_size_t),
+    ]
+
+
+class SieveStats(ctypes.Structure):
+    """struct llama_sieve_stats."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("model_entropy", c_float),
+        ("surprisal", c_float),
+        ("sampling_entropy", c_float),
+        ("n_vocab", c_int32),
+        ("after_top_k", c_int32),
+        ("after_typical", c_int32),
+        ("after_top_p", c_int32),
+        ("after_min_p", c_int32),
+        ("after_top_n_sigma", c_int32),
+    ]
+
+
+class CacheStats(ctypes.Structure):
+    """struct llama_sieve_cache_stats."""
+
+    _fields_ = [
+        ("hits", c_uint64),
+        ("misses", c_uint64),
+        ("evictions", c_uint64),
+        ("entries", c_uint64),
+        ("bytes", c_uint64),
+    ]
+
+
+LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+
+_PARAMS = ctypes.POINTER(SieveParams)
+
+# What each function returns and takes. Arrays and samplers are passed as addresses.
+_SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
+    "version": (c_char_p, []),
+    "simd": (c_char_p, []),
+    "last_error": (c_char_p, []),
+    "log_set": (None, [LOG_CALLBACK, c_void_p]),
+    "bind_host": (c_int, [c_void_p]),
+    "certify": (c_int, [c_char_p]),
+    "default_params": (SieveParams, []),
+    "new": (c_void_p, [_PARAMS]),
+    "clone": (c_void_p, [c_void_p]),
+    "free": (None, [c_void_p]),
+    "reset": (None, [c_void_p]),
+    "set_params": (c_int, [c_void_p, _PARAMS]),
+    "accept": (None, [c_void_p, c_int32]),
+    "sample": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "sample_f16": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "sample_bf16": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "sample_ctx": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "candidates": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "measure": (c_int, [c_void_p, c_bool]),
+    "last_stats": (c_int, [c_void_p, ctypes.POINTER(SieveStats)]),
+    "sample_batch": (c_int, [c_void_p, c_void_p, c_int32, c_size_t, c_void_p, c_int]),
+    "init_sampler": (c_void_p, [_PARAMS]),
+    "top_candidates": (c_int, [c_void_p, c_int32, c_int32, c_void_p]),
+    "greedy": (c_int32, [c_void_p, c_int32]),
+    "state_size": (c_size_t, [c_void_p]),
+    "state_save": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "state_load": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "entropy": (c_float, [c_void_p, c_int32, c_int]),
+    "surprisal": (c_float, [c_void_p, c_int32, c_int32, c_int]),
+    "candidates_entropy": (c_float, [c_void_p, c_size_t, c_int]),
+    "candidates_surprisal": (c_float, [c_void_p, c_size_t, c_int32, c_int]),
+    "ppl_new": (c_void_p, []),
+    "ppl_add": (None, [c_void_p, c_float]),
+    "ppl_value": (c_float, [c_void_p]),
+    "ppl_count": (c_size_t, [c_void_p]),
+    "ppl_reset": (None, [c_void_p]),
+    "ppl_clone": (c_void_p, [c_void_p]),
+    "ppl_free": (None, [c_void_p]),
+    "get_seed": (c_uint32, [c_void_p]),
+    "init_trie_slot": (c_void_p, [c_void_p]),
+    "trie_set": (c_int, [c_void_p, c_char_p, c_size_t, c_int]),
+    "trie_clear": (None, [c_void_p]),
+    "trie_activate": (c_int, [c_void_p, c_char_p]),
+    "trie_is_active": (c_bool, [c_void_p]),
+    "trie_leaf": (c_char_p, [c_void_p]),
+    "trie_forced": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "trie_allowed": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "trie_cache_stats": (None, [ctypes.POINTER(CacheStats)]),
+}
+
+
+def _load() -> ctypes.CDLL:
+    path = Path(os.environ.get("LLAMA_SIEVE_LIBRARY") or _HERE / "libllama_sieve.so")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"llama_sieve: the library could not be loaded: {error}") from error
+    for name, (restype, argtypes) in _SIGNATURES.items():
+        function = getattr(library, f"llama_sieve_{name}")
+        function.restype = restype
+        function.argtypes = argtypes
+    return library
+
+
+library = _load()
+"""The loaded library. `LLAMA_SIEVE_LIBRARY` names another file than the wheel's."""
+
+
+def function(name: str) -> Any:
+    """The library's function `llama_sieve_NAME`."""
+    return getattr(library, f"llama_sieve_{name}")
+
+
+def exports(name: str) -> bool:
+    """Whether the library has a function of that whole name."""
+    return hasattr(library, name)
+
+
+def last_error() -> str:
+    """What went wrong last on this thread; "" if nothing did."""
+    text: bytes = library.llama_sieve_last_error()
+    return text.decode("utf-8", "replace")
+
+
+def error_of(code: int) -> Error:
+    """The exception for a negative number that a function returned."""
+    text = last_error() or f"error {code}"
+    return _ERRORS.get(code, Error)(text, code)
+
+
+def check(code: int) -> int:
+    """The number, or the exception that it stands for."""
+    if code < 0:
+        raise error_of(code)
+    return code
+
+
+def made(handle: Optional[int]) -> int:
+    """The handle, or why there is none."""
+    if handle:
+        return handle
+    text = last_error()
+    if "llama.cpp" in text and "process" in text:
+        raise NoHostError(text, -2)
+    raise InvalidError(text or "the library gave no object and no reason", -4)
+
+
+def int32(value: int, what: str) -> int:
+    """The number, which ctypes would cut off without a word if it were too large."""
+    if not -(2**31) <= value < 2**31:
+        raise InvalidError(f"{what}: {value} does not fit into 32 bits")
+    return value
+
+
+_log: Optional[Any] = None
+
+
+def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
+    """Sends the library's messages to `receive(level, text)`, from all threads; None: to stderr.
+
+    The levels are those of ggml: 2 information, 3 warning, 4 error. An exception that `receive`
+    raises is reported as Python reports those that nobody can catch.
+    """
+    global _log
+    if receive is None:
+        library.llama_sieve_log_set(LOG_CALLBACK(), None)
+        _log = None
+        return
+
+    def call(level: int, text: Optional[bytes], _user: Any) -> None:
+        receive(level, (text or b"").decode("utf-8", "replace"))
+
+    callback = LOG_CALLBACK(call)
+    # When this returns, no call of the earlier one is running, and it may go.
+    library.llama_sieve_log_set(callback, None)
+    if _log is None:
+        # The library outlives the interpreter, and its messages must not reach it then.
+        atexit.unregister(_quiet)
+        atexit.register(_quiet)
+    _log = callback
+
+
+def _quiet() -> None:
+    set_log(None)
+
+
+def version() -> str:
+    """Version of the library, "major.minor.patch"."""
+    text: bytes = library.llama_sieve_version()
+    return text.decode()
+
+
+def simd() -> str:
+    """The instruction set that is used on this machine: "avx512", "avx2", "neon" or "scalar"."""
+    text: bytes = library.llama_sieve_simd()
+    return text.decode()

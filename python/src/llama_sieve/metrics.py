@@ -1,0 +1,109 @@
+"""How uncertain a model is, and how surprised by its text.
+
+All of them read the arrays in place. NaN and minus infinity are tokens without probability; plus
+infinity takes all of it.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from operator import index
+from typing import Any, Literal
+
+from . import _arrays
+from ._library import InvalidError, function, int32, last_error, library, made
+
+Unit = Literal["nats", "bits"]
+
+
+def _base(unit: Unit) -> int:
+    try:
+        return {"nats": 0, "bits": 2}[unit]
+    except KeyError:
+        raise InvalidError(f"unit: {unit!r} is neither 'nats' nor 'bits'") from None
+
+
+def _defined(value: float) -> float:
+    if math.isnan(value):
+        raise InvalidError(last_error() or "not defined")
+    return value
+
+
+def entropy(logits: Any, unit: Unit = "nats") -> float:
+    """Shannon entropy of the model's distribution, from its raw logits (float32).
+
+    From 0 to the logarithm of their number; relative error below 1e-6. InvalidError where no token
+    has a probability.
+    """
+    view = _arrays.floats(logits)
+    return _defined(library.llama_sieve_entropy(_arrays.address(view), view.size, _base(unit)))
+
+
+def surprisal(logits: Any, token: int, unit: Unit = "nats") -> float:
+    """Minus the logarithm of the token's probability, from the model's raw logits (float32).
+
+    Plus infinity for a token that is masked. InvalidError for one outside of the vocabulary.
+    """
+    view = _arrays.floats(logits)
+    token = int32(index(token), "token")
+    surprise = library.llama_sieve_surprisal
+    return _defined(surprise(_arrays.address(view), view.size, token, _base(unit)))
+
+
+def candidates_entropy(candidates: Any, unit: Unit = "nats") -> float:
+    """The entropy over candidates (`CANDIDATE`), from their logits: the draw's uncertainty."""
+    view = _arrays.candidates(candidates)
+    entropy_of = library.llama_sieve_candidates_entropy
+    return _defined(entropy_of(_arrays.address(view), view.size, _base(unit)))
+
+
+def candidates_surprisal(candidates: Any, token: int, unit: Unit = "nats") -> float:
+    """The surprisal among candidates (`CANDIDATE`); plus infinity for a token not among them."""
+    view = _arrays.candidates(candidates)
+    token = int32(index(token), "token")
+    surprise = library.llama_sieve_candidates_surprisal
+    return _defined(surprise(_arrays.address(view), view.size, token, _base(unit)))
+
+
+class Perplexity:
+    """The exponential of the mean surprisal of a text so far. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._own(made(library.llama_sieve_ppl_new()))
+
+    def _own(self, handle: int) -> None:
+        self._handle = handle
+        self._free = weakref.finalize(self, function("ppl_free"), handle)
+
+    def add(self, surprisal: float) -> None:
+        """Adds a token by its surprisal in nats. InvalidError for NaN."""
+        if math.isnan(surprisal):
+            raise InvalidError("surprisal: NaN")
+        library.llama_sieve_ppl_add(self._handle, surprisal)
+
+    @property
+    def value(self) -> float:
+        """1 for a text without surprise; NaN before the first token."""
+        value: float = library.llama_sieve_ppl_value(self._handle)
+        return value
+
+    def __len__(self) -> int:
+        count: int = library.llama_sieve_ppl_count(self._handle)
+        return count
+
+    def reset(self) -> None:
+        """Back to no tokens."""
+        library.llama_sieve_ppl_reset(self._handle)
+
+    def clone(self) -> Perplexity:
+        """A second one with the same tokens."""
+        other = Perplexity.__new__(Perplexity)
+        other._own(made(library.llama_sieve_ppl_clone(self._handle)))
+        return other
+
+    def __copy__(self) -> Perplexity:
+        return self.clone()
+
+    def __repr__(self) -> str:
+        return f"Perplexity(value={self.value}, tokens={len(self)})"

@@ -1,0 +1,381 @@
+"""Makes llama-cpp-python sample with ours, and undoes it.
+
+llama-cpp-python takes llama.cpp's functions from the library's own handle, where LD_PRELOAD does
+not reach. So its Python names are given functions of ours instead: constructors that make our
+sampler where it was found to do what the host's does, and the host's own otherwise.
+
+What decides is tried, not assumed: the first time that a kind of sampler is asked for, ours and the
+host's run on small arrays and must leave the same, bit for bit. Where argument lists have changed
+over the builds (penalties, DRY), the list that llama-cpp-python itself declares says which it is;
+one that is not known here is left alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+from . import host
+from ._library import InvalidError, last_error, library
+
+_I32, _U32, _F32, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_float, ctypes.c_size_t
+
+# Stands for any pointer.
+_POINTER = ctypes.c_void_p
+
+Types = Tuple[Any, ...]
+
+# Makes our arguments of the host's; None: the host's own is to be made.
+Adapt = Callable[..., Tuple[Any, ...]]
+
+
+def _same(*arguments: Any) -> Tuple[Any, ...]:
+    return arguments
+
+
+def _old_penalties(last_n: int, repeat: float, freq: float, present: float) -> Tuple[Any, ...]:
+    """The vocabulary's size only serves a warning: 0 is unknown."""
+    return 0, last_n, repeat, freq, present
+
+
+def _old_dry(
+    vocab: Any,
+    n_ctx: int,
+    multiplier: float,
+    base: float,
+    allowed: int,
+    last_n: int,
+    *breakers: Any,
+) -> Tuple[Any, ...]:
+    """There, -1 means as many tokens as the model's context has."""
+    return (vocab, multiplier, base, allowed, n_ctx if last_n == -1 else last_n, *breakers)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An argument list that a constructor of the host's has had."""
+
+    host: Types
+    ours: Types
+    adapt: Adapt = _same
+    build: Optional[int] = None
+    """A build that has this list, where lists have changed; else None."""
+
+
+def _plain(*types: Any) -> List[Layout]:
+    return [Layout(types, types)]
+
+
+_NEW_PENALTIES = (_I32, _I32, _F32, _F32, _F32)
+_NEW_DRY = (_POINTER, _F32, _F32, _I32, _I32, _POINTER, _SIZE)
+
+# The newest build that these lists were compared with: llama.cpp 0.6.0.
+_NEWEST = 11_434
+
+LAYOUTS: Dict[str, List[Layout]] = {
+    "greedy": _plain(),
+    "dist": _plain(_U32),
+    "top-k": _plain(_I32),
+    "top-p": _plain(_F32, _SIZE),
+    "min-p": _plain(_F32, _SIZE),
+    "typical": _plain(_F32, _SIZE),
+    "temp": _plain(_F32),
+    "temp-ext": _plain(_F32, _F32, _F32),
+    "xtc": _plain(_F32, _F32, _SIZE, _U32),
+    "top-n-sigma": _plain(_F32),
+    "mirostat": _plain(_I32, _U32, _F32, _F32, _I32),
+    "mirostat-v2": _plain(_U32, _F32, _F32),
+    "penalties": [
+        Layout(_NEW_PENALTIES, _NEW_PENALTIES, build=_NEWEST),
+        Layout((_I32, _F32, _F32, _F32), _NEW_PENALTIES, _old_penalties, 10_257),
+    ],
+    "dry": [
+        Layout(_NEW_DRY, _NEW_DRY, build=_NEWEST),
+        Layout((_POINTER, _I32, *_NEW_DRY[1:]), _NEW_DRY, _old_dry, 10_272),
+    ],
+    "adaptive-p": _plain(_F32, _F32, _U32),
+    "logit-bias": [Layout((_I32, _I32, _POINTER), (_I32, _I32, _POINTER), build=_NEWEST)],
+    "infill": [Layout((_POINTER,), (_POINTER,), build=_NEWEST)],
+}
+"""The argument lists of each kind's constructor, the newest first."""
+
+
+def _is_pointer(kind: Any) -> bool:
+    return isinstance(kind, type) and (
+        issubclass(kind, (ctypes._Pointer, ctypes.c_void_p, ctypes.c_char_p))
+    )
+
+
+def _matches(declared: Types, known: Types) -> bool:
+    return len(declared) == len(known) and all(
+        _is_pointer(d) if k is _POINTER else d is k for d, k in zip(declared, known)
+    )
+
+
+def layout_of(kind: str, declared: Iterable[Any]) -> Optional[Layout]:
+    """The known argument list that a binding declares for a kind's constructor, if it is one."""
+    types = tuple(declared)
+    return next((known for known in LAYOUTS[kind] if _matches(types, known.host)), None)
+
+
+def symbol_of(kind: str) -> str:
+    """What the host calls the constructor: "top-k" is llama_sampler_init_top_k."""
+    return "llama_sampler_init_" + kind.replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of one kind of sampler."""
+
+    kind: str
+    ours: bool
+    reason: str
+    """"" where it is ours; else why the host's own is made."""
+
+
+class _Constructor:
+    """Stands where a constructor of the host's stood."""
+
+    def __init__(self, kind: str, original: Any, verbose: bool) -> None:
+        self.kind = kind
+        self.original = original
+        self.active = True
+        self._verbose = verbose
+        self._layout = layout_of(kind, original.argtypes or ())
+        self._ours: Any = None
+        self._status: Optional[Status] = None
+        self._lock = threading.Lock()
+        for name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+            if hasattr(original, name):
+                setattr(self, name, getattr(original, name))
+
+    # What ctypes functions have, for who looks.
+    @property
+    def argtypes(self) -> Any:
+        return self.original.argtypes
+
+    @property
+    def restype(self) -> Any:
+        return self.original.restype
+
+    def status(self) -> Status:
+        """Whether ours is made: found out once."""
+        with self._lock:
+            if self._status is None:
+                reason = self._reason()
+                self._status = Status(self.kind, not reason, reason)
+            return self._status
+
+    def _reason(self) -> str:
+        layout = self._layout
+        if layout is None:
+            return "llama-cpp-python declares an argument list that is not known"
+        if self.kind == "infill":
+            # It asks a vocabulary, which a trial has none of: a known build must do.
+            reason = host.unknown_build()
+        else:
+            reason = host.certify(self.kind, layout.build).reason
+        if reason:
+            return reason
+        ours = getattr(library, f"llama_sieve_init_{self.kind.replace('-', '_')}")
+        self._ours = _function(ours, ctypes.c_void_p, layout.ours)
+        return ""
+
+    def __call__(self, *arguments: Any) -> Any:
+        made, reason = self._choose(arguments)
+        if self._verbose:
+            line = f"llama-sieve: patch: {self.kind}: " + (
+                f"llama.cpp's own: {reason}" if reason else "ours"
+            )
+            print(line, file=sys.stderr, flush=True)
+        return self.original(*arguments) if reason else made
+
+    def _choose(self, arguments: Types) -> Tuple[Any, str]:
+        """Our sampler, as the type that the host's constructor returns, or why there is none."""
+        if not self.active:
+            return None, "the patch was undone"
+        status = self.status()
+        if not status.ours:
+            return None, status.reason
+        declared = self.original.argtypes
+        if len(arguments) != len(declared):
+            return None, "another number of arguments"
+        try:
+            values = [_converted(kind, value) for kind, value in zip(declared, arguments)]
+        except (TypeError, ctypes.ArgumentError):
+            return None, "an argument of another type"
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            return None, "an argument is not finite"
+        assert self._layout is not None
+        made = self._ours(*self._layout.adapt(*values))
+        if not made:
+            return None, last_error() or "ours could not be made"
+        restype = self.original.restype
+        return (made if restype is ctypes.c_void_p else ctypes.cast(made, restype)), ""
+
+
+def _function(function: Any, restype: Any, argtypes: Types) -> Any:
+    """The function with other types, apart from those that others have given it."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return ctypes.CFUNCTYPE(restype, *argtypes)(address)
+
+
+def _converted(declared: Any, value: Any) -> Any:
+    """The argument as ctypes would pass it to the host: a number, or a pointer."""
+    if not _is_pointer(declared):
+        return declared(value).value if not isinstance(value, ctypes._SimpleCData) else value.value
+    if value is None or isinstance(value, (int, ctypes.c_void_p)):
+        return value
+    if isinstance(value, ctypes.Array) or isinstance(value, ctypes._Pointer):
+        return ctypes.cast(value, ctypes.c_void_p)
+    # byref, c_char_p and the like: whatever ctypes itself makes of it.
+    return ctypes.cast(declared.from_param(value), ctypes.c_void_p)
+
+
+class _Forward:
+    """Stands where another function of the host's stood, until the patch is undone."""
+
+    def __init__(self, original: Any, ours: Any) -> None:
+        self.original = original
+        self.active = True
+        self._ours = ours
+        self.argtypes, self.restype = original.argtypes, original.restype
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            if hasattr(original, name):
+                setattr(self, name, getattr(original, name))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._ours if self.active else self.original)(*arguments)
+
+
+def _typed_as(original: Any, name: str) -> Optional[Any]:
+    """Our function of that name, with the host's types; None where the library has none."""
+    if not hasattr(library, name):
+        return None
+    return _function(getattr(library, name), original.restype, original.argtypes)
+
+
+# Functions of the host's besides the constructors, and those of ours that do the same.
+_OTHERS = {
+    "llama_sampler_get_seed": "llama_sieve_get_seed",
+    "llama_sampler_sample": "llama_sieve_chain_sample",
+}
+
+
+class Patch:
+    """A patch of llama-cpp-python, until `undo`. Also a context manager."""
+
+    def __init__(self, module: ModuleType, kinds: Optional[Iterable[str]], verbose: bool) -> None:
+        wanted = set(host.KINDS if kinds is None else kinds)
+        unknown = wanted - set(host.KINDS)
+        if unknown:
+            raise InvalidError(f"no sampler of ours is named {', '.join(sorted(unknown))}")
+        self.module = module
+        self._depth = 1
+        self._stand_ins: Dict[str, Any] = {}
+        host.bind_host(module)
+        bindings = importlib.import_module(f"{module.__name__}.llama_cpp")
+        for kind in host.KINDS:
+            original = getattr(bindings, symbol_of(kind), None)
+            if kind in wanted and hasattr(original, "argtypes"):
+                self._stand_ins[symbol_of(kind)] = _Constructor(kind, original, verbose)
+        if self._stand_ins:
+            self._stand_for_others(bindings)
+        for name, stand_in in self._stand_ins.items():
+            _replace(module, name, stand_in.original, stand_in)
+
+    def _stand_for_others(self, bindings: ModuleType) -> None:
+        for name, ours in _OTHERS.items():
+            original = getattr(bindings, name, None)
+            typed = _typed_as(original, ours) if hasattr(original, "argtypes") else None
+            if typed is not None:
+                self._stand_ins[name] = _Forward(original, typed)
+
+    def status(self) -> List[Status]:
+        """What is ours and what is not, each kind tried now if it was not yet."""
+        constructors = [s for s in self._stand_ins.values() if isinstance(s, _Constructor)]
+        return [constructor.status() for constructor in constructors]
+
+    @property
+    def fused(self) -> bool:
+        """Whether whole chains are sampled straight from the logits."""
+        return "llama_sampler_sample" in self._stand_ins
+
+    def undo(self) -> None:
+        """Puts everything back. Samplers that were made stay what they are."""
+        global _current
+        with _changes:
+            self._undo()
+            if _current is self:
+                _current = None
+
+    def _undo(self) -> None:
+        for name, stand_in in self._stand_ins.items():
+            # Who kept the stand-in, or wrapped it, gets the host's own from now on.
+            stand_in.active = False
+            _replace(self.module, name, stand_in, stand_in.original)
+
+    def __enter__(self) -> Patch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        unpatch()
+
+
+def _replace(module: ModuleType, name: str, old: Any, new: Any) -> None:
+    """In the package and its modules, wherever the name stands for the old function."""
+    prefix = module.__name__ + "."
+    for path, found in list(sys.modules.items()):
+        ours = path == module.__name__ or path.startswith(prefix)
+        if ours and found is not None and found.__dict__.get(name) is old:
+            setattr(found, name, new)
+
+
+_changes = threading.RLock()
+_current: Optional[Patch] = None
+
+
+def patch(
+    module: Optional[ModuleType] = None,
+    *,
+    kinds: Optional[Iterable[str]] = None,
+    verbose: Optional[bool] = None,
+) -> Patch:
+    """Makes llama-cpp-python sample with ours, from the next sampler on: the same text, sooner.
+
+    `module` is llama_cpp (imported if it is not given); `kinds` limits it to some of `KINDS`.
+    verbose says a line for each sampler that is made, on stderr; by default if the environment
+    variable LLAMA_SIEVE_VERBOSE is set. Undone by `unpatch()`, or at the end of `with patch():`;
+    patches nest, the outermost counts. What was imported by name before (`from llama_cpp import
+    llama_sampler_init_top_k`) is not reached.
+
+    ImportError without llama-cpp-python, NoHostError where its llama.cpp is older than b4662.
+    """
+    global _current
+    if verbose is None:
+        verbose = os.environ.get("LLAMA_SIEVE_VERBOSE", "") not in ("", "0")
+    with _changes:
+        if _current is not None:
+            _current._depth += 1
+            return _current
+        module = module or importlib.import_module("llama_cpp")
+        _current = Patch(module, kinds, verbose)
+        return _current
+
+
+def unpatch() -> None:
+    """Undoes the last `patch()`. Nothing happens where there is none."""
+    with _changes:
+        if _current is None:
+            return
+        _current._depth -= 1
+        if _current._depth == 0:
+            _current.undo()

@@ -1,0 +1,404 @@
+"""Raw logits to a token: penalties, filters, temperature and draw in one object."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import threading
+import weakref
+from dataclasses import dataclass
+from enum import IntEnum
+from operator import index
+from typing import Any, Mapping, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _arrays, host
+from ._library import (
+    BusyError,
+    Error,
+    InvalidError,
+    LogitBias,
+    SieveParams,
+    SieveStats,
+    check,
+    error_of,
+    function,
+    int32,
+    library,
+    made,
+)
+
+RANDOM_SEED = 0xFFFFFFFF
+"""The seed that stands for a random one, another at each reset."""
+
+
+class Mode(IntEnum):
+    """Which arithmetic."""
+
+    FAST = 0
+    """The quickest."""
+    PARITY = 1
+    """What llama.cpp's chain of built-in samplers gives."""
+
+
+class Rng(IntEnum):
+    """Which generator."""
+
+    XOROSHIRO128PLUS = 0
+    MT19937 = 1
+    """llama.cpp's stream; takes the lower 32 bits of the seed."""
+    POSITION = 2
+    """None, but a hash of the seed and the number of accepted tokens."""
+
+
+class Method(IntEnum):
+    """How to draw."""
+
+    CDF = 0
+    """The inverse of the cumulative distribution."""
+    GUMBEL = 1
+    """The largest of logit / temperature + Gumbel noise."""
+
+
+class Order(IntEnum):
+    """Where the temperature comes."""
+
+    TEMP_LAST = 0
+    """After all filters, as in llama.cpp's default chain."""
+    TEMP_FIRST = 1
+    """Right after the penalties, as in transformers and vLLM."""
+
+
+@dataclass(frozen=True)
+class Params:
+    """The parameters of a sieve. `dataclasses.replace` makes others of them."""
+
+    temperature: float = 0.8
+    """Divides the logits; 1 changes nothing; below 0.001: the most probable token."""
+    top_k: int = 40
+    """Keeps that many of the largest logits; disabled by <= 0."""
+    top_p: float = 0.95
+    """Keeps the fewest most probable tokens that reach it; disabled by >= 1."""
+    min_p: float = 0.05
+    """Keeps what is at least this times as probable as the first; disabled by <= 0."""
+    typical_p: float = 1.0
+    """Keeps the tokens whose surprisal is nearest to the entropy; disabled by >= 1."""
+    top_n_sigma: float = -1.0
+    """Keeps the logits that near to the largest, in standard deviations; disabled by <= 0."""
+    min_keep: int = 1
+    """Typical, top-p and min-p leave at least that many."""
+    penalty_last_n: int = 64
+    """How many of the last tokens are penalised; disabled by <= 0."""
+    penalty_repeat: float = 1.1
+    """Divides logits above 0, multiplies the others; 1 disables."""
+    penalty_freq: float = 0.0
+    """Subtracted once per occurrence; 0 disables."""
+    penalty_present: float = 0.0
+    """Subtracted once; 0 disables."""
+    seed: int = RANDOM_SEED
+    mode: Mode = Mode.FAST
+    rng: Rng = Rng.XOROSHIRO128PLUS
+    method: Method = Method.CDF
+    order: Order = Order.TEMP_LAST
+    bias: Optional[Mapping[int, float]] = None
+    """Added to the logits of tokens before the penalties; minus infinity bans a token."""
+
+    def _native(self) -> SieveParams:
+        """The C structure. It keeps the biases alive."""
+        if not 0 <= self.seed < 2**64:
+            raise InvalidError(f"seed: {self.seed} does not fit into 64 bits without sign")
+        if self.min_keep < 0:
+            raise InvalidError(f"min_keep: {self.min_keep} is negative")
+        native = SieveParams(struct_size=ctypes.sizeof(SieveParams))
+        for field in dataclasses.fields(self):
+            if field.name != "bias":
+                value = getattr(self, field.name)
+                integer = field.name in _INTEGERS
+                setattr(native, field.name, int32(index(value), field.name) if integer else value)
+        if self.bias:
+            pairs = [LogitBias(int32(index(t), "bias"), b) for t, b in self.bias.items()]
+            native.bias = (LogitBias * len(pairs))(*pairs)
+            native.n_bias = len(pairs)
+        return native
+
+
+_INTEGERS = ("top_k", "penalty_last_n", "mode", "rng", "method", "order")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the stages made of the last token's distribution.
+
+    Counts are of candidates left after each stage; entropies and surprisal are in nats, and NaN
+    unless `Sieve.measure` asked for them.
+    """
+
+    model_entropy: float
+    """Entropy of the raw logits."""
+    surprisal: float
+    """Surprisal of the chosen token in the raw logits' distribution."""
+    sampling_entropy: float
+    """Entropy of the distribution that was drawn from."""
+    n_vocab: int
+    after_top_k: int
+    after_typical: int
+    after_top_p: int
+    after_min_p: int
+    after_top_n_sigma: int
+
+
+class Sieve:
+    """A sampler of one sequence over raw logits.
+
+    `Sieve(temperature=0.7, seed=7)`, or `Sieve(Params(...))`. One thread at a time: a second one
+    gets BusyError. Sampling lets other Python threads run.
+    """
+
+    def __init__(self, params: Optional[Params] = None, **changes: Any) -> None:
+        params = dataclasses.replace(params or Params(), **changes)
+        self._own(made(library.llama_sieve_new(params._native())), params)
+
+    def _own(self, handle: int, params: Params) -> None:
+        self._params = params
+        self._lock = threading.Lock()
+        self._handle: Optional[int] = handle
+        self._free = weakref.finalize(self, function("free"), handle)
+
+    def _take(self) -> int:
+        """The handle, for this thread alone until the lock is released."""
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("the sieve is in use by another thread, or twice in one call", -10)
+        if self._handle is None:
+            self._lock.release()
+            raise InvalidError("the sieve is closed")
+        return self._handle
+
+    def sample(self, logits: Any) -> int:
+        """Chooses the next token of raw logits, without accepting it.
+
+        The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
+        ml_dtypes). NaN counts as minus infinity, a banned token. NoCandidateError where no logit
+        is above minus infinity.
+        """
+        view = _arrays.vector(logits)
+        return self._sample(_arrays.sample_function(view), _arrays.address(view), view.size)
+
+    def sample_bf16(self, bits: Any) -> int:
+        """The same on bfloat16 logits that are held as their bits, in uint16."""
+        view = _arrays.vector(bits, "bits")
+        if view.dtype != np.uint16:
+            raise InvalidError(f"bits: uint16 is needed, this is {view.dtype}")
+        return self._sample(function("sample_bf16"), _arrays.address(view), view.size)
+
+    def sample_ctx(self, context: Any, idx: int = -1) -> int:
+        """Chooses a token of the logits that a llama_context has for output idx, and accepts it.
+
+        `context` is a llama_context pointer (of ctypes, or an address), or has one as `ctx`.
+        """
+        pointer = host.pointer(context, "ctx")
+        return self._sample(library.llama_sieve_sample_ctx, pointer, int32(index(idx), "idx"))
+
+    def _sample(self, sample: Any, source: int, number: int) -> int:
+        handle = self._take()
+        try:
+            return check(sample(handle, source, number))
+        finally:
+            self._lock.release()
+
+    def accept(self, token: int) -> None:
+        """Takes note of a token that has become part of the text, chosen here or not."""
+        token = int32(index(token), "token")
+        if token < 0:
+            raise InvalidError(f"token: {token} is negative")
+        handle = self._take()
+        try:
+            library.llama_sieve_accept(handle, token)
+        finally:
+            self._lock.release()
+
+    def reset(self) -> None:
+        """Back to the beginning: no history, the generator at its seed."""
+        handle = self._take()
+        try:
+            library.llama_sieve_reset(handle)
+        finally:
+            self._lock.release()
+
+    @property
+    def params(self) -> Params:
+        """The parameters. Those that are assigned hold from the next token on."""
+        return self._params
+
+    @params.setter
+    def params(self, params: Params) -> None:
+        handle = self._take()
+        try:
+            check(library.llama_sieve_set_params(handle, params._native()))
+            self._params = params
+        finally:
+            self._lock.release()
+
+    def update(self, **changes: Any) -> None:
+        """Changes some parameters from the next token on; history and generator stay."""
+        self.params = dataclasses.replace(self._params, **changes)
+
+    def clone(self) -> Sieve:
+        """A second sieve that goes on as this one would."""
+        handle = self._take()
+        try:
+            other = Sieve.__new__(Sieve)
+            other._own(made(library.llama_sieve_clone(handle)), self._params)
+            return other
+        finally:
+            self._lock.release()
+
+    def __copy__(self) -> Sieve:
+        return self.clone()
+
+    def candidates(self) -> NDArray[Any]:
+        """What the last token was drawn from: a new array of `CANDIDATE`.
+
+        Logits are those after all stages; the probabilities add up to 1.
+        """
+        handle = self._take()
+        try:
+            found = np.empty(
+                check(library.llama_sieve_candidates(handle, None, 0)), _arrays.CANDIDATE
+            )
+            check(library.llama_sieve_candidates(handle, _arrays.address(found), found.size))
+            return found
+        finally:
+            self._lock.release()
+
+    def measure(self, measured: bool = True) -> None:
+        """Whether `stats` is to have entropies and surprisal; they cost a pass over the logits."""
+        handle = self._take()
+        try:
+            check(library.llama_sieve_measure(handle, bool(measured)))
+        finally:
+            self._lock.release()
+
+    @property
+    def stats(self) -> Stats:
+        """What the stages made of the last token's distribution."""
+        native = SieveStats(struct_size=ctypes.sizeof(SieveStats))
+        handle = self._take()
+        try:
+            check(library.llama_sieve_last_stats(handle, native))
+        finally:
+            self._lock.release()
+        return Stats(
+            **{field.name: getattr(native, field.name) for field in dataclasses.fields(Stats)}
+        )
+
+    def save(self) -> bytes:
+        """History and generator (not the parameters), in a format that is the same everywhere."""
+        handle = self._take()
+        try:
+            size = library.llama_sieve_state_size(handle)
+            state = ctypes.create_string_buffer(size)
+            check(library.llama_sieve_state_save(handle, state, size))
+            return state.raw
+        finally:
+            self._lock.release()
+
+    def load(self, state: bytes) -> None:
+        """Goes on where the sieve that saved these bytes was. StateError if they are none."""
+        state = bytes(state)
+        handle = self._take()
+        try:
+            check(library.llama_sieve_state_load(handle, state, len(state)))
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Frees it now. Otherwise that happens when nothing refers to it any more."""
+        if self._handle is None:
+            return
+        self._take()
+        try:
+            self._handle = None
+            self._free()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Sieve:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Sieve({self._params})"
+
+
+class BatchError(Error):
+    """Not every sequence of a batch got a token."""
+
+    def __init__(self, first: Error, tokens: NDArray[np.int32]) -> None:
+        super().__init__(str(first), first.code)
+        self.tokens = tokens
+        """What each got: its token, or its negative LLAMA_SIEVE_ERROR_*."""
+
+
+def sample_batch(
+    sieves: Sequence[Sieve], logits: Union[NDArray[np.float32], Sequence[Any]], threads: int = 1
+) -> NDArray[np.int32]:
+    """Chooses a token for each of several independent sequences, without accepting them.
+
+    `logits` is an array with a row of float32 for each, or a sequence of such rows; `threads` is
+    how many of a pool may work. The tokens do not depend on it. BatchError has what the others got
+    where some sequence has no token.
+    """
+    rows = [_arrays.floats(row) for row in logits]
+    if len(rows) != len(sieves):
+        raise InvalidError(f"{len(sieves)} sieves, but {len(rows)} rows of logits")
+    tokens = np.empty(len(rows), np.int32)
+    if not rows:
+        return tokens
+    n_vocab = rows[0].size
+    if any(row.size != n_vocab for row in rows):
+        raise InvalidError("logits: the rows are of different length")
+    tokens.fill(0)
+    taken = []
+    try:
+        for sieve in sieves:
+            handle = sieve._take()
+            taken.append((sieve, handle))
+        handles = (ctypes.c_void_p * len(rows))(*[handle for _, handle in taken])
+        addresses = (ctypes.c_void_p * len(rows))(*[_arrays.address(row) for row in rows])
+        code = library.llama_sieve_sample_batch(
+            handles,
+            addresses,
+            n_vocab,
+            len(rows),
+            _arrays.address(tokens),
+            int32(threads, "threads"),
+        )
+    finally:
+        for sieve, _ in taken:
+            sieve._lock.release()
+    if code < 0:
+        raise BatchError(error_of(code), tokens)
+    return tokens
+
+
+def greedy(logits: Any) -> int:
+    """The token with the largest logit (float32), the first of equals."""
+    view = _arrays.floats(logits)
+    return check(library.llama_sieve_greedy(_arrays.address(view), view.size))
+
+
+def top_candidates(logits: Any, n: int) -> NDArray[Any]:
+    """The n most probable tokens in descending order, as a new array of `CANDIDATE`.
+
+    Their probabilities are over the whole vocabulary: what log-probabilities are made of.
+    """
+    view = _arrays.floats(logits)
+    n = int32(index(n), "n")
+    found = np.empty(max(min(n, view.size), 0), _arrays.CANDIDATE)
+    top = library.llama_sieve_top_candidates
+    number = check(top(_arrays.address(view), view.size, min(n, view.size), _arrays.address(found)))
+    return found[:number]

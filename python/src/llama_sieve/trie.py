@@ -1,0 +1,153 @@
+"""A sampler that lets only the tokens of a set of values through, one after the other."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import weakref
+from dataclasses import dataclass, fields
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import host
+from ._arrays import address
+from ._library import CacheStats, InvalidError, check, library, made
+
+Payload = Union[str, bytes, Mapping[str, Any]]
+
+_GREEDY, _SAMPLED, _COMPACT, _RESET_IDLE = 0, 1, 0x100, 0x200
+
+
+def payload(values: Mapping[str, Sequence[int]], path: str = "value") -> str:
+    """The payload of one descriptor: names of values, and their tokens."""
+    leaves = [{"name": name, "tokens": list(tokens)} for name, tokens in values.items()]
+    return json.dumps({"descriptors": [{"path": path, "leaves": leaves}]})
+
+
+def _bytes(text: Payload) -> bytes:
+    if isinstance(text, Mapping):
+        text = json.dumps(text)
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+class TokenTrie:
+    """A constraint that lives in a chain of llama.cpp's: see docs/token-trie.md.
+
+    Put it before every sampler that truncates. A chain that it is added to owns it from then on,
+    and frees it: do not use it after the chain. Needs a llama.cpp in the process (`bind_host`).
+    """
+
+    def __init__(
+        self,
+        constraint: Optional[Payload] = None,
+        *,
+        greedy: bool = False,
+        compact: bool = False,
+        reset_idle: bool = False,
+        vocab: Any = None,
+    ) -> None:
+        """`constraint` is a TokenTreePayload, as a mapping or JSON; None: idle until `set`.
+
+        greedy: the most probable of the values' tokens is selected; otherwise temperature, top-p
+        and the draw of later samplers run over the values' tokens. compact: the array of candidates
+        shrinks instead of being masked. reset_idle: a reset leaves a span idle that is complete.
+        `vocab` (a llama_vocab, or what has one as `vocab`) lets tokens outside of it be refused.
+        """
+        flags = (_COMPACT if compact else 0) | (_RESET_IDLE if reset_idle else 0)
+        self._mode = (_GREEDY if greedy else _SAMPLED) | flags
+        free = host.host_function("llama_sampler_free", None, ctypes.c_void_p)
+        vocabulary = None if vocab is None else host.pointer(vocab, "vocab")
+        self._pointer: Optional[int] = made(library.llama_sieve_init_trie_slot(vocabulary))
+        self._free = weakref.finalize(self, free, self._pointer)
+        if constraint is not None:
+            self.set(constraint)
+
+    @property
+    def pointer(self) -> int:
+        """The llama_sampler, which stays this object's, or its chain's."""
+        if self._pointer is None:
+            raise InvalidError("the token trie is closed")
+        return self._pointer
+
+    def release(self) -> int:
+        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free."""
+        pointer = self.pointer
+        self._free.detach()
+        return pointer
+
+    def add_to(self, chain: Any) -> None:
+        """Adds it to a llama_sampler chain, or to what has one as `sampler`, which then owns it."""
+        address = host.pointer(chain, "sampler")
+        kind = ctypes.c_void_p
+        add = host.host_function("llama_sampler_chain_add", None, kind, kind)
+        add(address, self.release())
+
+    def set(self, constraint: Payload) -> None:
+        """Another constraint, active from the next token on. On an error the old one stays."""
+        text = _bytes(constraint)
+        check(library.llama_sieve_trie_set(self.pointer, text, len(text), self._mode))
+
+    def clear(self) -> None:
+        """No constraint, from the next token on."""
+        library.llama_sieve_trie_clear(self.pointer)
+
+    def activate(self, path: str) -> None:
+        """Begins the span of the descriptor with this path. NotFoundError where there is none."""
+        check(library.llama_sieve_trie_activate(self.pointer, path.encode()))
+
+    @property
+    def active(self) -> bool:
+        """Whether the next token is constrained, or may continue a value."""
+        active: bool = library.llama_sieve_trie_is_active(self.pointer)
+        return active
+
+    @property
+    def leaf(self) -> Optional[str]:
+        """Name of the value that was completed; None while none is."""
+        name: Optional[bytes] = library.llama_sieve_trie_leaf(self.pointer)
+        return None if name is None else name.decode("utf-8", "replace")
+
+    def _tokens(self, function: Any) -> NDArray[np.int32]:
+        found = np.empty(function(self.pointer, None, 0), np.int32)
+        number = function(self.pointer, address(found), found.size)
+        return found[:number]
+
+    def forced(self) -> NDArray[np.int32]:
+        """The run of tokens that are the only continuation: they need no sampling."""
+        return self._tokens(library.llama_sieve_trie_forced)
+
+    def allowed(self) -> NDArray[np.int32]:
+        """The tokens that may follow, ascending."""
+        return self._tokens(library.llama_sieve_trie_allowed)
+
+    def accept(self, tokens: Iterable[int]) -> None:
+        """Takes note of tokens, where it is used without a chain."""
+        kinds = (ctypes.c_void_p, ctypes.c_int32)
+        take = host.host_function("llama_sampler_accept", None, *kinds)
+        for token in tokens:
+            take(self.pointer, int(token))
+
+    def close(self) -> None:
+        """Frees it now, if no chain owns it."""
+        self._free()
+        self._pointer = None
+
+
+@dataclass(frozen=True)
+class TrieCache:
+    """Counters of the process-wide cache of tries."""
+
+    hits: int
+    misses: int
+    evictions: int
+    entries: int
+    bytes: int
+
+
+def trie_cache() -> TrieCache:
+    """What the cache of tries has done so far."""
+    native = CacheStats()
+    library.llama_sieve_trie_cache_stats(native)
+    return TrieCache(**{field.name: getattr(native, field.name) for field in fields(TrieCache)})

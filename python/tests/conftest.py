@@ -1,0 +1,61 @@
+"""What the tests share. LLAMA_SIEVE_TEST_MODEL names a model; `ci/python` sets all of it up."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Iterator
+
+import numpy as np
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def missing(what: str) -> None:
+    """Skips; where LLAMA_SIEVE_REQUIRE_ALL is 1 that is a failure."""
+    if os.environ.get("LLAMA_SIEVE_REQUIRE_ALL") == "1":
+        pytest.fail(f"LLAMA_SIEVE_REQUIRE_ALL=1, but {what}")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def rng() -> np.random.Generator:
+    return np.random.default_rng(int(os.environ.get("LLAMA_SIEVE_TEST_SEED", "42")))
+
+
+@pytest.fixture(scope="session")
+def llama_cpp() -> ModuleType:
+    """llama-cpp-python."""
+    try:
+        return importlib.import_module("llama_cpp")
+    except ImportError as error:
+        missing(f"llama-cpp-python is not here: {error}")
+        raise
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Path:
+    path = Path(os.environ.get("LLAMA_SIEVE_TEST_MODEL") or REPOSITORY / "models" / "kjv-tiny.gguf")
+    if not path.is_file():
+        missing(f"there is no model: {path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def llm(llama_cpp: ModuleType, model_path: Path) -> Iterator[Any]:
+    """The small model, loaded."""
+    model = llama_cpp.Llama(model_path=str(model_path), n_ctx=256, n_threads=1, verbose=False)
+    yield model
+    model.close()
+
+
+@pytest.fixture(autouse=True)
+def no_patch_is_left() -> Iterator[None]:
+    yield
+    from llama_sieve import patching
+
+    while patching._current is not None:
+        patching.unpatch()

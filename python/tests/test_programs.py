@@ -1,0 +1,187 @@
+"""`run`, `doctor` and the wheel, as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import missing
+
+import llama_sieve
+from llama_sieve import _elf, _library, doctor, launch
+
+HERE = Path(llama_sieve.__file__).parent
+
+
+@pytest.fixture
+def preload():
+    if not _library.PRELOAD.is_file():
+        missing("the preload library is not beside the package: the wheel is not installed")
+
+
+def command(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "llama_sieve", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_program_runs_with_the_preload_library(preload):
+    ran = command("run", "--", "cat", "/proc/self/maps", "/dev/null")
+    assert ran.returncode == 0 and str(_library.PRELOAD) in ran.stdout
+    ran = command("run", "sh", "-c", "exit 7")
+    assert ran.returncode == 7
+
+
+def test_the_environment_keeps_what_was_there(tmp_path):
+    library = tmp_path / "libp.so"
+    library.touch()
+    after = launch.environment({"LD_PRELOAD": "a.so", "PYTHONPATH": "x", "HOME": "h"}, library)
+    assert after["LD_PRELOAD"] == f"{library}:a.so" and after["HOME"] == "h"
+    assert after["PYTHONPATH"].endswith(os.pathsep + "x")
+    spaced = tmp_path / "with space" / "libp.so"
+    spaced.parent.mkdir()
+    spaced.touch()
+    with pytest.raises(ValueError, match="space"):
+        launch.environment({}, spaced)
+    with pytest.raises(ValueError, match="missing"):
+        launch.environment({}, tmp_path / "none.so")
+
+
+PROGRAM = """
+import sys, sitecustomize
+sys.path_importer_cache.clear()
+import llama_cpp
+b = llama_cpp.llama_cpp
+b.llama_sampler_free(b.llama_sampler_init_top_k(40))
+print("before" in vars(sitecustomize), "llama_sieve" in sys.modules)
+"""
+
+
+def test_llama_cpp_python_is_patched_in_a_program_that_does_not_know(preload, llama_cpp, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("before = True\n")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    arguments = ("run", "--verbose", "--", sys.executable, "-c", PROGRAM)
+    ran = command(*arguments, PYTHONPATH=path)
+    assert ran.returncode == 0, ran.stderr
+    assert "llama-sieve: patch: top-k: ours" in ran.stderr
+    assert ran.stdout.split() == ["True", "True"]
+
+
+def test_a_program_without_llama_cpp_python_is_left_alone(preload):
+    program = "import sys; print('llama_sieve' in sys.modules, 'sitecustomize' in sys.modules)"
+    ran = command("run", "--", sys.executable, "-S", "-c", program)
+    assert ran.returncode == 0 and ran.stdout.startswith("False")
+
+
+@pytest.mark.parametrize(
+    "arguments, status, says",
+    [
+        (("run",), 2, "which program"),
+        (("run", "--", "no-such-program-at-all"), 1, "no such program"),
+        (("doctor", "no-such-thing-at-all"), 2, "no process, library or program"),
+        (("doctor", str(HERE / "__init__.py")), 2, "no 64-bit library or program"),
+        (("wrong",), 2, "invalid choice"),
+    ],
+)
+def test_wrong_arguments_are_answered(preload, arguments, status, says):
+    ran = command(*arguments)
+    assert ran.returncode == status and says in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_the_doctor_knows_this_pythons_llama_cpp(llama_cpp):
+    report = doctor.of(None)
+    (found,) = report.hosts
+    assert found.path == Path(llama_cpp.llama_cpp._lib._name).resolve()
+    assert found.kinds["top-k"] == "" and report.helps
+    assert not any(
+        isinstance(value, llama_sieve.patching._Constructor)
+        for value in vars(llama_cpp.llama_cpp).values()
+    )
+    assert "ours: greedy, dist" in doctor.text(report)
+
+
+def test_the_doctor_tries_a_library(llama_cpp):
+    ran = command("doctor", "--json", llama_cpp.llama_cpp._lib._name)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = json.loads(ran.stdout)["hosts"]
+    assert found["kinds"]["dist"] == "" and found["since"] >= 10_394
+    ran = command("doctor", llama_cpp.llama_cpp._lib._name, LLAMA_SIEVE_HOST="4000")
+    assert "its own: dry:" in ran.stdout and "b4000" in ran.stdout
+
+
+def test_the_doctor_looks_at_a_process(preload, llama_cpp):
+    path = llama_cpp.llama_cpp._lib._name
+    program = (
+        f"import ctypes, sys; ctypes.CDLL({path!r}); print('ready', flush=True); sys.stdin.read()"
+    )
+    for start in ([], [sys.executable, "-m", "llama_sieve", "run", "--"]):
+        process = subprocess.Popen(
+            [*start, sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout.readline() == b"ready\n"
+        report = doctor.of(str(process.pid))
+        process.communicate()
+        assert [found.path for found in report.hosts] == [Path(path).resolve()]
+        assert ("is in the process" in report.remarks[0]) == bool(start)
+
+
+def test_the_doctor_says_what_cannot_be_reached(tmp_path):
+    report = doctor.of(sys.executable)
+    assert not report.helps and "No llama.cpp here" in report.remarks[-1]
+    library = doctor.of(str(HERE / "libllama_sieve.so")) if _library.PRELOAD.is_file() else report
+    assert not library.helps
+
+
+def test_what_a_library_asks_for_is_read_as_readelf_reads_it():
+    if shutil.which("readelf") is None:
+        missing("readelf is not installed")
+    for path in (Path(_library.library._name), Path(sys.executable).resolve()):
+        elf = _elf.read(path)
+        dynamic = subprocess.run(["readelf", "-Wd", path], capture_output=True, text=True).stdout
+        assert elf.needed == re.findall(r"NEEDED.*\[(.+)\]", dynamic)
+        versions = subprocess.run(["readelf", "-WV", path], capture_output=True, text=True).stdout
+        needs = re.split("(?i)version needs section", versions)[1]
+        told = {name for names in elf.versions.values() for name in names}
+        assert told == set(re.findall(r"Name: (\S+)", needs))
+        names = subprocess.run(
+            ["readelf", "-W", "--dyn-syms", path], capture_output=True, text=True
+        )
+        defined = re.findall(r"(?:GLOBAL|WEAK)\s+\S+\s+\d+ ([^@\s]+)", names.stdout)
+        assert set(defined) <= elf.exports
+
+
+def test_what_is_no_library_is_refused(tmp_path):
+    for content in (b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 70):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        with pytest.raises(_elf.NotElf):
+            _elf.read(path)
+
+
+def test_the_wheels_tag_is_honest(preload):
+    """The newest glibc that the libraries ask for is the one that the tag names, and nothing else
+    is asked for than what every Linux of that age has."""
+    (wheel,) = HERE.parent.glob("llama_sieve-*.dist-info/WHEEL")
+    tag = re.search(r"Tag: py3-none-(\S+)", wheel.read_text()).group(1)
+    newest = 0
+    for name in ("libllama_sieve.so", "libllama_sieve_preload.so"):
+        listed = subprocess.run(["readelf", "-WV", HERE / name], capture_output=True, text=True)
+        newest = max([newest, *map(int, re.findall(r"GLIBC_2\.(\d+)", listed.stdout))])
+        listed = subprocess.run(["readelf", "-Wd", HERE / name], capture_output=True, text=True)
+        assert set(re.findall(r"NEEDED.*\[(.+?)\.so", listed.stdout)) <= {
+            "libc",
+            "libm",
+            "libgcc_s",
+            f"ld-linux-{os.uname().machine.replace('_', '-')}",
+        }
+    assert tag == f"manylinux_2_{newest}_{os.uname().machine}"

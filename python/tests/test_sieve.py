@@ -1,0 +1,331 @@
+"""The sieve against numpy in double precision, and what its object promises."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import dataclasses
+import math
+import threading
+
+import numpy as np
+import pytest
+from test_metrics import entropy, log_softmax
+
+import llama_sieve
+from llama_sieve import InvalidError, Mode, Order, Params, Rng, Sieve, _library
+
+V = 4096
+QUIET = Params(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, penalty_repeat=1.0, seed=7)
+"""Every stage off."""
+
+
+@pytest.fixture
+def logits(rng):
+    return rng.normal(0, 3, V).astype(np.float32)
+
+
+def softmax(logits):
+    p = np.exp(logits.astype(np.float64) - logits.max())
+    return p / p.sum()
+
+
+def reference(logits, params, history=()):
+    """The ids that are left and their probabilities, by the definitions."""
+    work = logits.astype(np.float64)
+    for token, bias in (params.bias or {}).items():
+        work[token] += bias
+    recent = list(history)[-params.penalty_last_n :] if params.penalty_last_n > 0 else []
+    for token in set(recent):
+        above = work[token] > 0
+        work[token] *= 1 / params.penalty_repeat if above else params.penalty_repeat
+        work[token] -= recent.count(token) * params.penalty_freq + params.penalty_present
+    ids = np.argsort(-work, kind="stable")
+    if params.top_k > 0:
+        ids = ids[: params.top_k]
+    if params.top_p < 1:
+        reached = np.cumsum(softmax(work[ids]))
+        ids = ids[: int(np.searchsorted(reached, params.top_p)) + 1]
+    if params.min_p > 0:
+        ids = ids[work[ids] >= work[ids[0]] + math.log(params.min_p)]
+    return ids, softmax(work[ids] / params.temperature)
+
+
+def test_structures_are_as_long_as_the_library_says():
+    native = _library.library.llama_sieve_default_params()
+    assert native.struct_size == ctypes.sizeof(_library.SieveParams)
+    for field in dataclasses.fields(Params):
+        if field.name != "bias":
+            assert getattr(native, field.name) == pytest.approx(field.default), field.name
+    assert not native.bias and native.n_bias == 0
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        QUIET,
+        Params(seed=7, penalty_repeat=1.0),
+        Params(seed=7, penalty_freq=0.2, penalty_present=0.1),
+        dataclasses.replace(QUIET, top_p=0.8),
+        dataclasses.replace(QUIET, min_p=0.02, temperature=1.7),
+        dataclasses.replace(QUIET, top_k=7, bias={3: 2.5, 11: -math.inf}),
+    ],
+    ids=lambda params: f"k{params.top_k}-p{params.top_p}-m{params.min_p}",
+)
+def test_what_is_drawn_from_is_what_the_definitions_leave(logits, params, rng):
+    history = [int(token) for token in np.argsort(-logits)[rng.integers(0, 50, 30)]]
+    sieve = Sieve(params)
+    for token in history:
+        sieve.accept(token)
+    token = sieve.sample(logits)
+    found = sieve.candidates()
+    ids, p = reference(logits, params, history)
+    kept = p > 0
+    assert set(found["id"]) == set(ids[kept])
+    assert token in found["id"]
+    expected = dict(zip(ids, p))
+    for candidate in found:
+        assert candidate["p"] == pytest.approx(expected[candidate["id"]], rel=2e-5)
+    assert found["p"].sum(dtype=np.float64) == pytest.approx(1, rel=1e-5)
+
+
+def test_tokens_come_as_often_as_they_should():
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    n = 20_000
+    sieve = Sieve(QUIET)
+    drawn = np.bincount([sieve.sample(logits) for _ in range(n)], minlength=4)
+    expected = np.exp(logits) * n
+    # Chi-square, 3 degrees of freedom: beyond 27.9 in four of a million runs; the seed is fixed.
+    assert ((drawn - expected) ** 2 / expected).sum() < 27.9
+
+
+def test_a_seed_gives_the_same_tokens(logits):
+    for rng in Rng:
+        first, second = (Sieve(seed=5, rng=rng) for _ in range(2))
+        tokens = []
+        for _ in range(20):
+            tokens.append(first.sample(logits))
+            assert second.sample(logits) == tokens[-1]
+            first.accept(tokens[-1])
+            second.accept(tokens[-1])
+        first.reset()
+        assert first.sample(logits) == tokens[0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_other_precisions_are_the_same_numbers(logits, temperature):
+    half = logits.astype(np.float16)
+    assert Sieve(seed=3, temperature=temperature).sample(half) == Sieve(
+        seed=3, temperature=temperature
+    ).sample(half.astype(np.float32))
+    bits = (logits.view(np.uint32) >> 16).astype(np.uint16)
+    wide = (bits.astype(np.uint32) << 16).view(np.float32)
+    sieve = Sieve(seed=3, temperature=temperature)
+    assert sieve.sample_bf16(bits) == Sieve(seed=3, temperature=temperature).sample(wide)
+
+
+def test_arrays_are_read_in_place(logits):
+    logits.flags.writeable = False
+    before = logits.tobytes()
+    assert llama_sieve._arrays.vector(logits) is logits
+    token = Sieve(top_k=1).sample(logits)
+    assert token == int(np.argmax(logits)) == llama_sieve.greedy(logits)
+    assert logits.tobytes() == before
+    # What shares its memory with numpy is not copied either: the change is seen.
+    shared = ctypes.c_float * 4
+    floats = shared(0, 3, 1, 2)
+    assert llama_sieve.greedy(floats) == 1
+    floats[2] = 9
+    assert llama_sieve.greedy(floats) == 2
+
+
+def test_parameters_change_between_tokens(logits):
+    sieve = Sieve(QUIET)
+    sieve.update(top_k=1)
+    assert sieve.params.top_k == 1 and sieve.sample(logits) == int(np.argmax(logits))
+    with pytest.raises(InvalidError, match="penalty_repeat"):
+        sieve.update(penalty_repeat=0.0)
+    assert sieve.params.penalty_repeat == 1.0
+    sieve.params = dataclasses.replace(sieve.params, bias={9: math.inf})
+    assert sieve.sample(logits) == 9
+
+
+def test_a_saved_state_goes_on(logits):
+    for rng in Rng:
+        sieve = Sieve(seed=11, rng=rng)
+        for _ in range(5):
+            sieve.accept(sieve.sample(logits))
+        state = sieve.save()
+        rest = []
+        for _ in range(5):
+            rest.append(sieve.sample(logits))
+            sieve.accept(rest[-1])
+        other = Sieve(seed=999, rng=rng)
+        other.load(state)
+        again = []
+        for _ in range(5):
+            again.append(other.sample(logits))
+            other.accept(again[-1])
+        assert again == rest
+    with pytest.raises(llama_sieve.StateError):
+        other.load(b"nonsense")
+    with pytest.raises(llama_sieve.StateError):
+        Sieve(rng=Rng.MT19937).load(Sieve(rng=Rng.POSITION).save())
+
+
+def test_a_clone_goes_on_as_the_first_would(logits):
+    sieve = Sieve(seed=2)
+    sieve.accept(sieve.sample(logits))
+    other = copy.copy(sieve)
+    assert [other.sample(logits) for _ in range(5)] == [sieve.sample(logits) for _ in range(5)]
+
+
+def test_a_batch_is_its_sequences_one_by_one(rng):
+    rows = rng.normal(0, 3, (6, V)).astype(np.float32)
+    alone = [Sieve(seed=i).sample(row) for i, row in enumerate(rows)]
+    for threads in (1, 2):
+        sieves = [Sieve(seed=i) for i in range(len(rows))]
+        together = llama_sieve.sample_batch(sieves, rows, threads=threads)
+        assert together.tolist() == alone
+    rows[2] = -np.inf
+    with pytest.raises(llama_sieve.BatchError) as failed:
+        llama_sieve.sample_batch([Sieve(seed=i) for i in range(6)], rows)
+    assert failed.value.tokens[2] == failed.value.code == -8
+    assert np.delete(failed.value.tokens, 2).tolist() == alone[:2] + alone[3:]
+    with pytest.raises(llama_sieve.BusyError):
+        llama_sieve.sample_batch([sieves[0], sieves[0]], rows[:2])
+    assert sieves[0].sample(rows[0]) >= 0
+    with pytest.raises(InvalidError, match="2 sieves"):
+        llama_sieve.sample_batch(sieves[:2], rows)
+    assert llama_sieve.sample_batch([], []).size == 0
+
+
+def test_statistics_are_those_of_the_stages(logits):
+    sieve = Sieve(seed=1, penalty_repeat=1.0)
+    assert math.isnan(sieve.stats.model_entropy)
+    sieve.measure()
+    token = sieve.sample(logits)
+    stats = sieve.stats
+    assert stats.n_vocab == V and stats.after_top_k == 40
+    assert stats.after_top_n_sigma == sieve.candidates().size
+    assert stats.model_entropy == pytest.approx(entropy(logits), rel=1e-6)
+    assert stats.surprisal == pytest.approx(-log_softmax(logits)[token], rel=1e-5)
+    p = sieve.candidates()["p"].astype(np.float64)
+    assert stats.sampling_entropy == pytest.approx(-(p * np.log(p)).sum(), rel=1e-5)
+
+
+def test_top_candidates_have_the_models_probabilities(logits):
+    top = llama_sieve.top_candidates(logits, 10)
+    order = np.argsort(-logits, kind="stable")[:10]
+    assert top["id"].tolist() == order.tolist()
+    assert top["p"] == pytest.approx(np.exp(log_softmax(logits))[order], rel=2e-5)
+    assert llama_sieve.top_candidates(logits[:3], 10).size == 3
+    assert llama_sieve.top_candidates(logits, 0).size == 0
+
+
+def test_parity_mode_gives_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
+    """The chain is llama.cpp's own, through its bindings."""
+    bindings = llama_cpp.llama_cpp
+    chain = bindings.llama_sampler_chain_init(bindings.llama_sampler_chain_default_params())
+    for sampler in (
+        bindings.llama_sampler_init_top_k(40),
+        bindings.llama_sampler_init_top_p(0.95, 1),
+        bindings.llama_sampler_init_min_p(0.05, 1),
+        bindings.llama_sampler_init_temp(0.8),
+        bindings.llama_sampler_init_dist(42),
+    ):
+        bindings.llama_sampler_chain_add(chain, sampler)
+    sieve = Sieve(mode=Mode.PARITY, rng=Rng.MT19937, seed=42, penalty_repeat=1.0)
+    for shift in range(20):
+        rolled = np.roll(logits, shift)
+        assert sieve.sample(rolled) == _sampled(bindings, chain, rolled)
+    bindings.llama_sampler_free(chain)
+
+
+def _sampled(bindings, chain, logits):
+    data = np.zeros(logits.size, llama_sieve.CANDIDATE)
+    data["id"] = np.arange(logits.size)
+    data["logit"] = logits
+    array = bindings.llama_token_data_array(
+        data=data.ctypes.data_as(bindings.llama_token_data_p), size=logits.size, selected=-1
+    )
+    bindings.llama_sampler_apply(chain, ctypes.byref(array))
+    return array.data[array.selected].id
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [
+        (lambda: Sieve(temperature=math.nan), InvalidError, "temperature"),
+        (lambda: Sieve(penalty_repeat=0.0), InvalidError, "penalty_repeat"),
+        (lambda: Sieve(mode=9), InvalidError, "mode"),
+        (lambda: Sieve(top_k=2**31), InvalidError, "top_k"),
+        (lambda: Sieve(seed=-1), InvalidError, "seed"),
+        (lambda: Sieve(min_keep=-1), InvalidError, "min_keep"),
+        (lambda: Sieve(bias={1: math.nan}), InvalidError, "bias"),
+        (lambda: Sieve(wrong=1), TypeError, "wrong"),
+        (lambda: Sieve().accept(-1), InvalidError, "negative"),
+        (lambda: Sieve().accept(2**32 + 5), InvalidError, "32 bits"),
+        (lambda: Sieve().sample(np.empty(0, np.float32)), InvalidError, "llama_sieve_sample"),
+        (lambda: Sieve().sample(np.zeros(4)), InvalidError, "float64"),
+        (
+            lambda: Sieve().sample(np.full(4, np.nan, np.float32)),
+            llama_sieve.NoCandidateError,
+            "no token",
+        ),
+        (lambda: Sieve().sample_bf16(np.zeros(4, np.int16)), InvalidError, "uint16"),
+        (lambda: Sieve().sample_ctx(0), InvalidError, "NULL"),
+        (lambda: Sieve().sample_ctx("no"), InvalidError, "str"),
+        (lambda: llama_sieve.top_candidates(np.zeros(4, np.float32), -1), InvalidError, "-1"),
+    ],
+)
+def test_bad_input_is_an_error_that_names_it(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
+def test_a_closed_sieve_says_so(logits):
+    with Sieve() as sieve:
+        sieve.sample(logits)
+    sieve.close()
+    for use in (lambda: sieve.sample(logits), sieve.save, sieve.reset, lambda: sieve.accept(1)):
+        with pytest.raises(InvalidError, match="closed"):
+            use()
+
+
+def test_a_second_thread_gets_an_error(logits):
+    sieve = Sieve()
+    handle = sieve._take()
+    caught = []
+
+    def use():
+        try:
+            sieve.sample(logits)
+        except llama_sieve.BusyError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    sieve._lock.release()
+    assert handle and len(caught) == 1 and sieve.sample(logits) >= 0
+
+
+def test_order_of_the_temperature_matters(logits):
+    last, first = (Sieve(QUIET, top_p=0.6, temperature=2.0, order=order) for order in Order)
+    last.sample(logits)
+    first.sample(logits)
+    ids, _ = reference(logits / np.float32(2), dataclasses.replace(QUIET, top_p=0.6))
+    assert set(first.candidates()["id"]) == set(ids)
+    assert first.candidates().size > last.candidates().size
+
+
+def test_messages_come_where_they_are_sent():
+    heard = []
+    llama_sieve.set_log(lambda level, text: heard.append((level, text)))
+    try:
+        # A handle that nobody has bound.
+        _library.library.eliza_inference_clear_token_trie(ctypes.c_void_p(1))
+    finally:
+        llama_sieve.set_log(None)
+    assert len(heard) == 1 and "eliza_inference_clear_token_trie" in heard[0][1]
