@@ -22,9 +22,9 @@ def test_what_may_follow_follows_what_came(constraint):
     assert constraint.active and constraint.leaf is None
     assert constraint.allowed().tolist() == [5, 9]
     assert constraint.forced().tolist() == []
-    constraint.accept([9])
+    constraint.accept(9)
     assert constraint.forced().tolist() == [10, 11]
-    constraint.accept([10, 11])
+    constraint.accept(10, 11)
     assert not constraint.active and constraint.leaf == "x"
     constraint.activate("value")
     assert constraint.allowed().tolist() == [5, 9]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import weakref
 from dataclasses import dataclass, fields
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import host
 from ._arrays import address
-from ._library import CacheStats, InvalidError, check, library, made
+from ._library import CacheStats, check, library, made
+from .samplers import Sampler
 
 Payload = Union[str, bytes, Mapping[str, Any]]
 
@@ -32,7 +31,7 @@ def _bytes(text: Payload) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
-class TokenTrie:
+class TokenTrie(Sampler):
     """A constraint that lives in a chain of llama.cpp's: see docs/token-trie.md.
 
     Put it before every sampler that truncates. A chain that it is added to owns it from then on,
@@ -57,32 +56,11 @@ class TokenTrie:
         """
         flags = (_COMPACT if compact else 0) | (_RESET_IDLE if reset_idle else 0)
         self._mode = (_GREEDY if greedy else _SAMPLED) | flags
-        free = host.host_function("llama_sampler_free", None, ctypes.c_void_p)
+        host.bound_host()
         vocabulary = None if vocab is None else host.pointer(vocab, "vocab")
-        self._pointer: Optional[int] = made(library.llama_sieve_init_trie_slot(vocabulary))
-        self._free = weakref.finalize(self, free, self._pointer)
+        super().__init__(made(library.llama_sieve_init_trie_slot(vocabulary)))
         if constraint is not None:
             self.set(constraint)
-
-    @property
-    def pointer(self) -> int:
-        """The llama_sampler, which stays this object's, or its chain's."""
-        if self._pointer is None:
-            raise InvalidError("the token trie is closed")
-        return self._pointer
-
-    def release(self) -> int:
-        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free."""
-        pointer = self.pointer
-        self._free.detach()
-        return pointer
-
-    def add_to(self, chain: Any) -> None:
-        """Adds it to a llama_sampler chain, or to what has one as `sampler`, which then owns it."""
-        address = host.pointer(chain, "sampler")
-        kind = ctypes.c_void_p
-        add = host.host_function("llama_sampler_chain_add", None, kind, kind)
-        add(address, self.release())
 
     def set(self, constraint: Payload) -> None:
         """Another constraint, active from the next token on. On an error the old one stays."""
@@ -121,18 +99,6 @@ class TokenTrie:
     def allowed(self) -> NDArray[np.int32]:
         """The tokens that may follow, ascending."""
         return self._tokens(library.llama_sieve_trie_allowed)
-
-    def accept(self, tokens: Iterable[int]) -> None:
-        """Takes note of tokens, where it is used without a chain."""
-        kinds = (ctypes.c_void_p, ctypes.c_int32)
-        take = host.host_function("llama_sampler_accept", None, *kinds)
-        for token in tokens:
-            take(self.pointer, int(token))
-
-    def close(self) -> None:
-        """Frees it now, if no chain owns it."""
-        self._free()
-        self._pointer = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,229 @@
+"""What the scripts share: models, runs with and without ours, and the rows of the table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SMALL_MODEL = REPOSITORY / "models" / "kjv-tiny.gguf"
+PROMPT = "And the LORD said unto"
+
+# What is generated with which sampler settings: the names are those of the hosts' programs.
+SETTINGS = ("defaults", "penalties", "top-p alone")
+
+
+UNREACHED = 3
+"""The exit status where a package cannot be had."""
+
+
+def download(command: List[object], cwd: Optional[Path] = None) -> None:
+    """Runs a package manager. SystemExit with UNREACHED where it fails."""
+    ran = subprocess.run(list(map(str, command)), cwd=cwd, check=False, stdout=sys.stderr)
+    if ran.returncode != 0:
+        print(f"cannot be had: {' '.join(map(str, command))}", file=sys.stderr)
+        raise SystemExit(UNREACHED)
+
+
+@dataclass
+class Arm:
+    """One run of a host."""
+
+    texts: Dict[str, str]
+    """By setting and model."""
+    rates: Dict[str, float]
+    """Tokens per second of processor time, likewise."""
+    report: str
+    """What it wrote to stderr."""
+
+
+@dataclass
+class Row:
+    """One host, with and without ours."""
+
+    host: str
+    build: str
+    ours: List[str] = field(default_factory=list)
+    aside: Dict[str, str] = field(default_factory=dict)
+    """Why samplers stayed the host's own."""
+    different: List[str] = field(default_factory=list)
+    """Settings whose text is another."""
+    rates: Dict[str, List[float]] = field(default_factory=dict)
+    """Without and with ours, by setting, on the large vocabulary."""
+    problem: Optional[str] = None
+
+    @property
+    def good(self) -> bool:
+        return self.problem is None and not self.different
+
+
+def tool(name: str) -> Path:
+    """A program of this repository, built."""
+    command = ["cargo", "build", "--release", "--locked", "-q", "-p", "vendor-llama-cpp"]
+    subprocess.run([*command, "--bin", name], cwd=REPOSITORY, check=True)
+    return target() / name
+
+
+def target() -> Path:
+    """Where cargo puts what it builds."""
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+    told = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True).stdout
+    return Path(json.loads(told)["target_directory"]) / "release"
+
+
+def preload() -> Path:
+    """The preload library, built."""
+    command = ["cargo", "build", "--release", "--locked", "-q", "-p", "llama-sieve-preload"]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    return target() / "libllama_sieve_preload.so"
+
+
+def large_model(folder: Path) -> Path:
+    """A model of a layer with random weights, and a vocabulary of 128,256 tokens."""
+    path = folder / "vocabulary-of-128256.gguf"
+    if not path.exists():
+        command = [tool("write_test_model"), "--vocab", "128256", "--seed", "1", "--out", path]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+@contextlib.contextmanager
+def folder(kept: Optional[Path]) -> Iterator[Path]:
+    """Where downloads go: a folder that is removed, or the one that is to be kept."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+def arm(command: List[object], preloaded: Optional[Path], **environment: str) -> Arm:
+    """Runs a host's program, which prints a line of JSON: {"texts": {...}, "rates": {...}}."""
+    variables = {**os.environ, **environment, "LLAMA_SIEVE_VERBOSE": "1"}
+    variables.pop("LD_PRELOAD", None)
+    if preloaded is not None:
+        variables["LD_PRELOAD"] = str(preloaded)
+    ran = subprocess.run(
+        list(map(str, command)),
+        env=variables,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=900,
+        check=False,
+    )
+    lines = [line for line in ran.stdout.splitlines() if line.startswith('{"texts"')]
+    if ran.returncode != 0 or not lines:
+        why = (ran.stderr or ran.stdout).strip().splitlines()[-3:]
+        raise RuntimeError(f"ended with {ran.returncode}: {' / '.join(why)}")
+    answer = json.loads(lines[-1])
+    return Arm(answer["texts"], answer["rates"], ran.stderr)
+
+
+_LINE = re.compile(r"^llama-sieve: (?:preload|patch): ([\w-]+)(?:\(.*?\))?: (.*)$", re.MULTILINE)
+
+
+def samplers(report: str) -> Row:
+    """Which samplers were ours and which not, as LLAMA_SIEVE_VERBOSE tells."""
+    row = Row("", "")
+    for kind, outcome in _LINE.findall(report):
+        if outcome == "ours":
+            row.ours.append(kind)
+        else:
+            reason = outcome.removeprefix("llama.cpp's own: ")
+            row.aside[kind] = reason.removeprefix(f"{kind}: ")
+    row.ours = list(dict.fromkeys(row.ours))
+    return row
+
+
+def compare(row: Row, without: List[Arm], with_ours: List[Arm]) -> Row:
+    """Fills a row from the runs of both arms."""
+    found = samplers(with_ours[-1].report)
+    row.ours, row.aside = found.ours, found.aside
+    expected = without[0].texts
+    row.different = sorted(
+        {
+            name
+            for one in without + with_ours
+            for name in expected
+            if one.texts[name] != expected[name]
+        }
+    )
+    for name in expected:
+        if name.startswith("large: "):
+            best = [max(one.rates[name] for one in arms) for arms in (without, with_ours)]
+            row.rates[name.removeprefix("large: ")] = best
+    return row
+
+
+def alternate(
+    row: Row, command: List[object], preloaded: Path, repeats: int, **environment: str
+) -> Row:
+    """Runs a host without and with the preload library, in turns; the quickest of each counts."""
+    arms: Dict[bool, List[Arm]] = {False: [], True: []}
+    try:
+        for _ in range(repeats):
+            for ours in (False, True):
+                arms[ours].append(arm(command, preloaded if ours else None, **environment))
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        row.problem = str(error).replace("|", "/")
+        return row
+    return compare(row, arms[False], arms[True])
+
+
+HEADER = """\
+| host | llama.cpp | ours | its own, and why | same text | tokens per second without | with ours |
+| --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def markdown(row: Row) -> str:
+    """The row of the table."""
+    if row.problem is not None:
+        return f"| {row.host} | {row.build} | | {row.problem} | | | |"
+    reasons: Dict[str, List[str]] = {}
+    for kind, reason in row.aside.items():
+        reasons.setdefault(reason, []).append(kind)
+    aside = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in reasons.items())
+    same = "yes" if not row.different else "NO: " + ", ".join(row.different)
+    rates = [
+        ", ".join(f"{name} {pair[side]:.0f}" for name, pair in row.rates.items()) for side in (0, 1)
+    ]
+    cells = [row.host, row.build, ", ".join(row.ours) or "none", aside, same, *rates]
+    return "| " + " | ".join(cells) + " |"
+
+
+def options(description: Optional[str]) -> argparse.ArgumentParser:
+    """What all scripts take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--folder", type=Path, help="keep the downloads in this folder")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each arm (default 3)")
+    parser.add_argument("--expect", default="", help="these samplers must be ours: top-k,dist")
+    parser.add_argument("--no-header", action="store_true", help="rows alone")
+    return parser
+
+
+def show(rows: Iterator[Row], options: argparse.Namespace) -> int:
+    """Prints rows as they come; 1 if a host went wrong or gave another text."""
+    if not options.no_header:
+        print(HEADER)
+    wanted = set(filter(None, options.expect.split(",")))
+    good = True
+    for row in rows:
+        print(markdown(row), flush=True)
+        missing = wanted - set(row.ours)
+        if missing:
+            print(f"{row.host}: not ours: {', '.join(sorted(missing))}", file=sys.stderr)
+        good &= row.good and not missing
+    if not good:
+        print("a host went wrong, or its text or its samplers are others", file=sys.stderr)
+    return 0 if good else 1

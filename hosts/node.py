@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""node-llama-cpp with and without the preload library: `hosts/node.py [VERSION...]`.
+
+Its packages bring llama.cpp as shared libraries, and tell which build they are. That number is
+given on (LLAMA_SIEVE_HOST), as a user would do who wants penalties to be ours as well.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Iterator, List
+
+import common
+
+VERSIONS = ("3.2.0", "3.6.0", "3.10.0", "3.14.5", "3.16.2", "3.18.1", "3.20.0", "3.22.1")
+
+
+def install(version: str, folder: Path) -> Path:
+    """The package in a folder of its own."""
+    place = folder / f"node-llama-cpp-{version}"
+    if not (place / "node_modules" / "node-llama-cpp").is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "package.json").write_text('{"private": true, "type": "module"}\n')
+        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        common.download([*command, f"node-llama-cpp@{version}"], cwd=place)
+    shutil.copy(common.REPOSITORY / "hosts" / "programs" / "with_node.mjs", place)
+    return place
+
+
+def build_of(place: Path) -> str:
+    """The release that the prebuilt package says it has: "b3995", "v0.5.0"."""
+    binaries = place / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+    metadata = json.loads((binaries / "_nlcBuildMetadata.json").read_text())
+    return str(metadata["buildOptions"]["llamaCpp"]["release"])
+
+
+def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row]:
+    preload, large = common.preload(), common.large_model(folder)
+    for version in versions:
+        place = install(version, folder)
+        build = build_of(place)
+        command = ["node", place / "with_node.mjs", common.SMALL_MODEL, large, common.PROMPT]
+        row = common.Row(f"node-llama-cpp {version}", build)
+        # The newest are numbered as releases, which the library tells by itself.
+        named = {"LLAMA_SIEVE_HOST": build} if build.startswith("b") else {}
+        yield common.alternate(row, command, preload, repeats, **named)
+
+
+def main() -> int:
+    parser = common.options(__doc__)
+    parser.add_argument("versions", nargs="*", default=list(VERSIONS))
+    options = parser.parse_args()
+    with common.folder(options.folder) as folder:
+        return common.show(rows(options.versions, folder, options.repeats), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+// Generates with node-llama-cpp, as hosts/node.py asks: node with_node.mjs SMALL LARGE PROMPT.
+import {getLlama, LlamaCompletion} from "node-llama-cpp";
+
+const [small, large, prompt] = process.argv.slice(2);
+const base = {temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05, seed: 42, repeatPenalty: false};
+const settings = {
+    "defaults": base,
+    "penalties": {...base, repeatPenalty: {
+        lastTokens: 64, penalty: 1.1, frequencyPenalty: 0.1, presencePenalty: 0.1,
+        penalizeNewLine: true, punishTokensFilter: (tokens) => tokens
+    }},
+    "top-p alone": {...base, topK: 0, minP: 0}
+};
+const tokens = 48;
+const texts = {};
+const rates = {};
+const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
+for (const [name, modelPath] of Object.entries({small, large})) {
+    const model = await llama.loadModel({modelPath});
+    // The first token pays for what is loaded at its first use.
+    const warming = await model.createContext({threads: 1, contextSize: 256});
+    await new LlamaCompletion({contextSequence: warming.getSequence()})
+        .generateCompletion(prompt, {...base, maxTokens: 1});
+    await warming.dispose();
+    for (const [setting, values] of Object.entries(settings)) {
+        const context = await model.createContext({threads: 1, contextSize: 256});
+        const completion = new LlamaCompletion({contextSequence: context.getSequence()});
+        let produced = 0;
+        const before = process.cpuUsage();
+        const text = await completion.generateCompletion(prompt, {
+            ...values, maxTokens: tokens, onToken: (chunk) => { produced += chunk.length; }
+        });
+        const spent = process.cpuUsage(before);
+        texts[`${name}: ${setting}`] = text;
+        rates[`${name}: ${setting}`] = produced * 1e6 / (spent.user + spent.system);
+        await context.dispose();
+    }
+}
+console.log(JSON.stringify({texts, rates}));
+process.exit(0);

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The wheel xllamacpp with and without the preload library: `hosts/xllamacpp.py [VERSION...]`.
+
+It is llama-server in one library: llama.cpp, its common library and the server call each other
+inside of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+from typing import Iterator, List
+
+import common
+
+VERSIONS = ("2026.10.11549", "2026.8.10229")
+
+
+def install(version: str, folder: Path) -> Path:
+    """The Python of an environment with that version."""
+    place = folder / f"xllamacpp-{version}"
+    python = place / "bin" / "python"
+    if not python.exists():
+        venv.create(place, with_pip=True)
+        install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+        common.download([python, *install, f"xllamacpp=={version}"])
+    return python
+
+
+def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row]:
+    preload, large = common.preload(), common.large_model(folder)
+    program = common.REPOSITORY / "hosts" / "programs" / "with_xllamacpp.py"
+    for version in versions:
+        # The last part of its version is llama.cpp's build.
+        build = f"b{version.split('.')[2]}"
+        command = [install(version, folder), program, common.SMALL_MODEL, large, common.PROMPT]
+        row = common.Row(f"xllamacpp {version}", build)
+        yield common.alternate(row, command, preload, repeats)
+
+
+def main() -> int:
+    parser = common.options(__doc__)
+    parser.add_argument("versions", nargs="*", default=list(VERSIONS))
+    options = parser.parse_args()
+    with common.folder(options.folder) as folder:
+        wanted = rows(options.versions, folder, options.repeats)
+        return common.show(wanted, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Samplers for a chain of llama.cpp's: each a drop-in for its own of that name.
+
+They need a llama.cpp in the process (`bind_host`), and belong to whoever holds the object until a
+chain takes them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from ctypes import c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
+from operator import index
+from typing import Any, Iterable, Mapping, Optional
+
+from . import host
+from ._library import InvalidError, LogitBias, int32, library, made
+
+
+class Sampler:
+    """A llama_sampler, freed with this object until a chain owns it. One thread at a time."""
+
+    def __init__(self, pointer: int) -> None:
+        """Owns the llama_sampler at that address from now on."""
+        free = host.host_function("llama_sampler_free", None, c_void_p)
+        self._pointer: Optional[int] = pointer
+        self._free = weakref.finalize(self, free, pointer)
+
+    @property
+    def pointer(self) -> int:
+        """The address of the llama_sampler."""
+        if self._pointer is None:
+            raise InvalidError("the sampler is closed")
+        return self._pointer
+
+    def release(self) -> int:
+        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free."""
+        pointer = self.pointer
+        if not self._free.alive:
+            raise InvalidError("the sampler is a chain's already")
+        self._free.detach()
+        return pointer
+
+    def add_to(self, chain: Any) -> None:
+        """Adds it to a llama_sampler chain, or to what has one as `sampler`, which then owns it."""
+        address = host.pointer(chain, "sampler")
+        add = host.host_function("llama_sampler_chain_add", None, c_void_p, c_void_p)
+        add(address, self.release())
+
+    @property
+    def name(self) -> str:
+        """What llama_sampler_name reports: "top-k"; "?top-k" where the parameters disable it."""
+        told = host.host_function("llama_sampler_name", c_char_p, c_void_p)(self.pointer)
+        return bytes(told).decode()
+
+    def accept(self, *tokens: int) -> None:
+        """Takes note of tokens that have become part of the text."""
+        take = host.host_function("llama_sampler_accept", None, c_void_p, c_int32)
+        for token in tokens:
+            take(self.pointer, int32(index(token), "token"))
+
+    def reset(self) -> None:
+        """Back to the beginning."""
+        host.host_function("llama_sampler_reset", None, c_void_p)(self.pointer)
+
+    def close(self) -> None:
+        """Frees it now, if no chain owns it."""
+        self._free()
+        self._pointer = None
+
+
+def _new(name: str, types: Iterable[Any], *values: Any) -> Sampler:
+    host.bound_host()
+    symbol = f"llama_sieve_init_{name}"
+    address = ctypes.cast(getattr(library, symbol), c_void_p).value
+    assert address is not None
+    checked = []
+    for kind, value in zip(types, values):
+        if kind is c_int32:
+            value = int32(index(value), name)
+        elif kind in (c_size_t, c_uint32):
+            value = index(value)
+            if not 0 <= value < 2 ** (8 * ctypes.sizeof(kind)):
+                raise InvalidError(f"{name}: {value} is negative or too large")
+        checked.append(value)
+    return Sampler(made(ctypes.CFUNCTYPE(c_void_p, *types)(address)(*checked)))
+
+
+def greedy() -> Sampler:
+    """Selects the candidate with the largest logit, the first of equals."""
+    return _new("greedy", [])
+
+
+def dist(seed: int) -> Sampler:
+    """Draws a candidate with its probability; 0xFFFFFFFF: a random seed."""
+    return _new("dist", [c_uint32], seed)
+
+
+def top_k(k: int) -> Sampler:
+    """Keeps the k largest logits; disabled by k <= 0."""
+    return _new("top_k", [c_int32], k)
+
+
+def top_p(p: float, min_keep: int = 1) -> Sampler:
+    """Keeps the fewest most probable candidates that reach p; disabled by p >= 1."""
+    return _new("top_p", [c_float, c_size_t], p, min_keep)
+
+
+def min_p(p: float, min_keep: int = 1) -> Sampler:
+    """Keeps what is at least p times as probable as the first; disabled by p <= 0."""
+    return _new("min_p", [c_float, c_size_t], p, min_keep)
+
+
+def typical(p: float, min_keep: int = 1) -> Sampler:
+    """Keeps the candidates whose surprisal is nearest to the entropy; disabled by p >= 1."""
+    return _new("typical", [c_float, c_size_t], p, min_keep)
+
+
+def temp(t: float) -> Sampler:
+    """Divides every logit by t; t <= 0: the largest logit stays alone."""
+    return _new("temp", [c_float], t)
+
+
+def temp_ext(t: float, delta: float, exponent: float) -> Sampler:
+    """A temperature between t - delta and t + delta, following the entropy."""
+    return _new("temp_ext", [c_float] * 3, t, delta, exponent)
+
+
+def xtc(p: float, t: float, min_keep: int, seed: int) -> Sampler:
+    """With chance p removes the candidates of probability t or more, but the least of them."""
+    return _new("xtc", [c_float, c_float, c_size_t, c_uint32], p, t, min_keep, seed)
+
+
+def top_n_sigma(n: float) -> Sampler:
+    """Masks every logit more than n standard deviations below the largest."""
+    return _new("top_n_sigma", [c_float], n)
+
+
+def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> Sampler:
+    """Selects so that the surprisal of the text stays near tau bits per token."""
+    types = [c_int32, c_uint32, c_float, c_float, c_int32]
+    return _new("mirostat", types, n_vocab, seed, tau, eta, m)
+
+
+def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
+    """The same aim with a cut at a surprisal that follows the error."""
+    return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
+
+
+def penalties(
+    last_n: int, repeat: float = 1.0, freq: float = 0.0, present: float = 0.0, n_vocab: int = 0
+) -> Sampler:
+    """Penalises the tokens among the last last_n accepted ones."""
+    types = [c_int32, c_int32, c_float, c_float, c_float]
+    return _new("penalties", types, n_vocab, last_n, repeat, freq, present)
+
+
+def dry(
+    multiplier: float,
+    base: float = 1.75,
+    allowed_length: int = 2,
+    last_n: int = 64,
+    breakers: Iterable[str] = ("\n", ":", '"', "*"),
+    vocab: Any = None,
+) -> Sampler:
+    """A token that would continue a repetition loses multiplier * base^(length - allowed_length).
+
+    `vocab` is a llama_vocab, or what has one as `vocab`; without it there are no breakers.
+    """
+    words = [word.encode() for word in breakers]
+    array = (c_char_p * len(words))(*words)
+    types = [c_void_p, c_float, c_float, c_int32, c_int32, c_void_p, c_size_t]
+    vocabulary = None if vocab is None else host.pointer(vocab, "vocab")
+    pointer = ctypes.cast(array, c_void_p)
+    values = (vocabulary, multiplier, base, allowed_length, last_n, pointer, len(words))
+    return _new("dry", types, *values)
+
+
+def adaptive_p(target: float, decay: float, seed: int) -> Sampler:
+    """Selects near probability target, moving the aim so that the chosen tokens average it."""
+    return _new("adaptive_p", [c_float, c_float, c_uint32], target, decay, seed)
+
+
+def logit_bias(biases: Mapping[int, float], n_vocab: int = 0) -> Sampler:
+    """Adds to the logits of tokens; minus infinity bans a token."""
+    pairs = [LogitBias(int32(index(token), "logit_bias"), bias) for token, bias in biases.items()]
+    array = (LogitBias * len(pairs))(*pairs)
+    types = [c_int32, c_int32, c_void_p]
+    return _new("logit_bias", types, n_vocab, len(pairs), ctypes.cast(array, c_void_p))
+
+
+def tail_free(z: float, min_keep: int = 1) -> Sampler:
+    """Cuts where the sorted probabilities stop bending; disabled by z >= 1."""
+    return _new("tail_free", [c_float, c_size_t], z, min_keep)
+
+
+def softmax() -> Sampler:
+    """Sorts the candidates by descending logit and writes their probabilities."""
+    return _new("softmax", [])

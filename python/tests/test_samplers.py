@@ -1,0 +1,139 @@
+"""The drop-in constructors, in chains of the host's, against the host's own."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+
+import llama_sieve
+from llama_sieve import samplers
+
+V = 5000
+
+
+def chain_of(bindings, members):
+    chain = bindings.llama_sampler_chain_init(bindings.llama_sampler_chain_default_params())
+    for member in members:
+        if isinstance(member, llama_sieve.Sampler):
+            member.add_to(chain)
+        else:
+            bindings.llama_sampler_chain_add(chain, member)
+    return chain
+
+
+def left_by(bindings, chain, logits):
+    """The bytes of all that a chain leaves, and the token that it selects."""
+    data = np.zeros(logits.size, llama_sieve.CANDIDATE)
+    data["id"] = np.arange(logits.size)
+    data["logit"] = logits
+    array = bindings.llama_token_data_array(
+        data=data.ctypes.data_as(bindings.llama_token_data_p), size=logits.size, selected=-1
+    )
+    bindings.llama_sampler_apply(chain, ctypes.byref(array))
+    return data[: array.size].tobytes(), array.selected, array.sorted
+
+
+PAIRS = {
+    "greedy": lambda b: (samplers.greedy(), b.llama_sampler_init_greedy()),
+    "dist": lambda b: (samplers.dist(7), b.llama_sampler_init_dist(7)),
+    "top_k": lambda b: (samplers.top_k(40), b.llama_sampler_init_top_k(40)),
+    "top_p": lambda b: (samplers.top_p(0.9), b.llama_sampler_init_top_p(0.9, 1)),
+    "min_p": lambda b: (samplers.min_p(0.1, 3), b.llama_sampler_init_min_p(0.1, 3)),
+    "typical": lambda b: (samplers.typical(0.6), b.llama_sampler_init_typical(0.6, 1)),
+    "temp": lambda b: (samplers.temp(0.7), b.llama_sampler_init_temp(0.7)),
+    "temp_ext": lambda b: (
+        samplers.temp_ext(0.8, 0.3, 1.1),
+        b.llama_sampler_init_temp_ext(0.8, 0.3, 1.1),
+    ),
+    "xtc": lambda b: (samplers.xtc(0.9, 0.01, 1, 5), b.llama_sampler_init_xtc(0.9, 0.01, 1, 5)),
+    "top_n_sigma": lambda b: (samplers.top_n_sigma(1.5), b.llama_sampler_init_top_n_sigma(1.5)),
+    "mirostat": lambda b: (
+        samplers.mirostat(V, 3, 5.0, 0.1),
+        b.llama_sampler_init_mirostat(V, 3, 5.0, 0.1, 100),
+    ),
+    "mirostat_v2": lambda b: (
+        samplers.mirostat_v2(3, 5.0, 0.1),
+        b.llama_sampler_init_mirostat_v2(3, 5.0, 0.1),
+    ),
+    "penalties": lambda b: (
+        samplers.penalties(32, 1.2, 0.1, 0.3),
+        b.llama_sampler_init_penalties(V, 32, 1.2, 0.1, 0.3),
+    ),
+    "dry": lambda b: (
+        samplers.dry(0.8, breakers=()),
+        b.llama_sampler_init_dry(None, 0.8, 1.75, 2, 64, None, 0),
+    ),
+    "adaptive_p": lambda b: (
+        samplers.adaptive_p(0.4, 0.9, 2),
+        b.llama_sampler_init_adaptive_p(0.4, 0.9, 2),
+    ),
+    "logit_bias": lambda b: (
+        samplers.logit_bias({9: 2.5, 2: -math.inf}),
+        b.llama_sampler_init_logit_bias(V, 2, (b.llama_logit_bias * 2)((9, 2.5), (2, -math.inf))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_each_leaves_what_the_hosts_own_leaves(llama_cpp, rng, name):
+    b = llama_cpp.llama_cpp
+    llama_sieve.bind_host(llama_cpp)
+    chains = [chain_of(b, [member]) for member in PAIRS[name](b)]
+    for _ in range(4):
+        logits = rng.normal(0, 3, V).astype(np.float32)
+        ours, theirs = (left_by(b, chain, logits) for chain in chains)
+        assert ours == theirs
+        for token in (5, 17, 5, 17):
+            for chain in chains:
+                b.llama_sampler_accept(chain, token)
+    for chain in chains:
+        b.llama_sampler_free(chain)
+
+
+def test_those_that_llama_cpp_no_longer_has(llama_cpp, rng):
+    b = llama_cpp.llama_cpp
+    llama_sieve.bind_host(llama_cpp)
+    chain = chain_of(b, [samplers.tail_free(0.9), samplers.softmax()])
+    left, _, is_sorted = left_by(b, chain, rng.normal(0, 3, V).astype(np.float32))
+    found = np.frombuffer(left, llama_sieve.CANDIDATE)
+    assert is_sorted and 0 < found.size < V and (np.diff(found["logit"]) <= 0).all()
+    assert found["p"].sum(dtype=np.float64) == pytest.approx(1, rel=1e-5)
+    b.llama_sampler_free(chain)
+
+
+def test_a_sampler_belongs_to_one(llama_cpp):
+    llama_sieve.bind_host(llama_cpp)
+    b = llama_cpp.llama_cpp
+    sampler = samplers.top_k(0)
+    assert sampler.name == "?top-k"
+    sampler.reset()
+    chain = chain_of(b, [sampler])
+    with pytest.raises(llama_sieve.InvalidError, match="already"):
+        sampler.add_to(chain)
+    b.llama_sampler_free(chain)
+    other = samplers.temp(0.5)
+    other.close()
+    for use in (other.release, other.reset, lambda: other.accept(1)):
+        with pytest.raises(llama_sieve.InvalidError, match="closed"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: samplers.top_k(2**31), lambda: samplers.dist(-1), lambda: samplers.top_p(0.5, -1)],
+)
+def test_numbers_that_do_not_fit_are_errors(llama_cpp, call):
+    llama_sieve.bind_host(llama_cpp)
+    with pytest.raises(llama_sieve.InvalidError):
+        call()
+
+
+def test_every_public_name_is_there():
+    assert set(llama_sieve.__all__) == {n for names in llama_sieve._MODULES.values() for n in names}
+    for name in llama_sieve.__all__:
+        assert getattr(llama_sieve, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = llama_sieve.nothing
