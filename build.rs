@@ -55,6 +55,7 @@ mod header {
             "trie.rs",
             "trie_handles.rs",
             "sieve.rs",
+            "chain/mod.rs",
             "metrics.rs",
         ] {
             builder = builder.with_src(root.join("src/ffi").join(file));

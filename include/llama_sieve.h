@@ -1051,6 +1051,104 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
 int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
 
 /*
+ What llama_sampler_sample does, from the same arguments: the chain selects a token among the
+ logits of output idx (-1: the last), and every member accepts it. The same token, without
+ filling an array with the whole vocabulary.
+
+ chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
+ others in any order. Where the context has already sampled on a backend (llama_set_sampler), the
+ host's own llama_sampler_sample does it all. What a member throws reaches the caller.
+
+ Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
+ no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none,
+ LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
+
+ The caller guarantees:
+ chain is NULL or a live sampler of the host's, ctx NULL or a live context of the same host;
+ both are used by no other thread during the call.
+ */
+int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
+                                 struct llama_context *ctx,
+                                 int32_t idx);
+
+/*
+ The token that the chain selects among n_vocab logits, indexed by token, which are only read.
+ It is not accepted: llama_sampler_accept does that, once it is known to be kept.
+
+ Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
+ llama_sieve_chain_sample.
+
+ The caller guarantees:
+ chain is NULL or a live sampler of the host's, used by no other thread during the call;
+ logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
+                                        const float *logits,
+                                        int32_t n_vocab);
+
+/*
+ The same of logits in IEEE half precision.
+
+ The caller guarantees:
+ As for llama_sieve_chain_sample_logits.
+ */
+int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
+                                     const uint16_t *logits,
+                                     int32_t n_vocab);
+
+/*
+ The same of logits in bfloat16, the upper half of a float.
+
+ The caller guarantees:
+ As for llama_sieve_chain_sample_logits.
+ */
+int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
+                                      const uint16_t *logits,
+                                      int32_t n_vocab);
+
+/*
+ One token for each of n chains, each from its own n_vocab logits, on the calling thread and
+ at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone. Nothing is
+ accepted. Chains with a member that is not this library's run on the calling thread, after the
+ others. The tokens do not depend on the number of threads.
+
+ Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
+ chain gave one, the error of the first that did not otherwise. With out untouched: arrays
+ NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0,
+ n_threads < 0, no host. n 0 does nothing.
+
+ The caller guarantees:
+ chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler
+ of the host's, which no other thread uses during the call and which shares no member with
+ another; each element of logits is NULL or n_vocab floats.
+ */
+int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
+                                   const float *const *logits,
+                                   int32_t n_vocab,
+                                   size_t n,
+                                   int32_t *out,
+                                   int n_threads);
+
+/*
+ What the last token of this chain was drawn from, as the built-in chain would have left it:
+ writes at most cap candidates to out, and returns how many there are, which may be more.
+
+ It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
+ thread, as long as the logits that it had are unchanged and no later one ran on this thread;
+ otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
+ caller's to know: candidates that are all of the vocabulary are computed again from them.
+
+ Negative errors: chain NULL; out NULL although cap is not 0.
+
+ The caller guarantees:
+ out is NULL or has room for cap elements; the logits that the last token was sampled from
+ are there and unchanged.
+ */
+int llama_sieve_chain_candidates(struct llama_sampler *chain,
+                                 struct llama_token_data *out,
+                                 size_t cap);
+
+/*
  Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From
  0 to the logarithm of n.
 

@@ -10,7 +10,8 @@
  * stay the same. It stands before or behind llama.h, which it includes; both must be found.
  *
  * Replaced: llama_sampler_init_ greedy, dist, top_k, top_p, min_p, typical, temp, temp_ext, xtc, top_n_sigma, mirostat, mirostat_v2, penalties, dry,
- *   adaptive_p, logit_bias and infill, in calls and where their addresses are taken; and llama_sampler_get_seed, which has to know ours.
+ *   adaptive_p, logit_bias and infill, in calls and where their addresses are taken; llama_sampler_get_seed, which has to know ours; and llama_sampler_sample, which
+ *   then samples straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends the process).
  * Left alone: all other functions of llama.h, among them chains and the constructors of grammars, which work with both. Names inside strings, as
  *   for dlsym, stay what they are, too.
  *
@@ -47,6 +48,7 @@
 #define llama_sampler_init_logit_bias  llama_sieve_init_logit_bias
 #define llama_sampler_init_infill      llama_sieve_init_infill
 #define llama_sampler_get_seed         llama_sieve_get_seed
+#define llama_sampler_sample           llama_sieve_chain_sample
 
 #endif /* LLAMA_SIEVE_DROPIN_DISABLE */
 

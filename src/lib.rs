@@ -15,6 +15,7 @@
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
 //! | Which random numbers does a seed give (mt19937 and others)? | [`rng`] |
 //! | How do raw logits become a token in one call, with control at every token? | [`sieve`]; stage by stage: `docs/sampling.md` |
+//! | How does a chain sample without an array of the vocabulary? | [`chain`], candidates in [`pool`]; for C: `ffi/chain.rs` |
 //! | How uncertain is a distribution? | [`metrics`] |
 //! | What has to be done for a new sampler? | the list in [`samplers`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
@@ -31,8 +32,8 @@
 //! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `history`,
-//! `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `sieve` <- `ffi`. Only `ffi` and the calls
+//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `pool`,
+//! `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <- `ffi`. Only `ffi` and the calls
 //! of the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
 //!
 //! # The samplers from Rust
@@ -65,6 +66,7 @@
 pub mod algorithms;
 mod built_in;
 pub mod candidates;
+pub mod chain;
 pub mod environment;
 mod fault;
 pub mod ffi;
@@ -76,6 +78,7 @@ pub mod memory;
 pub mod metrics;
 #[cfg(all(test, model))]
 mod models;
+pub mod pool;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
@@ -87,6 +90,8 @@ pub mod vocabulary;
 
 pub use built_in::{BuiltIn, InGraph};
 pub use candidates::Candidates;
+pub use chain::Chain;
+pub use pool::Pool;
 pub use sampler::{Kind, Sampler};
 pub use sieve::Sieve;
 pub use token::{Token, TokenData};

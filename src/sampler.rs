@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::token::Token;
 
 /// What a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
@@ -42,6 +43,12 @@ pub trait Sampler: Clone + Send + 'static {
 
     /// Filters, rewrites or selects.
     fn apply(&mut self, candidates: &mut Candidates<'_>);
+
+    /// Does to a pool what [`apply`](Self::apply) does to an array of the same candidates. Where
+    /// there is no quicker way the pool becomes that array.
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        pool.apply(|candidates| self.apply(candidates));
+    }
 
     /// Takes note of a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}

@@ -148,6 +148,19 @@ fn sanitized(name: &str, source: &str, expected: &str) {
 }
 
 #[test]
+fn chains_sample_straight_from_the_logits() {
+    let build = Build::new("chain_logits", "c-tests/chain_logits.c");
+    let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
+}
+
+#[test]
+fn chains_from_logits_under_sanitizers() {
+    let source = "c-tests/chain_logits.c";
+    sanitized("chain_logits_sanitized", source, "the same tokens\n");
+}
+
+#[test]
 fn chain_under_sanitizers() {
     sanitized("chain_sanitized", "c-tests/chain.c", "the same tokens\n");
 }

@@ -22,9 +22,16 @@ fn referred_to(file: &Path) -> Vec<String> {
     names
 }
 
+/// Functions that are replaced beside the constructors.
+const OTHERS: [(&str, &str); 2] = [
+    ("llama_sampler_get_seed", "llama_sieve_get_seed"),
+    ("llama_sampler_sample", "llama_sieve_chain_sample"),
+];
+
 fn is_built_in(name: &str) -> bool {
     let constructors = SAMPLERS.into_iter().map(constructor);
-    let mut replaced = constructors.chain(["llama_sampler_get_seed".to_owned()]);
+    let others = OTHERS.into_iter().map(|(theirs, _)| theirs.to_owned());
+    let mut replaced = constructors.chain(others);
     replaced.any(|known| known == name)
 }
 
@@ -38,7 +45,9 @@ fn refers_to_ours_alone(file: &Path) {
     for sampler in SAMPLERS {
         assert!(names.contains(&ours(sampler)), "{sampler}: {names:?}");
     }
-    assert!(names.iter().any(|name| name == "llama_sieve_get_seed"));
+    for (_, ours) in OTHERS {
+        assert!(names.iter().any(|name| name == ours), "{ours}: {names:?}");
+    }
     let built_in: Vec<_> = names.iter().filter(|name| is_built_in(name)).collect();
     assert_eq!(built_in, Vec::<&String>::new());
 }
@@ -53,6 +62,32 @@ fn a_program_generates_the_same_text() {
     refers_to_ours_alone(&dropin);
     let run = |program: &PathBuf| Run::of(program).arg(model()).arg(101).arg(20).said();
     assert_eq!(run(&plain), run(&dropin));
+}
+
+/// Where a backend samples, in whole or in part, the host's own llama_sampler_sample goes on.
+#[test]
+fn chains_in_the_graph_choose_the_same_tokens() {
+    let plain = Build::new("dropin_offload_plain", &source("offload.cpp"));
+    let plain = build(plain.with_llama(Link::Shared));
+    let dropin = with_header(Build::new("dropin_offload", &source("offload.cpp")));
+    let dropin = dropin.with_ours(Link::Shared).with_llama(Link::Shared);
+    let run = |program: &PathBuf| Run::of(program).arg(model()).arg("no copies").said();
+    let (plain, dropin) = (run(&plain), run(&build(dropin)));
+    assert!(plain.out.contains("[+penalties] [+top-k] [+top-p]"));
+    // In part: ours among them, and a draw on the CPU.
+    assert!(dropin.out.contains("[+top-k] ") && dropin.out.contains(" [dist]"));
+    assert_eq!(tokens(&plain.out), tokens(&dropin.out));
+}
+
+/// What was chosen, without the marks that say how much of it was done in the graph.
+fn tokens(text: &str) -> Vec<Vec<&str>> {
+    let chosen = |line| {
+        let words = str::split_whitespace(line).filter(|word| !word.starts_with('['));
+        words
+            .map(|word| word.trim_start_matches(['T', 'P', 'L']))
+            .collect()
+    };
+    text.lines().map(chosen).collect()
 }
 
 #[test]
@@ -106,7 +141,7 @@ fn it_can_be_switched_off() {
     let names = referred_to(&object);
     assert!(!names.iter().any(|name| name.starts_with("llama_sieve_")));
     let built_in = names.iter().filter(|name| is_built_in(name));
-    assert_eq!(built_in.count(), SAMPLERS.len() + 1);
+    assert_eq!(built_in.count(), SAMPLERS.len() + OTHERS.len());
 }
 
 #[test]
@@ -125,10 +160,8 @@ fn it_replaces_what_we_have_and_nothing_else() {
         .into_iter()
         .map(|name| (constructor(name), ours(name)));
     let mut expected: Vec<(String, String)> = pairs.collect();
-    expected.push((
-        "llama_sampler_get_seed".to_owned(),
-        "llama_sieve_get_seed".to_owned(),
-    ));
+    let others = OTHERS.map(|(theirs, ours)| (theirs.to_owned(), ours.to_owned()));
+    expected.extend(others);
     expected.sort_unstable();
     assert_eq!(defined, expected);
 }

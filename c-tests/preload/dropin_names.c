@@ -15,6 +15,11 @@ struct llama_sampler * (*address_of_top_k(void))(int32_t) {
     return &llama_sampler_init_top_k;
 }
 
+llama_token (*address_of_sample(void))(struct llama_sampler *, struct llama_context *, int32_t);
+llama_token (*address_of_sample(void))(struct llama_sampler *, struct llama_context *, int32_t) {
+    return &llama_sampler_sample;
+}
+
 uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab, const llama_logit_bias * bias, const char ** breakers);
 uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab, const llama_logit_bias * bias, const char ** breakers) {
     llama_sampler_chain_add(chain, llama_sampler_init_greedy());

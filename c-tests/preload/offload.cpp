@@ -366,9 +366,12 @@ void transactions() {
 } // namespace
 
 int main(int argc, char ** argv) {
-    if (argc != 2) {
+    // With a second argument without what copies the state of chains: where samplers of the library
+    // have given way to built-ins, the host's own copying asks for equal ones on both sides.
+    if (argc != 2 && argc != 3) {
         return 1;
     }
+    const bool copying = argc == 2;
     setvbuf(stdout, nullptr, _IONBF, 0);
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_model_params params = llama_model_default_params();
@@ -387,8 +390,12 @@ int main(int argc, char ** argv) {
     for (const option_set & options : option_sets()) {
         one_sequence(options);
     }
-    copies();
+    if (copying) {
+        copies();
+    }
     several_sequences();
-    transactions();
+    if (copying) {
+        transactions();
+    }
     return 0;
 }

@@ -10,6 +10,7 @@ use std::ffi::c_int;
 use std::fmt::Display;
 use std::ptr::null_mut;
 
+use crate::chain::ChainError;
 use crate::ffi::guard::guard;
 use crate::ffi::library::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
@@ -119,6 +120,17 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<ChainError> for Failure {
+    fn from(error: ChainError) -> Self {
+        let code = match error {
+            ChainError::EmptyVocabulary | ChainError::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
+            ChainError::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            ChainError::NoSelector => LLAMA_SIEVE_ERROR_INVALID,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 impl From<TryReserveError> for Failure {
     fn from(_: TryReserveError) -> Self {
         Self::no_memory()
@@ -150,6 +162,30 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
             })
         },
     )
+}
+
+/// A part of a call that, between its parts, runs code of the host's, whose exceptions must pass:
+/// what `body` gives, inside the guard, or the negative error that the call then answers with. The
+/// last error is not cleared: the call does so, [once](begin).
+pub fn part<T>(call: &str, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
+    guard(
+        call,
+        || Err(LLAMA_SIEVE_ERROR_INTERNAL),
+        || {
+            body().map_err(|failure| {
+                failure.keep(&call);
+                failure.code
+            })
+        },
+    )
+}
+
+/// Clears the last error, as [`answer`] does, at the beginning of a call that has several parts.
+pub fn begin(call: &str) -> Result<(), c_int> {
+    part(call, || {
+        last_error::clear();
+        Ok(())
+    })
 }
 
 /// The object that `body` makes; NULL on failure. Without [memory for what does not

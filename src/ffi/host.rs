@@ -211,7 +211,7 @@ macro_rules! weak_references {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 weak_references! {
-    linked llama_sieve_weak_host 15:
+    linked llama_sieve_weak_host 23:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -227,14 +227,21 @@ weak_references! {
     "llama_get_logits_ith"
     "llama_model_get_vocab"
     "llama_get_model"
+    "llama_sampler_apply"
+    "llama_sampler_accept"
+    "llama_sampler_sample"
+    "llama_sampler_chain_init"
+    "llama_get_sampled_token_ith"
+    "llama_get_sampled_probs_ith"
+    "llama_get_sampled_logits_ith"
+    "llama_sampler_free"
 }
 
 // What only an offloaded chain and the certificate need.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 weak_references! {
-    linked_built_in llama_sieve_weak_built_ins 19:
+    linked_built_in llama_sieve_weak_built_ins 18:
     "llama_version"
-    "llama_sampler_free"
     "llama_sampler_init_greedy"
     "llama_sampler_init_dist"
     "llama_sampler_init_top_k"

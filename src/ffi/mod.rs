@@ -12,6 +12,7 @@
 //! - [`trie`][], [`trie_handles`]: the token trie, by sampler and by opaque handle.
 //! - [`seed`][]: `llama_sieve_get_seed`.
 //! - [`library`][]: version, last error, log, host binding.
+//! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - `exclusive`: what two threads do not get at once.
@@ -24,6 +25,7 @@
 //! and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
 pub mod certificate;
+pub mod chain;
 pub(crate) mod exclusive;
 pub mod failure;
 pub mod guard;

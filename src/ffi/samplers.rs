@@ -62,6 +62,31 @@ pub(super) static REPLACEABLE: [&Vtable; 9] = [
     &TOP_P,
 ];
 
+/// All vtables of these samplers.
+pub(super) static DROP_INS: [&Vtable; 21] = [
+    &TOP_K,
+    &TOP_P,
+    &MIN_P,
+    &TEMP,
+    &DIST,
+    &PENALTIES,
+    &DISABLED,
+    &DRY,
+    &TOP_N_SIGMA,
+    &TYPICAL,
+    &XTC,
+    &TEMP_EXT,
+    &GREEDY,
+    &LOGIT_BIAS,
+    &ADAPTIVE_P,
+    &MIROSTAT,
+    &MIROSTAT_V2,
+    &INFILL,
+    &DISABLED_SELECTOR,
+    &SOFTMAX,
+    &TAIL_FREE,
+];
+
 /// The export that makes the sampler of this name, in error messages.
 struct Constructor(&'static CStr);
 

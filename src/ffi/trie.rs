@@ -59,7 +59,7 @@ pub struct llama_sieve_cache_stats {
     pub bytes: u64,
 }
 
-static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
+pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
 /// A sampler that lets only the tokens of a set of allowed sequences through, one after the other,
 /// until one sequence is complete.

@@ -28,6 +28,7 @@ use crate::ffi::llama_h::{llama_sampler, llama_sampler_i, llama_token_data_array
 use crate::kernels;
 use crate::last_error;
 use crate::log;
+use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
@@ -40,6 +41,8 @@ pub struct Vtable {
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
     /// Nor this: how the built-in is made that can take its place.
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
+    /// Nor this: `apply` on a pool.
+    narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
 }
 
 impl Vtable {
@@ -87,6 +90,15 @@ impl Vtable {
         // SAFETY: the caller guarantees it.
         unsafe { (self.recipe)(smpl) }
     }
+
+    /// Does to a pool what the sampler's `apply` does to an array, failures included.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn narrow(&'static self, smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.narrow)(smpl, pool) }
+    }
 }
 
 /// The vtable of `S`. What `S` lacks is NULL.
@@ -113,6 +125,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         spare: [0; 12],
         seed: seed::<S>,
         recipe: recipe::<S>,
+        narrow: narrow::<S>,
     }
 }
 
@@ -509,6 +522,47 @@ unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
     }
 }
 
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+    let done = guard(
+        "apply",
+        || None,
+        || {
+            // SAFETY: the caller guarantees it.
+            let object = unsafe { object::<S>(smpl) }?;
+            object.run("apply", |sampler| sampler.narrow(pool))
+        },
+    );
+    if done.is_none() && S::KIND != Kind::Filter {
+        // SAFETY: as above.
+        guard("apply", || (), || unsafe { give_up_pool::<S>(smpl, pool) });
+    }
+}
+
+/// Leaves the candidates as a selector or constraint must that failed.
+///
+/// # Safety
+/// As for [`narrow`].
+unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+    if S::KIND == Kind::Selector {
+        return pool.apply(|candidates| {
+            let best = candidates.argmax();
+            candidates.select(best);
+        });
+    }
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) };
+    let salvage = |sampler: &mut S| pool.apply(|candidates| sampler.salvage(candidates));
+    let salvaged = object.and_then(|object| object.run("salvage", salvage));
+    if salvaged.is_none() {
+        let (data, _) = pool.array();
+        for candidate in data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
 /// Puts the built-in in the sampler's place, and lets it answer. False where that cannot be: then
 /// the host samples with ours, after what it runs in its graph. What the host throws passes
 /// through.
@@ -660,6 +714,7 @@ mod tests {
     use vendor_llama_cpp::sys;
 
     use super::*;
+    use crate::pool::Buffers;
 
     /// What a faulty sampler panics in.
     #[derive(Clone, Copy, PartialEq)]
@@ -973,6 +1028,38 @@ mod tests {
         assert_eq!(apply(copy), (1, -1));
         free(copy);
         free(smpl);
+    }
+
+    /// How many are left of a pool of four, and which is selected.
+    fn narrow(vtable: &'static Vtable, smpl: *mut sys::llama_sampler) -> (usize, Option<usize>) {
+        let logits = [1.0f32, 2.0, 9.0, f32::NAN];
+        let mut buffers = Buffers::default();
+        let mut pool = Pool::new(&logits[..], &mut buffers);
+        // SAFETY: a live sampler with this vtable.
+        unsafe { vtable.narrow(smpl.cast(), &mut pool) };
+        (pool.len(), pool.selected())
+    }
+
+    #[test]
+    fn a_failure_leaves_of_a_pool_what_it_leaves_of_an_array() {
+        let smpl = filter(Fault::Nothing);
+        assert_eq!(narrow(&FILTER, smpl), (1, None));
+        free(smpl);
+        let smpl = filter(Fault::Apply);
+        assert_eq!(narrow(&FILTER, smpl), (4, None));
+        assert!(last_error::get().contains("faulty: apply"));
+        assert_eq!(narrow(&FILTER, smpl), (4, None));
+        assert!(last_error::get().contains("out of use"));
+        free(smpl);
+        let smpl = selector(Fault::Apply);
+        assert_eq!(narrow(&SELECTOR, smpl), (4, Some(2)));
+        free(smpl);
+        static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+        for (salvages, left) in [(true, 1), (false, 4)] {
+            let smpl = into_host(&CONSTRAINT, FaultyConstraint { salvages }).cast();
+            assert_eq!(narrow(&CONSTRAINT, smpl), (left, None));
+            free(smpl);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 
 use crate::built_in::InGraph;
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 
 /// A sampler that passes everything through.
@@ -29,6 +30,8 @@ impl Sampler for Disabled {
     }
 
     fn apply(&mut self, _candidates: &mut Candidates<'_>) {}
+
+    fn narrow(&mut self, _pool: &mut Pool<'_>) {}
 }
 
 /// A selector without usable parameters: greedy.

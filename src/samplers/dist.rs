@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::{self, Softmax, Workspace};
+use crate::pool::Pool;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::token::TokenData;
@@ -51,6 +52,27 @@ impl Dist {
         let chosen = self.work.choose(sum, draw, exactly);
         self.work.write_p_divided(data, sum);
         chosen
+    }
+
+    /// Draws from the logits of a vocabulary, and leaves the probabilities to whoever asks. Says
+    /// whether it could: nothing is drawn where infinities or NaN are about.
+    fn draw_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        if pool.len() < MANY {
+            return false;
+        }
+        let max = pool.max();
+        if !max.is_finite() {
+            return false;
+        }
+        let sum = self.work.exponentiate_logits(pool.contiguous(), max);
+        if sum.is_nan() {
+            return false;
+        }
+        let draw = self.rng.stream.uniform();
+        self.draws += 1;
+        let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
+        pool.select_weighted(self.work.choose(sum, draw, exactly));
+        true
     }
 
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
@@ -103,6 +125,12 @@ impl Sampler for Dist {
             false => self.draw_in_place(data, sorted, draw),
         };
         candidates.select(Some(chosen));
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !(pool.is_whole() && self.draw_of_whole(pool)) {
+            pool.apply(|candidates| self.apply(candidates));
+        }
     }
 
     fn reset(&mut self) {

@@ -22,6 +22,7 @@ use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::kernels::math::{ln, pow_f64};
 use crate::memory::{claim, exhausted, table_bytes};
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
@@ -141,6 +142,22 @@ impl Dry {
         }
     }
 
+    /// Looks for what repeats itself, and says whether the window is long enough for anything to.
+    fn finds(&mut self) -> bool {
+        let allowed = self.params.allowed_length;
+        if self.window.len() as i32 <= allowed {
+            return false;
+        }
+        self.reversed.clear();
+        self.reversed.extend(self.window.iter().rev());
+        let limit = self.breakers.distance(&self.reversed);
+        if (limit as i32) < allowed {
+            return false;
+        }
+        self.find_repetitions(limit);
+        true
+    }
+
     /// Penalises the tokens in their places, if every one is there.
     #[expect(
         clippy::indexing_slicing,
@@ -167,23 +184,30 @@ impl Sampler for Dry {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        let allowed = self.params.allowed_length;
-        if self.window.len() as i32 <= allowed {
+        if !self.finds() {
             return;
         }
-        self.reversed.clear();
-        self.reversed.extend(self.window.iter().rev());
-        let limit = self.breakers.distance(&self.reversed);
-        if (limit as i32) < allowed {
-            return;
-        }
-        self.find_repetitions(limit);
         if !self.penalise_in_place(candidates) {
             for candidate in candidates.as_mut_slice() {
                 self.penalise(candidate);
             }
         }
         candidates.set_sorted(false);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        if !self.finds() {
+            return;
+        }
+        for (&token, &length) in &self.longest {
+            if !self.breakers.is_whole_breaker(token) {
+                let penalty = self.penalty(length);
+                pool.edit(token, |logit| logit - penalty);
+            }
+        }
     }
 
     fn accept(&mut self, token: Token) {

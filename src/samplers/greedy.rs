@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 
 /// Selects the candidate with the largest logit.
@@ -26,5 +27,13 @@ impl Sampler for Greedy {
         // The built-in answers 0 for an empty array, too.
         let best = candidates.argmax().unwrap_or(0);
         candidates.select(Some(best));
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        let best = pool.argmax();
+        pool.select(Some(best));
     }
 }

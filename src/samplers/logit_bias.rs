@@ -11,6 +11,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
@@ -94,6 +95,16 @@ impl Sampler for LogitBias {
         }
         if !all_in_place {
             self.add_by_search(candidates);
+        }
+    }
+
+    /// Every token is in its place, and gets all its biases.
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        for &(token, bias) in &self.biases {
+            pool.edit(token, |logit| logit + bias);
         }
     }
 }

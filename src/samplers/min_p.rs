@@ -12,6 +12,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::math::ln;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -67,6 +68,23 @@ impl MinP {
         true
     }
 
+    /// The same of a pool, which then has nothing but what passed.
+    fn retain_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        let max = pool.max();
+        let threshold = max + ln(self.p);
+        // From p > 1 on, and where nothing is finite, the built-in's own way tells.
+        if !max.is_finite() || !threshold.is_finite() || threshold > max {
+            return false;
+        }
+        self.passing.clear();
+        self.passing.extend_from_slice(pool.at_least(threshold));
+        if self.passing.len() < self.min_keep {
+            return false;
+        }
+        pool.keep(&self.passing, false);
+        true
+    }
+
     /// Cuts the sorted array; the first candidate always stays.
     #[expect(
         clippy::indexing_slicing,
@@ -105,5 +123,11 @@ impl Sampler for MinP {
         }
         candidates.sort(&mut self.order);
         self.cut_sorted(candidates);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !(pool.is_whole() && self.retain_of_whole(pool)) {
+            pool.apply(|candidates| self.apply(candidates));
+        }
     }
 }

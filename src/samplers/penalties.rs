@@ -16,6 +16,7 @@ use crate::candidates::Candidates;
 use crate::history::History;
 use crate::last_error;
 use crate::log;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 
@@ -63,12 +64,18 @@ impl Penalties {
 
     #[inline]
     fn penalise(&self, candidate: &mut TokenData, count: u32) {
-        if candidate.logit <= 0.0 {
-            candidate.logit *= self.repeat;
+        candidate.logit = self.penalised(candidate.logit, count);
+    }
+
+    /// The logit of a token that occurs `count` times in the window, which is at least once.
+    #[inline]
+    fn penalised(&self, logit: f32, count: u32) -> f32 {
+        let scaled = if logit <= 0.0 {
+            logit * self.repeat
         } else {
-            candidate.logit /= self.repeat;
-        }
-        candidate.logit -= count as f32 * self.freq + self.present;
+            logit / self.repeat
+        };
+        scaled - (count as f32 * self.freq + self.present)
     }
 
     /// Penalises the tokens of the window in their places, if every one is there.
@@ -123,6 +130,15 @@ impl Sampler for Penalties {
             self.penalise_by_search(candidates);
         }
         candidates.set_sorted(false);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        for &(token, count) in self.history.distinct() {
+            pool.edit(token, |logit| self.penalised(logit, count));
+        }
     }
 
     /// A token outside the vocabulary takes its place in the window, as in the built-in, and

@@ -10,6 +10,7 @@ use std::ffi::CStr;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Sharpens (`t < 1`) or flattens (`t > 1`) the distribution.
@@ -31,6 +32,23 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
         return mask_all_but_largest(candidates);
     }
     kernels::divide_logits(candidates.as_mut_slice(), t);
+}
+
+/// The same of a pool.
+pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
+    if !pool.is_whole() || pool.is_empty() {
+        return pool.apply(|candidates| scale(candidates, t));
+    }
+    if t > 0.0 {
+        return kernels::divide(pool.column_mut(), t);
+    }
+    let best = pool.argmax();
+    let column = pool.column_mut();
+    let logit = column.get(best).copied();
+    column.fill(f32::NEG_INFINITY);
+    if let (Some(place), Some(logit)) = (column.get_mut(best), logit) {
+        *place = logit;
+    }
 }
 
 fn mask_all_but_largest(candidates: &mut Candidates<'_>) {
@@ -57,5 +75,9 @@ impl Sampler for Temp {
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         scale(candidates, self.t);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        scale_pool(pool, self.t);
     }
 }

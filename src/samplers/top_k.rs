@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Keeps the `k` most probable candidates.
@@ -53,5 +54,15 @@ impl Sampler for TopK {
         let top = self.order.top(candidates.as_slice(), self.k);
         candidates.replace(top);
         candidates.set_sorted(true);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if pool.is_whole()
+            && let Some(contenders) = pool.contenders(self.k)
+        {
+            let top = self.order.top(contenders, self.k);
+            return pool.keep(top, true);
+        }
+        pool.apply(|candidates| self.apply(candidates));
     }
 }

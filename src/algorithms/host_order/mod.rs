@@ -60,7 +60,7 @@ pub fn item(x: f32, place: usize) -> Item {
 }
 
 /// Up to so many largest candidates the host finds with one heap over the whole array.
-const HEAP: usize = 128;
+pub const HEAP: usize = 128;
 /// Shorter arrays are replayed rather than ranked.
 const RANKED: usize = 256;
 /// More than so many are looked at for ties before they are ranked.
@@ -317,6 +317,13 @@ impl HostOrder {
         }
         heap::sort_heap(heap);
     }
+}
+
+/// The least logit of the bucket of `logit`: what is below has no part in finding more than
+/// [`HEAP`] largest of which this is the last. `None` where nothing is below.
+pub fn least_of_bucket(logit: f32) -> Option<f32> {
+    let bucket = usize::from(buckets::number(logit));
+    (bucket > 0).then(|| buckets::least(bucket))
 }
 
 /// Whether two neighbours are equal.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::{memory, mock_host};
 use crate::fault::armed;
 use crate::ffi::certificate::llama_sieve_certify;
+use crate::ffi::chain::*;
 use crate::ffi::library::*;
 use crate::ffi::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
 use crate::ffi::metrics::*;
@@ -83,6 +84,7 @@ struct World {
     ppl: *mut llama_sieve_ppl,
     trie: *mut llama_sampler,
     dist: *mut llama_sampler,
+    chain: *mut llama_sampler,
     /// To be freed by the call that is tested.
     spare_sieve: Cell<*mut Handle>,
     spare_ppl: Cell<*mut llama_sieve_ppl>,
@@ -100,6 +102,7 @@ impl World {
             ppl: null_mut(),
             trie: null_mut(),
             dist: null_mut(),
+            chain: null_mut(),
             spare_sieve: Cell::new(null_mut()),
             spare_ppl: Cell::new(null_mut()),
             params: params(),
@@ -120,15 +123,20 @@ impl World {
             eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), trie);
             let mut state = vec![0; llama_sieve_state_size(sieve)];
             llama_sieve_state_save(sieve, state.as_mut_ptr(), state.len());
+            let dist = llama_sieve_init_dist(42);
+            // What this thread keeps for chains is there before anything fails.
+            let logits = logits();
+            llama_sieve_chain_sample_logits(dist, logits.as_ptr(), logits.len() as i32);
             Self {
                 sieve,
                 ppl,
                 trie,
-                dist: llama_sieve_init_dist(42),
+                dist,
+                chain: mock_host::chain_init(1),
                 spare_sieve: Cell::new(llama_sieve_clone(sieve)),
                 spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
                 params: params(),
-                logits: logits(),
+                logits,
                 state,
                 made: RefCell::default(),
             }
@@ -189,6 +197,7 @@ impl Drop for World {
                 eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), null_mut());
                 mock_host::free(self.trie);
                 mock_host::free(self.dist);
+                mock_host::free(self.chain);
             }
             llama_sieve_free(self.sieve);
             llama_sieve_free(self.spare_sieve.get());
@@ -293,6 +302,18 @@ fn cases() -> Vec<Case> {
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
         // The host in Rust has no samplers of its own.
         case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
+        // Chains of that host have no members, so that none is selected; faults in members are those of
+        // the vtables' own tests.
+        case("llama_sieve_chain_sample", Clears, |w| unsafe { llama_sieve_chain_sample(w.chain, mock_host::handle(), -1) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_logits", Clears, |w| unsafe { llama_sieve_chain_sample_logits(w.chain, w.logits.as_ptr(), w.n()) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_f16", Clears, |w| unsafe { llama_sieve_chain_sample_f16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_bf16", Clears, |w| unsafe { llama_sieve_chain_sample_bf16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_batch", Clears, |w| {
+            let mut out = [-99];
+            unsafe { llama_sieve_chain_sample_batch(&w.chain, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) }.to_string()
+        }, "-4", "-3"),
+        // Of this chain nothing was sampled, which is no error number but told.
+        case("llama_sieve_chain_candidates", Clears, |w| format!("- {}", unsafe { llama_sieve_chain_candidates(w.chain, null_mut(), 0) }), "- 0", "- -3"),
         case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
         case("llama_sieve_new", Clears, |w| w.keep(unsafe { llama_sieve_new(&w.params) }, Made::Sieve), "an object", "NULL"),
         case("llama_sieve_clone", Clears, |w| w.keep(unsafe { llama_sieve_clone(w.sieve) }, Made::Sieve), "an object", "NULL"),
@@ -468,6 +489,8 @@ tests_of! {
     llama_sieve_trie_cache_stats
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed llama_sieve_certify
+    llama_sieve_chain_sample llama_sieve_chain_sample_logits llama_sieve_chain_sample_f16 llama_sieve_chain_sample_bf16
+    llama_sieve_chain_sample_batch llama_sieve_chain_candidates
     llama_sieve_default_params llama_sieve_new llama_sieve_clone llama_sieve_free llama_sieve_reset llama_sieve_accept llama_sieve_set_params
     llama_sieve_sample llama_sieve_sample_f16 llama_sieve_sample_bf16 llama_sieve_sample_ctx llama_sieve_sample_batch
     llama_sieve_candidates llama_sieve_measure llama_sieve_last_stats llama_sieve_state_size llama_sieve_state_save llama_sieve_state_load

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use crate::ffi::llama_h::{SamplerInit, llama_sampler, llama_sampler_i};
+use crate::ffi::llama_h::{SamplerInit, llama_sampler, llama_sampler_i, llama_token_data_array};
 
 thread_local! {
     static IN_USE: Cell<bool> = const { Cell::new(false) };
@@ -40,10 +40,12 @@ pub fn shells() -> usize {
 ///
 /// # Safety
 /// `smpl` came from this host and is not used any more.
-pub unsafe fn free(smpl: *mut llama_sampler) {
+pub unsafe extern "C" fn free(smpl: *mut llama_sampler) {
     // SAFETY: the caller guarantees it; the shell was boxed below.
     unsafe {
-        ((*(*smpl).iface).free.expect("ours have it"))(smpl);
+        if let Some(free) = (*(*smpl).iface).free {
+            free(smpl);
+        }
         drop(Box::from_raw(smpl));
     }
     SHELLS.set(SHELLS.get() - 1);
@@ -65,11 +67,16 @@ pub fn handle<T>() -> *mut T {
 type Address = fn() -> *mut c_void;
 
 /// The other functions, each by what gives its address.
-static FUNCTIONS: [(&CStr, Address); 14] = [
+static FUNCTIONS: [(&CStr, Address); 19] = [
     (c"llama_sampler_name", || name as *mut c_void),
     (c"llama_sampler_get_seed", || get_seed as *mut c_void),
     (c"llama_sampler_chain_n", || chain_n as *mut c_void),
     (c"llama_sampler_chain_get", || chain_get as *mut c_void),
+    (c"llama_sampler_chain_init", || chain_init as *mut c_void),
+    (c"llama_sampler_apply", || apply as *mut c_void),
+    (c"llama_sampler_accept", || accept as *mut c_void),
+    (c"llama_sampler_sample", || sample as *mut c_void),
+    (c"llama_sampler_free", || free as *mut c_void),
     (c"llama_vocab_n_tokens", || n_tokens as *mut c_void),
     (c"llama_vocab_is_eog", || is_eog as *mut c_void),
     (c"llama_vocab_eot", || eot as *mut c_void),
@@ -94,6 +101,50 @@ unsafe extern "C" fn name(smpl: *const llama_sampler) -> *const c_char {
 
 unsafe extern "C" fn get_seed(_smpl: *const llama_sampler) -> u32 {
     7
+}
+
+/// The vtable of its chains, which have no members and nothing of their own.
+static CHAIN: Iface = Iface(llama_sampler_i {
+    name: None,
+    accept: None,
+    apply: None,
+    reset: None,
+    clone: None,
+    free: None,
+    backend_init: None,
+    backend_accept: None,
+    backend_apply: None,
+    backend_set_input: None,
+    backend_reset: None,
+    copy_state: None,
+});
+
+struct Iface(llama_sampler_i);
+
+// SAFETY: functions, of which there are none.
+unsafe impl Sync for Iface {}
+
+/// As `llama_sampler_chain_init`.
+pub unsafe extern "C" fn chain_init(_no_perf: u8) -> *mut llama_sampler {
+    // SAFETY: nobody writes to the vtable.
+    unsafe { init((&raw const CHAIN.0).cast_mut(), null_mut()) }
+}
+
+unsafe extern "C" fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array) {
+    // SAFETY: called with samplers of this host, and valid arrays.
+    unsafe { ((*(*smpl).iface).apply.expect("asked before"))(smpl, array) }
+}
+
+unsafe extern "C" fn accept(smpl: *mut llama_sampler, token: i32) {
+    // SAFETY: called with samplers of this host.
+    if let Some(accept) = unsafe { (*(*smpl).iface).accept } {
+        // SAFETY: as above.
+        unsafe { accept(smpl, token) }
+    }
+}
+
+unsafe extern "C" fn sample(_smpl: *mut llama_sampler, _ctx: *mut c_void, _idx: i32) -> i32 {
+    0
 }
 
 unsafe extern "C" fn chain_n(_chain: *const llama_sampler) -> i32 {

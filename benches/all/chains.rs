@@ -1,0 +1,301 @@
+//! Whole chains straight from the logits, beside what a host does: it fills the candidate array, and
+//! applies the chain of built-ins.
+
+use std::time::Instant;
+
+use half::bf16;
+use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::samplers as sieve;
+use llama_sieve::kernels::floats::Logits;
+use vendor_llama_cpp::sys;
+
+use crate::Options;
+use crate::measure::{median, thread_time};
+use crate::report::Measurement;
+use crate::samplers::{SEED, both, chain, dist, input, min_p, penalties, temp, top_k, top_p};
+use crate::support::HostSampler;
+
+/// A row of the table: a name, and how to make both sides for a vocabulary.
+struct Row {
+    name: &'static str,
+    make: fn(n_vocab: i32) -> [HostSampler; 2],
+}
+
+/// What llama.cpp's own programs have in front of top-k, switched off as it is by default.
+fn disabled_penalties(n: i32) -> [HostSampler; 2] {
+    both!(
+        llama_sieve_init_penalties,
+        llama_sampler_init_penalties,
+        n,
+        64,
+        1.0,
+        0.0,
+        0.0
+    )
+}
+
+fn disabled_typical() -> [HostSampler; 2] {
+    both!(llama_sieve_init_typical, llama_sampler_init_typical, 1.0, 1)
+}
+
+fn disabled_sigma() -> [HostSampler; 2] {
+    both!(
+        llama_sieve_init_top_n_sigma,
+        llama_sampler_init_top_n_sigma,
+        -1.0
+    )
+}
+
+fn xtc(probability: f32) -> [HostSampler; 2] {
+    both!(
+        llama_sieve_init_xtc,
+        llama_sampler_init_xtc,
+        probability,
+        0.1,
+        1,
+        SEED
+    )
+}
+
+fn typical() -> [HostSampler; 2] {
+    both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1)
+}
+
+/// llama.cpp's default chain around these penalties and this xtc.
+fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSampler; 2] {
+    chain([
+        penalties,
+        disabled_sigma(),
+        top_k(40),
+        disabled_typical(),
+        top_p(),
+        min_p(),
+        xtc,
+        temp(),
+        dist(),
+    ])
+}
+
+const ROWS: [Row; 11] = [
+    Row {
+        name: "from logits: default chain",
+        make: |n| default_chain(disabled_penalties(n), xtc(0.0)),
+    },
+    Row {
+        name: "from logits: default chain with penalties",
+        make: |n| default_chain(penalties(n), xtc(0.0)),
+    },
+    Row {
+        name: "from logits: default chain with xtc",
+        make: |n| default_chain(disabled_penalties(n), xtc(0.5)),
+    },
+    Row {
+        name: "from logits: greedy",
+        make: |_| both!(llama_sieve_init_greedy, llama_sampler_init_greedy),
+    },
+    Row {
+        name: "from logits: min_p, temp, dist",
+        make: |_| chain([min_p(), temp(), dist()]),
+    },
+    Row {
+        name: "from logits: top_p, dist",
+        make: |_| chain([top_p(), dist()]),
+    },
+    Row {
+        name: "from logits: temp, dist",
+        make: |_| chain([temp(), dist()]),
+    },
+    Row {
+        name: "from logits: xtc, dist",
+        make: |_| chain([xtc(0.5), dist()]),
+    },
+    Row {
+        name: "from logits: typical, dist",
+        make: |_| chain([typical(), dist()]),
+    },
+    Row {
+        name: "from logits: mirostat 2",
+        make: |_| {
+            both!(
+                llama_sieve_init_mirostat_v2,
+                llama_sampler_init_mirostat_v2,
+                SEED,
+                5.0,
+                0.1
+            )
+        },
+    },
+    Row {
+        name: "from logits: top_k 1000, top_p, dist",
+        make: |_| chain([top_k(1000), top_p(), dist()]),
+    },
+];
+
+/// Measures every row on every input.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let sizes: &[usize] = if options.quick {
+        &[128_256]
+    } else {
+        &[32_000, 128_256, 151_936, 262_144]
+    };
+    let sizes = options.size.as_ref().map_or(sizes, std::slice::from_ref);
+    for &n in sizes {
+        for (shape, logits) in shapes(n) {
+            if !options.wants_shape(shape) {
+                continue;
+            }
+            let floor = floor(&logits);
+            for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+                let [ours, theirs] = measure(row, &logits, options.budget());
+                done(measurement(row.name, n, shape, [ours, theirs], floor));
+            }
+            slots(&logits, shape, floor, options, done);
+        }
+    }
+}
+
+fn shapes(n: usize) -> [(&'static str, Vec<f32>); 3] {
+    let logits = |peaked: bool| -> Vec<f32> {
+        let array = input(n, peaked);
+        array.data.iter().map(|c| c.logit).collect()
+    };
+    let round = |x: f32| bf16::from_f32(x).to_f32();
+    let rounded = logits(true).into_iter().map(round).collect();
+    [
+        ("peaked", logits(true)),
+        ("flat", logits(false)),
+        ("bf16 peaked", rounded),
+    ]
+}
+
+fn measurement(name: &str, n: usize, shape: &str, us: [f64; 2], floor: f64) -> Measurement {
+    Measurement {
+        part: "chains".into(),
+        name: name.into(),
+        n,
+        shape: shape.into(),
+        ours_ns: us[0] * 1e3,
+        theirs_ns: Some(us[1] * 1e3),
+        floor_ns: Some(floor * 1e3),
+    }
+}
+
+/// Microseconds of one maximum over the logits.
+fn floor(logits: &[f32]) -> f64 {
+    let pass = || {
+        let start = thread_time();
+        std::hint::black_box(Logits::F32(std::hint::black_box(logits)).max());
+        thread_time() - start
+    };
+    median((0..201).map(|_| pass()).collect())
+}
+
+/// What a host does with the logits.
+fn host_path(
+    chain: &HostSampler,
+    logits: &[f32],
+    array: &mut Vec<sys::llama_token_data>,
+) -> sys::llama_token {
+    array.clear();
+    let candidates = logits.iter().zip(0..);
+    array.extend(candidates.map(|(&logit, id)| sys::llama_token_data { id, logit, p: 0.0 }));
+    let mut raw = sys::llama_token_data_array {
+        data: array.as_mut_ptr(),
+        size: array.len(),
+        selected: -1,
+        sorted: false,
+    };
+    // SAFETY: the chain lives, the array is valid, and the choice one of it.
+    unsafe {
+        sys::llama_sampler_apply(chain.as_ptr(), &raw mut raw);
+        (*raw.data.add(raw.selected as usize)).id
+    }
+}
+
+fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
+    // SAFETY: the chain lives, and has as many logits.
+    unsafe {
+        llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), logits.len() as i32)
+    }
+}
+
+/// Microseconds of ours and of the host's way, in turn until `budget` seconds are over, but at
+/// least 7 times. Every token is compared.
+fn measure(row: &Row, logits: &[f32], budget: f64) -> [f64; 2] {
+    let [ours, theirs] = (row.make)(logits.len() as i32);
+    let mut array = Vec::with_capacity(logits.len());
+    let mut times = [Vec::new(), Vec::new()];
+    let begun = Instant::now();
+    while begun.elapsed().as_secs_f64() < budget || times[0].len() < 7 {
+        let start = thread_time();
+        let token = sample(&ours, logits);
+        let middle = thread_time();
+        let expected = host_path(&theirs, logits, &mut array);
+        let end = thread_time();
+        assert_eq!(token, expected, "{}", row.name);
+        times[0].push(middle - start);
+        times[1].push(end - middle);
+    }
+    times.map(median)
+}
+
+/// The default chain for 32 slots, whose logits a server has one after the other.
+fn slots(
+    logits: &[f32],
+    shape: &str,
+    floor: f64,
+    options: &Options,
+    done: &mut dyn FnMut(Measurement),
+) {
+    const SLOTS: usize = 32;
+    let n = logits.len();
+    for threads in [1, 2] {
+        let name = format!("from logits: default chain, 32 slots, {threads} threads");
+        if !options.wants(&name) {
+            continue;
+        }
+        let all: Vec<Vec<f32>> = (0..SLOTS)
+            .map(|i| {
+                let mut logits = logits.to_vec();
+                logits.rotate_left(i);
+                logits
+            })
+            .collect();
+        let pointers: Vec<*const f32> = all.iter().map(|logits| logits.as_ptr()).collect();
+        let make = |_| default_chain(disabled_penalties(n as i32), xtc(0.0));
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..SLOTS)
+            .map(make)
+            .map(|[ours, theirs]| (ours, theirs))
+            .unzip();
+        let chains: Vec<_> = ours.iter().map(|chain| chain.as_ptr().cast()).collect();
+        let mut array = Vec::with_capacity(n);
+        let mut out = vec![0; SLOTS];
+        let mut times = [Vec::new(), Vec::new()];
+        let begun = Instant::now();
+        while begun.elapsed().as_secs_f64() < options.budget() || times[0].len() < 7 {
+            // The wall clock: several threads work.
+            let start = Instant::now();
+            // SAFETY: live chains, as many logits and room for as many tokens.
+            let code = unsafe {
+                llama_sieve_chain_sample_batch(
+                    chains.as_ptr(),
+                    pointers.as_ptr(),
+                    n as i32,
+                    SLOTS,
+                    out.as_mut_ptr(),
+                    threads,
+                )
+            };
+            times[0].push(start.elapsed().as_secs_f64() * 1e6 / SLOTS as f64);
+            assert_eq!(code, 0, "{name}");
+            let start = Instant::now();
+            let tokens = theirs.iter().zip(&all);
+            let expected: Vec<_> = tokens
+                .map(|(chain, logits)| host_path(chain, logits, &mut array))
+                .collect();
+            times[1].push(start.elapsed().as_secs_f64() * 1e6 / SLOTS as f64);
+            assert_eq!(out, expected, "{name}");
+        }
+        done(measurement(&name, n, shape, times.map(median), floor));
+    }
+}

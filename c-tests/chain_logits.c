@@ -1,0 +1,178 @@
+/* Any chain straight from the logits: the tokens and candidates of the array that a host fills, and an answer to everything that is wrong. */
+#include "check.h"
+
+#include "llama_sieve.h"
+
+enum { N_VOCAB = 5000, N_STEPS = 60, N_CHAINS = 5 };
+
+static struct llama_sampler * new_chain(void) {
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    CHECK(chain != NULL);
+    return chain;
+}
+
+/* Bit 0 of `built_in` says whether top-k is llama.cpp's, bit 1 whether min-p is. */
+static struct llama_sampler * make_chain(unsigned built_in, uint32_t seed) {
+    struct llama_sampler * chain = new_chain();
+    llama_sampler_chain_add(chain, llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, 0.2f));
+    llama_sampler_chain_add(chain, (built_in & 1 ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
+    llama_sampler_chain_add(chain, llama_sieve_init_top_p(0.95f, 1));
+    llama_sampler_chain_add(chain, (built_in & 2 ? llama_sampler_init_min_p : llama_sieve_init_min_p)(0.05f, 1));
+    llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
+    llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
+    return chain;
+}
+
+static void fill_logits(float * logits, numbers * from) {
+    for (int i = 0; i < N_VOCAB; i++) {
+        /* Steps of 1/8: full of ties. */
+        logits[i] = (float) number_below(from, 120) / 8.0f - 9.0f;
+    }
+}
+
+/* What a host does: fills the array, applies the chain; the array's rest is in `left`. */
+static llama_token sample_array(struct llama_sampler * chain, const float * logits, llama_token_data * data, llama_token_data_array * left) {
+    for (int i = 0; i < N_VOCAB; i++) {
+        data[i] = (llama_token_data) { .id = i, .logit = logits[i], .p = 0.0f };
+    }
+    *left = (llama_token_data_array) { .data = data, .size = N_VOCAB, .selected = -1, .sorted = false };
+    llama_sampler_apply(chain, left);
+    CHECK(left->selected >= 0);
+    return left->data[left->selected].id;
+}
+
+static void compare(unsigned built_in) {
+    struct llama_sampler * chain = make_chain(built_in, 7);
+    struct llama_sampler * twin  = llama_sampler_clone(chain);
+    float * logits          = check_malloc(N_VOCAB * sizeof(*logits));
+    llama_token_data * data = check_malloc(N_VOCAB * sizeof(*data));
+    llama_token_data * out  = check_malloc(N_VOCAB * sizeof(*out));
+    numbers from = { 99 };
+    for (int step = 0; step < N_STEPS; step++) {
+        fill_logits(logits, &from);
+        llama_token_data_array left;
+        const llama_token expected = sample_array(twin, logits, data, &left);
+        CHECK(llama_sieve_chain_sample_logits(chain, logits, N_VOCAB) == expected);
+        const int n = llama_sieve_chain_candidates(chain, out, N_VOCAB);
+        CHECK(n >= 0 && (size_t) n == left.size);
+        CHECK(memcmp(out, left.data, left.size * sizeof(*out)) == 0);
+        /* As many as there is room for, and how many there are. */
+        CHECK(llama_sieve_chain_candidates(chain, out, 1) == n);
+        CHECK(llama_sieve_chain_candidates(chain, NULL, 0) == n);
+        llama_sampler_accept(chain, expected);
+        llama_sampler_accept(twin, expected);
+    }
+    free(out);
+    free(data);
+    free(logits);
+    llama_sampler_free(twin);
+    llama_sampler_free(chain);
+}
+
+static void compare_batch(int n_threads) {
+    struct llama_sampler * chains[N_CHAINS];
+    struct llama_sampler * twins[N_CHAINS];
+    float * logits[N_CHAINS];
+    const float * of[N_CHAINS];
+    llama_token out[N_CHAINS];
+    llama_token_data * data = check_malloc(N_VOCAB * sizeof(*data));
+    numbers from = { 5 };
+    for (int i = 0; i < N_CHAINS; i++) {
+        /* The last has members that are not ours. */
+        chains[i] = make_chain(i == N_CHAINS - 1 ? 3 : 0, (uint32_t) i);
+        twins[i]  = llama_sampler_clone(chains[i]);
+        of[i] = logits[i] = check_malloc(N_VOCAB * sizeof(**logits));
+    }
+    for (int step = 0; step < N_STEPS; step++) {
+        for (int i = 0; i < N_CHAINS; i++) {
+            fill_logits(logits[i], &from);
+        }
+        CHECK(llama_sieve_chain_sample_batch(chains, of, N_VOCAB, N_CHAINS, out, n_threads) == LLAMA_SIEVE_OK);
+        for (int i = 0; i < N_CHAINS; i++) {
+            llama_token_data_array left;
+            CHECK(out[i] == sample_array(twins[i], logits[i], data, &left));
+            llama_sampler_accept(chains[i], out[i]);
+            llama_sampler_accept(twins[i], out[i]);
+        }
+    }
+    for (int i = 0; i < N_CHAINS; i++) {
+        llama_sampler_free(chains[i]);
+        llama_sampler_free(twins[i]);
+        free(logits[i]);
+    }
+    free(data);
+}
+
+static void check_error(int code, int expected, const char * text) {
+    if (code != expected || strstr(llama_sieve_last_error(), text) == NULL) {
+        fprintf(stderr, "%d, not %d: \"%s\", not \"%s\"\n", code, expected, llama_sieve_last_error(), text);
+        exit(1);
+    }
+}
+
+static void check_bad_input(void) {
+    float logits[3]       = { 1.0f, 3.0f, 2.0f };
+    const uint16_t f16[3] = { 0x3C00, 0x4200, 0x4000 };
+    struct llama_sampler * filter = llama_sieve_init_top_k(2);
+    struct llama_sampler * greedy = llama_sieve_init_greedy();
+    struct llama_sampler * empty  = new_chain();
+
+    check_error(llama_sieve_chain_sample(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
+    check_error(llama_sieve_chain_sample(greedy, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the context is NULL");
+    check_error(llama_sieve_chain_sample_logits(NULL, logits, 3), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
+    check_error(llama_sieve_chain_sample_logits(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
+    check_error(llama_sieve_chain_sample_logits(greedy, logits, 0), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
+    check_error(llama_sieve_chain_sample_logits(greedy, logits, -5), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is -5");
+    check_error(llama_sieve_chain_sample_f16(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
+    check_error(llama_sieve_chain_sample_bf16(greedy, f16, 0), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
+    check_error(llama_sieve_chain_sample_logits(filter, logits, 3), LLAMA_SIEVE_ERROR_INVALID, "selected");
+    check_error(llama_sieve_chain_sample_logits(empty, logits, 3), LLAMA_SIEVE_ERROR_INVALID, "selected");
+
+    /* A single sampler is a chain. */
+    CHECK(llama_sieve_chain_sample_logits(greedy, logits, 3) == 1);
+    CHECK(llama_sieve_chain_sample_f16(greedy, f16, 3) == 1);
+    CHECK(llama_sieve_chain_sample_bf16(greedy, f16, 3) == 1);
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+
+    CHECK(llama_sieve_chain_sample_logits(greedy, logits, 3) == 1);
+    check_error(llama_sieve_chain_candidates(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
+    check_error(llama_sieve_chain_candidates(greedy, NULL, 1), LLAMA_SIEVE_ERROR_NULL, "out is NULL");
+    check_error(llama_sieve_chain_candidates(filter, NULL, 0), 0, "not this chain's");
+    llama_token_data out[4];
+    CHECK(llama_sieve_chain_candidates(greedy, out, 4) == 3 && out[1].logit == 3.0f);
+
+    struct llama_sampler * chains[2] = { greedy, filter };
+    const float * of[2]  = { logits, logits };
+    llama_token   got[2] = { -77, -77 };
+    CHECK(llama_sieve_chain_sample_batch(NULL, NULL, 3, 0, NULL, 1) == LLAMA_SIEVE_OK);
+    check_error(llama_sieve_chain_sample_batch(NULL, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "chains is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, NULL, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, NULL, 1), LLAMA_SIEVE_ERROR_NULL, "out is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, -1), LLAMA_SIEVE_ERROR_SIZE, "n_threads is -1");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 0, 2, got, 1), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
+    chains[1] = greedy;
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_BUSY, "chains 0 and 1 are the same");
+    chains[1] = NULL;
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "chain 1: the chain is NULL");
+    CHECK(got[0] == -77 && got[1] == -77);
+    chains[1] = filter;
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID, "chain 1");
+    CHECK(got[0] == 1 && got[1] == LLAMA_SIEVE_ERROR_INVALID);
+    /* A batch is no last token. */
+    check_error(llama_sieve_chain_candidates(greedy, NULL, 0), 0, "not this chain's");
+
+    llama_sampler_free(empty);
+    llama_sampler_free(greedy);
+    llama_sampler_free(filter);
+}
+
+int main(void) {
+    for (unsigned built_in = 0; built_in < 4; built_in++) {
+        compare(built_in);
+    }
+    compare_batch(1);
+    compare_batch(2);
+    check_bad_input();
+    puts("the same tokens");
+    return 0;
+}

@@ -1,0 +1,207 @@
+//! Any chain, straight from the logits.
+//!
+//! A [`Chain`] samples from the logits of a vocabulary what the same samplers, one after the other,
+//! choose from the host's array of it, and never makes that array unless a sampler has no quicker
+//! way. It needs no llama.cpp. What it does for a host's own `llama_sampler_chain` is in
+//! `ffi/chain.rs`.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::kernels::floats::Logits;
+use crate::pool::{Buffers, Left, Pool};
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+
+/// Why a chain gives no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainError {
+    /// There are no logits.
+    EmptyVocabulary,
+    /// There are more logits than token numbers.
+    TooManyTokens(usize),
+    /// No candidate is left.
+    NoCandidate,
+    /// Candidates are left, but none of them was selected: the chain has no selector at its end.
+    NoSelector,
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyVocabulary => f.write_str("the vocabulary is empty"),
+            Self::TooManyTokens(n) => {
+                write!(f, "{n} logits; token numbers end at {}", Token::MAX)
+            }
+            Self::NoCandidate => f.write_str("the chain left no candidate"),
+            Self::NoSelector => f.write_str(
+                "no sampler of the chain selected one of the candidates that are left; end it with \
+                 one that does (dist, greedy, mirostat, adaptive-p)",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ChainError {}
+
+/// The token that a pool ends with.
+pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
+    if pool.is_empty() {
+        return Err(ChainError::NoCandidate);
+    }
+    pool.token().ok_or(ChainError::NoSelector)
+}
+
+/// Whether there are as many logits as a vocabulary can have tokens.
+pub fn check(n: usize) -> Result<(), ChainError> {
+    match n {
+        0 => Err(ChainError::EmptyVocabulary),
+        n if n > Token::MAX as usize => Err(ChainError::TooManyTokens(n)),
+        _ => Ok(()),
+    }
+}
+
+/// A sampler whose type is not known.
+trait Member: Send {
+    fn narrow(&mut self, pool: &mut Pool<'_>);
+    fn accept(&mut self, token: Token);
+    fn reset(&mut self);
+    fn cloned(&self) -> Box<dyn Member>;
+}
+
+impl<S: Sampler> Member for S {
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        Sampler::narrow(self, pool);
+    }
+
+    fn accept(&mut self, token: Token) {
+        Sampler::accept(self, token);
+    }
+
+    fn reset(&mut self) {
+        Sampler::reset(self);
+    }
+
+    fn cloned(&self) -> Box<dyn Member> {
+        Box::new(self.clone())
+    }
+}
+
+/// Samplers that are applied one after the other.
+///
+/// ```
+/// use llama_sieve::Chain;
+/// use llama_sieve::samplers::{Dist, MinP, Temp, TopK, TopP};
+///
+/// let mut chain = Chain::new()
+///     .with(TopK::new(40))
+///     .with(TopP::new(0.95, 1))
+///     .with(MinP::new(0.05, 1))
+///     .with(Temp::new(0.8))
+///     .with(Some(Dist::new(42)));
+/// let logits = [1.0f32, 5.0, 2.0];
+/// let token = chain.sample(&logits[..])?;
+/// chain.accept(token);
+/// assert!((0..3).contains(&token));
+/// # Ok::<(), llama_sieve::chain::ChainError>(())
+/// ```
+#[derive(Default)]
+pub struct Chain {
+    members: Vec<Box<dyn Member>>,
+    buffers: Buffers,
+    /// What the last call left.
+    left: Option<Left>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.members.len();
+        f.debug_struct("Chain").field("members", &n).finish()
+    }
+}
+
+impl Clone for Chain {
+    /// The members with their states; no buffers.
+    fn clone(&self) -> Self {
+        Self {
+            members: self.members.iter().map(|m| m.cloned()).collect(),
+            buffers: Buffers::default(),
+            left: None,
+        }
+    }
+}
+
+impl Chain {
+    /// Without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With one more member at the end, if there is one: constructors give `None` for parameters
+    /// that disable them.
+    #[must_use]
+    pub fn with(mut self, sampler: Option<impl Sampler>) -> Self {
+        if let Some(sampler) = sampler {
+            self.push(sampler);
+        }
+        self
+    }
+
+    /// Adds a member at the end.
+    pub fn push(&mut self, sampler: impl Sampler) {
+        self.members.push(Box::new(sampler));
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The token that the members choose, which is not accepted. The logits are indexed by token,
+    /// `f32`, `f16` or `bf16`, and only read.
+    pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Result<Token, ChainError> {
+        let logits = logits.into();
+        self.left = None;
+        check(logits.len())?;
+        let mut pool = Pool::new(logits, &mut self.buffers);
+        for member in &mut self.members {
+            member.narrow(&mut pool);
+        }
+        let token = outcome(&pool);
+        self.left = Some(pool.leave());
+        token
+    }
+
+    /// The candidates as the members left them at the last [`sample`](Self::sample), which had
+    /// these logits. `None` if there was none, or if there are not as many logits as there were.
+    pub fn candidates<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Option<&[TokenData]> {
+        let logits = logits.into();
+        let mut pool = Pool::resume(logits, &mut self.buffers, self.left?)?;
+        pool.array();
+        let left = pool.leave();
+        self.left = Some(left);
+        Some(self.buffers.array_of(left))
+    }
+
+    /// Tells every member of a token that has become part of the text.
+    pub fn accept(&mut self, token: Token) {
+        for member in &mut self.members {
+            member.accept(token);
+        }
+    }
+
+    /// Brings every member back to its state after construction.
+    pub fn reset(&mut self) {
+        for member in &mut self.members {
+            member.reset();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Chains without a host. That they choose the built-ins' tokens is for `tests/logits_chains.rs`.
+
+use super::{Chain, ChainError};
+use crate::candidates::Candidates;
+use crate::sampler::Sampler;
+use crate::samplers::{Dist, Greedy, LogitBias, MinP, Penalties, Temp, TopK, TopP};
+use crate::token::{Token, TokenData};
+
+/// About normal, with mean 0.
+fn logits(n: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 16_777_216.0
+    };
+    let normal = |_| 2.0 * (next() + next() + next() + next() - 2.0);
+    (0..n).map(normal).collect()
+}
+
+fn default_chain(seed: u32) -> Chain {
+    Chain::new()
+        .with(LogitBias::new(&[
+            (7, 3.0),
+            (7, -1.0),
+            (9, f32::NEG_INFINITY),
+        ]))
+        .with(Penalties::new(0, 64, 1.3, 0.1, 0.2))
+        .with(TopK::new(40))
+        .with(TopP::new(0.95, 1))
+        .with(MinP::new(0.05, 1))
+        .with(Temp::new(0.8))
+        .with(Some(Dist::new(seed)))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_chain_is_its_samplers_one_after_the_other() {
+    let mut chain = default_chain(5);
+    let mut bias = LogitBias::new(&[(7, 3.0), (7, -1.0), (9, f32::NEG_INFINITY)]).expect("biases");
+    let mut penalties = Penalties::new(0, 64, 1.3, 0.1, 0.2).expect("penalties");
+    let mut filters = (TopK::new(40), TopP::new(0.95, 1), MinP::new(0.05, 1));
+    let (mut temp, mut dist) = (Temp::new(0.8).expect("on"), Dist::new(5));
+    for position in 0..50 {
+        let logits = logits(9000, position);
+        let token = chain.sample(&logits[..]).expect("a token");
+        let candidates = logits.iter().zip(0..);
+        let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+        let mut data: Vec<_> = candidates.map(candidate).collect();
+        let mut array = Candidates::new(&mut data, false);
+        bias.apply(&mut array);
+        penalties.apply(&mut array);
+        filters.0.as_mut().expect("on").apply(&mut array);
+        filters.1.as_mut().expect("on").apply(&mut array);
+        filters.2.as_mut().expect("on").apply(&mut array);
+        temp.apply(&mut array);
+        dist.apply(&mut array);
+        let chosen = array.as_slice()[array.selected().expect("dist selects")].id;
+        assert_eq!(token, chosen, "position {position}");
+        assert_eq!(chain.candidates(&logits[..]), Some(array.as_slice()));
+        chain.accept(token);
+        penalties.accept(token);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_copy_goes_on_from_the_same_state_and_a_reset_begins_anew() {
+    let mut chain = default_chain(11);
+    let all: Vec<_> = (0..20).map(|seed| logits(5000, seed)).collect();
+    let sampled = |chain: &mut Chain, logits: &[f32]| {
+        let token = chain.sample(logits).expect("a token");
+        chain.accept(token);
+        token
+    };
+    let first: Vec<_> = all[..10].iter().map(|l| sampled(&mut chain, l)).collect();
+    let mut copy = chain.clone();
+    for logits in &all[10..] {
+        assert_eq!(sampled(&mut chain, logits), sampled(&mut copy, logits));
+    }
+    chain.reset();
+    let again: Vec<_> = all[..10].iter().map(|l| sampled(&mut chain, l)).collect();
+    assert_eq!(first, again);
+}
+
+#[test]
+fn what_gives_no_token_says_why() {
+    let mut chain = Chain::new().with(TopK::new(2));
+    let logits = [1.0f32, 2.0, 3.0];
+    assert_eq!(chain.sample(&logits[..]), Err(ChainError::NoSelector));
+    assert_eq!(chain.candidates(&logits[..]).map(<[_]>::len), Some(2));
+    chain.push(Greedy);
+    assert_eq!(chain.sample(&logits[..]), Ok(2));
+    assert_eq!(chain.candidates(&logits[..2]), None);
+    let none: [f32; 0] = [];
+    assert_eq!(chain.sample(&none[..]), Err(ChainError::EmptyVocabulary));
+    assert_eq!(chain.candidates(&logits[..]), None);
+    assert_eq!((chain.len(), chain.is_empty()), (2, false));
+    let empty = Chain::new().sample(&logits[..]);
+    assert_eq!(empty, Err(ChainError::NoSelector));
+}
+
+/// NaN counts as minus infinity, as in every sampler of ours.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn nan_is_never_chosen() {
+    for (n, seed) in [(3000, 1), (9000, 2), (9000, 3)] {
+        let mut logits = logits(n, seed);
+        for logit in logits.iter_mut().step_by(3) {
+            *logit = f32::NAN;
+        }
+        for position in 0..20 {
+            let mut chain = match position % 3 {
+                0 => default_chain(position),
+                1 => Chain::new().with(Some(Dist::new(position))),
+                _ => Chain::new().with(Temp::new(0.7)).with(Some(Greedy)),
+            };
+            let token = chain.sample(&logits[..]).expect("a token");
+            assert!(!logits[token as usize].is_nan());
+        }
+    }
+}

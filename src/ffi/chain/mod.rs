@@ -1,0 +1,417 @@
+//! Sampling from raw logits with a host's chain, which stays as it is.
+//!
+//! The host's functions tell the members. Ours are known by their vtables and work on a [`Pool`],
+//! each inside the guard; any other is given an array of what is left at that point, outside of it,
+//! so that what it throws reaches the caller. What pools need belongs to the calling thread, and is
+//! used again by its next call.
+
+mod batch;
+mod host;
+mod workspace;
+
+use std::ffi::c_int;
+
+use half::{bf16, f16};
+
+use crate::chain::{check, outcome};
+use crate::ffi::failure::{Failure, answer, begin, part, usable};
+use crate::ffi::library::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use crate::ffi::samplers::DROP_INS;
+use crate::ffi::sieve::SIEVE;
+use crate::ffi::trie::TOKEN_TRIE;
+use crate::ffi::vtable::Vtable;
+use crate::kernels::floats::Logits;
+use crate::last_error;
+use crate::memory;
+use crate::pool::Pool;
+use crate::token::{Token, TokenData};
+use batch::Batch;
+use host::{ContextFunctions, Functions, functions};
+use workspace::{Last, RawLogits, Taken, Workspace, forget};
+
+/// What llama_sampler_sample does, from the same arguments: the chain selects a token among the
+/// logits of output `idx` (-1: the last), and every member accepts it. The same token, without
+/// filling an array with the whole vocabulary.
+///
+/// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
+/// others in any order. Where the context has already sampled on a backend (llama_set_sampler), the
+/// host's own llama_sampler_sample does it all. What a member throws reaches the caller.
+///
+/// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
+/// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none,
+/// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the host's, `ctx` NULL or a live context of the same host;
+/// both are used by no other thread during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
+    chain: *mut llama_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+) -> Token {
+    const CALL: &str = "llama_sieve_chain_sample";
+    // SAFETY: the caller guarantees chain and context.
+    let sampled = || unsafe {
+        begin(CALL)?;
+        let host = prepare(CALL, chain)?;
+        let context = part(CALL, || {
+            usable("the context", ctx)?;
+            ContextFunctions::of_host()
+        })?;
+        forget();
+        if context.has_sampled(ctx, idx) {
+            return Ok((context.sample)(chain, ctx, idx));
+        }
+        let (logits, n_vocab) = context.logits(CALL, ctx, idx)?;
+        let logits = part(CALL, || logits_of(logits, n_vocab))?;
+        let token = sample(CALL, &host, chain, Logits::F32(logits))?;
+        (host.accept)(chain, token);
+        Ok(token)
+    };
+    sampled().unwrap_or_else(|code: c_int| code)
+}
+
+/// The token that the chain selects among `n_vocab` logits, indexed by token, which are only read.
+/// It is not accepted: llama_sampler_accept does that, once it is known to be kept.
+///
+/// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and as
+/// llama_sieve_chain_sample.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the host's, used by no other thread during the call;
+/// `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_logits(
+    chain: *mut llama_sampler,
+    logits: *const f32,
+    n_vocab: i32,
+) -> Token {
+    const CALL: &str = "llama_sieve_chain_sample_logits";
+    // SAFETY: the caller guarantees chain and logits.
+    unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F32) }
+}
+
+/// The same of logits in IEEE half precision.
+///
+/// # Safety
+/// As for llama_sieve_chain_sample_logits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_f16(
+    chain: *mut llama_sampler,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    const CALL: &str = "llama_sieve_chain_sample_f16";
+    let logits = logits.cast::<f16>();
+    // SAFETY: the caller guarantees chain and logits; f16 is 16 bits of any value.
+    unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F16) }
+}
+
+/// The same of logits in bfloat16, the upper half of a float.
+///
+/// # Safety
+/// As for llama_sieve_chain_sample_logits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
+    chain: *mut llama_sampler,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    const CALL: &str = "llama_sieve_chain_sample_bf16";
+    let logits = logits.cast::<bf16>();
+    // SAFETY: the caller guarantees chain and logits; bf16 is 16 bits of any value.
+    unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::Bf16) }
+}
+
+/// One token for each of `n` chains, each from its own `n_vocab` logits, on the calling thread and
+/// at most `n_threads` - 1 of the library's; 0 or 1: on the calling thread alone. Nothing is
+/// accepted. Chains with a member that is not this library's run on the calling thread, after the
+/// others. The tokens do not depend on the number of threads.
+///
+/// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
+/// chain gave one, the error of the first that did not otherwise. With `out` untouched: arrays
+/// NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, `n_vocab` <= 0,
+/// `n_threads` < 0, no host. `n` 0 does nothing.
+///
+/// # Safety
+/// `chains`, `logits` and `out` are NULL or have `n` elements. Each chain is NULL or a live sampler
+/// of the host's, which no other thread uses during the call and which shares no member with
+/// another; each element of `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
+    chains: *const *mut llama_sampler,
+    logits: *const *const f32,
+    n_vocab: i32,
+    n: usize,
+    out: *mut Token,
+    n_threads: c_int,
+) -> c_int {
+    const CALL: &str = "llama_sieve_chain_sample_batch";
+    // SAFETY: the caller guarantees the arrays and what is in them.
+    let done = || unsafe {
+        begin(CALL)?;
+        if n == 0 {
+            return Ok(LLAMA_SIEVE_OK);
+        }
+        let batch = part(CALL, || {
+            Batch::new(chains, logits, n_vocab, n, out, n_threads)
+        })?;
+        let host = functions(CALL)?;
+        forget();
+        batch.run(CALL, &host)
+    };
+    done().unwrap_or_else(|code: c_int| code)
+}
+
+/// What the last token of this chain was drawn from, as the built-in chain would have left it:
+/// writes at most `cap` candidates to `out`, and returns how many there are, which may be more.
+///
+/// It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
+/// thread, as long as the logits that it had are unchanged and no later one ran on this thread;
+/// otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
+/// caller's to know: candidates that are all of the vocabulary are computed again from them.
+///
+/// Negative errors: chain NULL; `out` NULL although `cap` is not 0.
+///
+/// # Safety
+/// `out` is NULL or has room for `cap` elements; the logits that the last token was sampled from
+/// are there and unchanged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_chain_candidates(
+    chain: *mut llama_sampler,
+    out: *mut TokenData,
+    cap: usize,
+) -> c_int {
+    answer("llama_sieve_chain_candidates", || {
+        usable("the chain", chain)?;
+        if cap > 0 {
+            usable("out", out)?;
+        }
+        let mut workspace = Taken::new();
+        let Some(last) = workspace.last.filter(|last| last.chain == chain) else {
+            last_error::set(
+                "llama_sieve_chain_candidates: the last token that this library sampled on this \
+                 thread was not this chain's",
+            );
+            return Ok(0);
+        };
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { last.logits.get() };
+        let pool = Pool::resume(logits, &mut workspace.buffers, last.left);
+        let Some(mut pool) = pool else {
+            return Err(Failure::caught());
+        };
+        let (data, _) = pool.array();
+        let n = data.len();
+        if cap > 0 {
+            // SAFETY: the caller guarantees room for `cap`.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, n.min(cap)) };
+        }
+        // The next time they need not be written again.
+        let left = pool.leave();
+        workspace.last = Some(Last { left, ..last });
+        Ok(n as c_int)
+    })
+}
+
+/// # Safety
+/// `chain` is NULL or a live sampler of the host's; `logits` is NULL or has `n_vocab` elements.
+unsafe fn sample_raw<'a, T>(
+    call: &str,
+    chain: *mut llama_sampler,
+    logits: *const T,
+    n_vocab: i32,
+    of: fn(&'a [T]) -> Logits<'a>,
+) -> Token {
+    // SAFETY: the caller guarantees chain and logits.
+    let sampled = || unsafe {
+        begin(call)?;
+        let host = prepare(call, chain)?;
+        forget();
+        let logits = part(call, || logits_of(logits, n_vocab))?;
+        sample(call, &host, chain, of(logits))
+    };
+    sampled().unwrap_or_else(|code: c_int| code)
+}
+
+/// # Safety
+/// `logits` is NULL or has `n_vocab` elements, which stay as they are during `'a`.
+unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
+    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
+    let n = n.ok_or_else(|| {
+        let text = format!("n_vocab is {n_vocab}; it must be above 0");
+        Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
+    })?;
+    usable("logits", logits)?;
+    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
+    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
+}
+
+/// Looks at the chain, and at the host.
+fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
+    part(call, || usable("the chain", chain))?;
+    functions(call)
+}
+
+/// Runs the members of `chain`, and keeps what is left of the candidates for whoever asks.
+///
+/// # Safety
+/// `chain` is a live sampler of the host that `host` is of; the logits stay until candidates are no
+/// longer asked for.
+unsafe fn sample(
+    call: &str,
+    host: &Functions,
+    chain: *mut llama_sampler,
+    logits: Logits<'_>,
+) -> Result<Token, c_int> {
+    part(call, || Ok(check(logits.len())?))?;
+    let mut workspace = Taken::new();
+    workspace.last = None;
+    workspace.members.clear();
+    // SAFETY: the caller guarantees the chain.
+    unsafe { list(call, host, chain, &mut workspace.members) }?;
+    let Workspace {
+        buffers, members, ..
+    } = &mut *workspace.0;
+    let mut pool = Pool::new(logits, buffers);
+    for member in &*members {
+        // SAFETY: the caller guarantees the chain, and a chain its members.
+        unsafe { member.run(call, host, &mut pool) }?;
+    }
+    let token = part(call, || Ok(outcome(&pool)?))?;
+    let left = pool.leave();
+    workspace.last = Some(Last {
+        chain,
+        logits: RawLogits::of(logits),
+        left,
+    });
+    Ok(token)
+}
+
+/// A sampler of a chain.
+#[derive(Clone, Copy)]
+struct Member {
+    smpl: *mut llama_sampler,
+    /// `None`: not ours.
+    own: Option<&'static Vtable>,
+}
+
+impl Member {
+    /// # Safety
+    /// The sampler is alive, and of the host that `host` is of.
+    unsafe fn run(&self, call: &str, host: &Functions, pool: &mut Pool<'_>) -> Result<(), c_int> {
+        match self.own {
+            // SAFETY: the caller guarantees it; `list` has compared the vtables.
+            Some(vtable) => unsafe { vtable.narrow(self.smpl, pool) },
+            // SAFETY: as above.
+            None => unsafe { self.run_foreign(call, host, pool) }?,
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn run_foreign(
+        &self,
+        call: &str,
+        host: &Functions,
+        pool: &mut Pool<'_>,
+    ) -> Result<(), c_int> {
+        // Hosts read beyond an array that is empty.
+        if pool.is_empty() {
+            return Ok(());
+        }
+        let selected = pool.selected().map_or(-1, |index| index as i64);
+        let mut array = part(call, || {
+            let (data, sorted) = pool.array();
+            Ok(llama_token_data_array {
+                data: data.as_mut_ptr(),
+                size: data.len(),
+                selected,
+                sorted: u8::from(sorted),
+            })
+        })?;
+        // SAFETY: the caller guarantees the sampler; the array is valid, and nobody else uses it.
+        unsafe { (host.apply)(self.smpl, &raw mut array) };
+        // SAFETY: what a sampler leaves is a valid array.
+        part(call, || unsafe { take_back(&array, pool) })
+    }
+}
+
+/// Takes over what a foreign sampler left of the pool's array.
+///
+/// # Safety
+/// `array` has `size` candidates behind `data`, if that is not NULL.
+unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Result<(), Failure> {
+    let (data, _) = pool.array();
+    let (start, before) = (data.as_mut_ptr(), data.len());
+    let (size, sorted) = (array.size, array.sorted != 0);
+    pool.select(usize::try_from(array.selected).ok());
+    if size == 0 {
+        pool.set_array(before, 0, sorted);
+        return Ok(());
+    }
+    let unusable = array.data.is_null() || !array.data.is_aligned();
+    if unusable || size > Token::MAX as usize {
+        let text = format!("a sampler of the chain left an array of {size} without usable data");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
+    }
+    let distance = (array.data as usize).wrapping_sub(start as usize);
+    let dropped = distance / size_of::<TokenData>();
+    if distance.is_multiple_of(size_of::<TokenData>()) && dropped < before {
+        if size > before - dropped {
+            let text = format!("a sampler of the chain made {size} candidates of {before}");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
+        }
+        pool.set_array(dropped, size, sorted);
+        return Ok(());
+    }
+    // SAFETY: the caller guarantees the elements, which are not the pool's.
+    pool.keep(
+        unsafe { std::slice::from_raw_parts(array.data, size) },
+        sorted,
+    );
+    Ok(())
+}
+
+/// Appends the members of a chain, those of chains among them included, or the one sampler.
+///
+/// # Safety
+/// `smpl` is a live sampler of the host that `host` is of.
+unsafe fn list(
+    call: &str,
+    host: &Functions,
+    smpl: *mut llama_sampler,
+    to: &mut Vec<Member>,
+) -> Result<(), c_int> {
+    // SAFETY: the caller guarantees the sampler.
+    let iface = unsafe { (*smpl).iface };
+    if std::ptr::eq(iface, host.chain_iface) {
+        // SAFETY: it is a chain.
+        let n = unsafe { (host.chain_n)(smpl) };
+        for i in 0..n {
+            // SAFETY: a chain with so many members.
+            let member = unsafe { (host.chain_get)(smpl, i) };
+            if !member.is_null() {
+                // SAFETY: a chain's members live as long as it.
+                unsafe { list(call, host, member, to) }?;
+            }
+        }
+        return Ok(());
+    }
+    // As the chain does it: a sampler without `apply` is passed over.
+    // SAFETY: the vtable of a live sampler.
+    if iface.is_null() || unsafe { (*iface).apply.is_none() } {
+        return Ok(());
+    }
+    let others = [&SIEVE, &TOKEN_TRIE];
+    let own = DROP_INS.iter().chain(&others);
+    // SAFETY: the caller guarantees the sampler.
+    let own = own.copied().find(|vtable| unsafe { vtable.is_of(smpl) });
+    part(call, || {
+        memory::push(to, Member { smpl, own });
+        Ok(())
+    })
+}

@@ -1,0 +1,111 @@
+//! Which tokens decide what a top-k keeps.
+//!
+//! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
+//! root enters it. Those that ever enter are a shorter array on which it does exactly what it does
+//! on the whole one, equal logits included (see [`host_order`](crate::algorithms::host_order)).
+//! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
+
+use super::{BLOCK, Pool};
+use crate::algorithms::host_order::{self, HEAP};
+use crate::kernels::few::nearly_kth_largest;
+use crate::token::{TokenData, comparable};
+
+/// Of a pool that [is whole](Pool::is_whole).
+impl Pool<'_> {
+    /// Some candidates, in order, of which the host's partial sort leaves the same first `k` as of
+    /// all; `None` where these are not found, or are not few.
+    pub fn contenders(&mut self, k: usize) -> Option<&[TokenData]> {
+        let n = self.len();
+        let max = self.max();
+        if k == 0 || k >= n / FEW || !max.is_finite() || host_order::overflows(max) {
+            return None;
+        }
+        // As many blocks reach it as are asked for, and each with a candidate at least.
+        let threshold = nearly_kth_largest(&self.buffers.maxima, k + 1)?;
+        self.buffers.collected.clear();
+        let blocks = self.buffers.maxima.len();
+        self.collect(0, blocks, threshold);
+        if self.buffers.collected.len() > n / FEW {
+            return None;
+        }
+        let kth = self.kth_if_distinct(k + 1);
+        match kth {
+            Kth::Distinct => {}
+            Kth::Tied(_) if k <= HEAP => self.collect_for_heap(k)?,
+            Kth::Tied(least) => {
+                let least = host_order::least_of_bucket(least)?;
+                self.buffers.collected.clear();
+                self.collect(0, blocks, least);
+            }
+        }
+        (self.buffers.collected.len() <= n / 2).then_some(&self.buffers.collected)
+    }
+
+    /// Whether the `k` largest of what is collected, of which there are as many, are distinct.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: at least `k` are collected, and `k` is above 0"
+    )]
+    fn kth_if_distinct(&mut self, k: usize) -> Kth {
+        let picked = &mut self.buffers.picked;
+        picked.clear();
+        picked.extend(self.buffers.collected.iter().map(|c| c.logit));
+        let (_, &mut least, _) = picked.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+        let top = &mut picked[..k];
+        top.sort_unstable_by(f32::total_cmp);
+        if top.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Kth::Tied(least);
+        }
+        Kth::Distinct
+    }
+
+    /// Collects the first candidates, and of the others all that can beat the heap's root when
+    /// their turn comes, and some more.
+    fn collect_for_heap(&mut self, k: usize) -> Option<()> {
+        let blocks = self.buffers.maxima.len();
+        let first = (EAGER * k).div_ceil(BLOCK).min(blocks);
+        self.collect_all(first);
+        let (mut start, mut ahead) = (first, first);
+        while start < blocks {
+            let picked = &mut self.buffers.picked;
+            picked.clear();
+            picked.extend(self.buffers.collected.iter().map(|c| comparable(c.logit)));
+            let root = nearly_kth_largest(picked, k)?;
+            let end = blocks.min(start + ahead);
+            self.collect(start, end, root);
+            (start, ahead) = (end, 2 * ahead);
+        }
+        Some(())
+    }
+
+    /// Collects all candidates of the first `blocks`.
+    fn collect_all(&mut self, blocks: usize) {
+        let mut logits = [0.0; BLOCK];
+        self.buffers.collected.clear();
+        for number in 0..blocks {
+            let block = block_with_ids(self.block(number, &mut logits), number);
+            self.buffers.collected.extend(block);
+        }
+    }
+}
+
+/// The candidates of block `number`.
+fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenData> + '_ {
+    let ids = (number * BLOCK) as i32..;
+    let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
+    ids.zip(logits).map(candidate)
+}
+
+/// What the largest of what is collected are.
+enum Kth {
+    /// No two of them are equal.
+    Distinct,
+    /// Some are; the last has this logit.
+    Tied(f32),
+}
+
+/// One candidate in so many may be a contender.
+const FEW: usize = 4;
+
+/// For so many times `k` candidates at the beginning most would enter the heap.
+const EAGER: usize = 3;

@@ -1,0 +1,522 @@
+//! Candidates on their way from the logits of a vocabulary to the few that are left.
+//!
+//! A pool begins as the caller's logits, which are only read. It stays that way while samplers
+//! change the logits of a few named tokens ([`Pool::edit`]), becomes a column of its own where one
+//! changes them all ([`Pool::column_mut`]), and an array of candidates where one keeps few of them
+//! ([`Pool::keep`]) or has no quicker way ([`Pool::apply`]). The 12-byte array of the whole
+//! vocabulary, which a host fills before each token, is only made where somebody asks for it.
+//!
+//! Whatever the form, the candidates are those that the same samplers leave of that array: ids,
+//! order, logits, probabilities, what is selected.
+
+mod contenders;
+#[cfg(test)]
+mod tests;
+
+use crate::candidates::Candidates;
+use crate::kernels::Softmax;
+use crate::kernels::divide_p_double;
+use crate::kernels::floats::{BLOCK, CHUNK, Logits};
+use crate::memory;
+use crate::token::{Token, TokenData, comparable};
+
+/// A token whose logit is another than the caller's.
+#[derive(Clone, Copy, Debug)]
+struct Edit {
+    token: u32,
+    logit: f32,
+}
+
+/// More edits than this are made in a copy of all logits.
+const MOST_EDITS: usize = 512;
+
+/// What pools need, reused from one to the next. Grows, never shrinks.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers {
+    /// By rising token, each once.
+    edits: Vec<Edit>,
+    column: Vec<f32>,
+    maxima: Vec<f32>,
+    array: Vec<TokenData>,
+    collected: Vec<TokenData>,
+    picked: Vec<f32>,
+    softmax: Softmax,
+}
+
+impl Buffers {
+    /// The candidates of a pool that was left as an array; of another, none.
+    pub fn array_of(&self, left: Left) -> &[TokenData] {
+        match left.form {
+            Form::Array { start, len, .. } => {
+                self.array.get(start..start + len).unwrap_or_default()
+            }
+            Form::Logits | Form::Column => &[],
+        }
+    }
+}
+
+/// What the candidates are at the moment.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// The caller's logits but for the edits.
+    Logits,
+    /// The column of the buffers: a logit for every token.
+    Column,
+    /// Some candidates of the array of the buffers.
+    Array {
+        start: usize,
+        len: usize,
+        sorted: bool,
+    },
+}
+
+/// What a pool was when it was left, to [resume](Pool::resume) it.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    n: usize,
+    form: Form,
+    weighted: bool,
+    selected: Option<usize>,
+}
+
+/// The candidates of one token position.
+#[derive(Debug)]
+pub struct Pool<'a> {
+    logits: Logits<'a>,
+    buffers: &'a mut Buffers,
+    form: Form,
+    /// Whether every candidate of the vocabulary has its softmax probability, not yet written.
+    weighted: bool,
+    selected: Option<usize>,
+    /// The largest logit, where the maxima of the blocks are known.
+    max: Option<f32>,
+}
+
+impl<'a> Pool<'a> {
+    /// All tokens of a vocabulary, with these logits.
+    pub fn new(logits: impl Into<Logits<'a>>, buffers: &'a mut Buffers) -> Self {
+        buffers.edits.clear();
+        Self {
+            logits: logits.into(),
+            buffers,
+            form: Form::Logits,
+            weighted: false,
+            selected: None,
+            max: None,
+        }
+    }
+
+    /// The pool that was [left](Self::leave), with the same logits and the same buffers. `None` if
+    /// there are not as many logits.
+    pub fn resume(logits: Logits<'a>, buffers: &'a mut Buffers, left: Left) -> Option<Self> {
+        (logits.len() == left.n).then_some(Self {
+            logits,
+            buffers,
+            form: left.form,
+            weighted: left.weighted,
+            selected: left.selected,
+            max: None,
+        })
+    }
+
+    /// What it takes to resume it.
+    pub fn leave(self) -> Left {
+        Left {
+            n: self.logits.len(),
+            form: self.form,
+            weighted: self.weighted,
+            selected: self.selected,
+        }
+    }
+
+    /// How many candidates are left.
+    pub fn len(&self) -> usize {
+        match self.form {
+            Form::Logits | Form::Column => self.logits.len(),
+            Form::Array { len, .. } => len,
+        }
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether all tokens of the vocabulary are there, in order and without probabilities: then
+    /// they have a quicker form than an array, which the methods that say so take.
+    pub fn is_whole(&self) -> bool {
+        !self.weighted && !matches!(self.form, Form::Array { .. })
+    }
+
+    /// Index of the chosen candidate.
+    pub fn selected(&self) -> Option<usize> {
+        self.selected
+    }
+
+    /// Chooses a candidate by index, or none.
+    pub fn select(&mut self, index: Option<usize>) {
+        self.selected = index;
+    }
+
+    /// The chosen token, if the choice is one of those that are left.
+    pub fn token(&self) -> Option<Token> {
+        let index = self.selected.filter(|&index| index < self.len())?;
+        match self.form {
+            Form::Logits | Form::Column => Token::try_from(index).ok(),
+            Form::Array { start, .. } => Some(self.buffers.array.get(start + index)?.id),
+        }
+    }
+
+    /// Runs `body` on the candidates as an array, and keeps what it leaves.
+    pub fn apply(&mut self, body: impl FnOnce(&mut Candidates<'_>)) {
+        let selected = self.selected;
+        let (data, sorted) = self.array();
+        let mut candidates = Candidates::new(data, sorted).with_selected(selected);
+        body(&mut candidates);
+        let (dropped, len) = (candidates.dropped(), candidates.len());
+        let (sorted, selected) = (candidates.is_sorted(), candidates.selected());
+        self.set_array(dropped, len, sorted);
+        self.selected = selected;
+    }
+
+    /// The candidates as an array, and whether they are known to be sorted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the form of an array names a part of the array"
+    )]
+    pub fn array(&mut self) -> (&mut [TokenData], bool) {
+        if !matches!(self.form, Form::Array { .. }) {
+            self.fill();
+        }
+        let Form::Array { start, len, sorted } = self.form else {
+            return (&mut [], false);
+        };
+        (&mut self.buffers.array[start..start + len], sorted)
+    }
+
+    /// Says what is left of the array: without its first `dropped` candidates the next `len`.
+    pub fn set_array(&mut self, dropped: usize, len: usize, sorted: bool) {
+        let Form::Array {
+            start, len: before, ..
+        } = self.form
+        else {
+            return;
+        };
+        let dropped = dropped.min(before);
+        self.form = Form::Array {
+            start: start + dropped,
+            len: len.min(before - dropped),
+            sorted,
+        };
+    }
+
+    /// Replaces the candidates.
+    pub fn keep(&mut self, kept: &[TokenData], sorted: bool) {
+        self.buffers.array.clear();
+        self.buffers.array.extend_from_slice(kept);
+        self.set_kept(sorted);
+    }
+
+    /// What is in the array of the buffers becomes the candidates.
+    fn set_kept(&mut self, sorted: bool) {
+        self.form = Form::Array {
+            start: 0,
+            len: self.buffers.array.len(),
+            sorted,
+        };
+        self.weighted = false;
+    }
+
+    /// All tokens as candidates, as a host passes them to a chain.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a chunk has at most `CHUNK` logits; edits are of tokens of the vocabulary"
+    )]
+    fn fill(&mut self) {
+        let Buffers {
+            edits,
+            column,
+            array,
+            softmax,
+            ..
+        } = &mut *self.buffers;
+        let logits = match self.form {
+            Form::Column => Logits::F32(column),
+            _ => self.logits,
+        };
+        let n = logits.len();
+        array.clear();
+        memory::reserve_exact(array, n).unwrap_or_else(memory::exhausted);
+        let mut chunk = [0.0; CHUNK];
+        for start in (0..n).step_by(CHUNK) {
+            let chunk = &mut chunk[..CHUNK.min(n - start)];
+            logits.widen(start, chunk);
+            let ids = start as Token..;
+            let candidate = |(id, &logit): (Token, &f32)| TokenData { id, logit, p: 0.0 };
+            array.extend(ids.zip(&*chunk).map(candidate));
+        }
+        for edit in &*edits {
+            array[edit.token as usize].logit = edit.logit;
+        }
+        if self.weighted {
+            let sum = softmax.exponentiate(array, false);
+            divide_p_double(array, sum);
+        }
+        self.set_kept(false);
+    }
+}
+
+/// Of a pool that [is whole](Pool::is_whole).
+impl Pool<'_> {
+    /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as
+    /// somebody looks.
+    pub fn select_weighted(&mut self, index: usize) {
+        self.weighted = true;
+        self.selected = Some(index);
+    }
+
+    /// Whether `token` is one of the vocabulary.
+    pub fn has(&self, token: Token) -> bool {
+        usize::try_from(token).is_ok_and(|token| token < self.logits.len())
+    }
+
+    /// Changes the logit of `token`, if it is one of the vocabulary.
+    pub fn edit(&mut self, token: Token, change: impl FnOnce(f32) -> f32) {
+        if !self.has(token) {
+            return;
+        }
+        self.max = None;
+        if self.buffers.edits.len() == MOST_EDITS {
+            self.column_mut();
+        }
+        let (token, index) = (token as u32, token as usize);
+        let buffers = &mut *self.buffers;
+        if matches!(self.form, Form::Column) {
+            if let Some(logit) = buffers.column.get_mut(index) {
+                *logit = change(*logit);
+            }
+            return;
+        }
+        let place = buffers.edits.binary_search_by_key(&token, |e| e.token);
+        match place.map(|place| buffers.edits.get_mut(place)) {
+            Ok(Some(edit)) => edit.logit = change(edit.logit),
+            Ok(None) => {}
+            Err(place) => {
+                let logit = change(self.logits.at(index));
+                buffers.edits.insert(place, Edit { token, logit });
+            }
+        }
+    }
+
+    /// The logits of all tokens in order, in single precision: the caller's where nothing has
+    /// changed, a copy otherwise.
+    pub fn contiguous(&mut self) -> &[f32] {
+        if let (Form::Logits, Logits::F32(xs)) = (self.form, self.logits)
+            && self.buffers.edits.is_empty()
+        {
+            return xs;
+        }
+        self.make_column();
+        &self.buffers.column
+    }
+
+    /// The same if none of them is NaN.
+    pub fn contiguous_numbers(&mut self) -> Option<&[f32]> {
+        let n = self.len();
+        self.contiguous();
+        let Buffers { column, maxima, .. } = &mut *self.buffers;
+        let logits = match self.form {
+            Form::Column => Logits::F32(column),
+            _ => self.logits,
+        };
+        maxima.resize(n.div_ceil(BLOCK), 0.0);
+        let (max, unmasked) = logits.block_maxima_and_count(maxima);
+        self.max = Some(max);
+        let logits = self.contiguous();
+        // What is not counted is minus infinity or NaN.
+        (unmasked == n || !logits.iter().any(|x| x.is_nan())).then_some(logits)
+    }
+
+    /// The logits of all tokens in order, to be changed.
+    pub fn column_mut(&mut self) -> &mut [f32] {
+        self.make_column();
+        self.max = None;
+        &mut self.buffers.column
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "edits are of tokens of the vocabulary"
+    )]
+    fn make_column(&mut self) {
+        if matches!(self.form, Form::Column) {
+            return;
+        }
+        let Buffers { edits, column, .. } = &mut *self.buffers;
+        let n = self.logits.len();
+        let missing = n.saturating_sub(column.len());
+        memory::reserve_exact(column, missing).unwrap_or_else(memory::exhausted);
+        column.resize(n, 0.0);
+        self.logits.widen(0, column);
+        for edit in edits.drain(..) {
+            column[edit.token as usize] = edit.logit;
+        }
+        self.form = Form::Column;
+    }
+
+    /// The largest logit, NaN not counted; minus infinity if there is none. One pass over the
+    /// logits, unless they are as they were.
+    pub fn max(&mut self) -> f32 {
+        if let Some(max) = self.max {
+            return max;
+        }
+        let max = self.find_maxima();
+        self.max = Some(max);
+        max
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "there is a maximum for each block")]
+    fn find_maxima(&mut self) -> f32 {
+        let Buffers {
+            edits,
+            column,
+            maxima,
+            ..
+        } = &mut *self.buffers;
+        let logits = match self.form {
+            Form::Column => Logits::F32(column),
+            _ => self.logits,
+        };
+        maxima.resize(logits.len().div_ceil(BLOCK), 0.0);
+        let max = logits.block_maxima(maxima);
+        if edits.is_empty() {
+            return max;
+        }
+        for edit in &*edits {
+            let number = edit.token as usize / BLOCK;
+            let logit = comparable(edit.logit);
+            let raw = comparable(logits.at(edit.token as usize));
+            if logit < raw && raw >= maxima[number] {
+                let mut block = [0.0; BLOCK];
+                let block = block_of(logits, edits, number, &mut block);
+                let largest = |max: f32, &x: &f32| max.max(comparable(x));
+                maxima[number] = block.iter().fold(f32::NEG_INFINITY, largest);
+            } else if logit > maxima[number] {
+                maxima[number] = logit;
+            }
+        }
+        Logits::F32(maxima).max()
+    }
+
+    /// Index of the largest logit, the first of equals; 0 if there is none.
+    pub fn argmax(&mut self) -> usize {
+        let max = self.max();
+        if max == f32::NEG_INFINITY {
+            return 0;
+        }
+        let number = self.buffers.maxima.iter().position(|&x| x == max);
+        let number = number.unwrap_or(0);
+        let mut block = [0.0; BLOCK];
+        let block = self.block(number, &mut block);
+        let first = block.iter().position(|&x| x == max);
+        number * BLOCK + first.unwrap_or(0)
+    }
+
+    /// The candidates at or above `threshold`, which is above minus infinity, in order. None of
+    /// them is NaN.
+    pub fn at_least(&mut self, threshold: f32) -> &[TokenData] {
+        self.max();
+        self.buffers.collected.clear();
+        let blocks = self.buffers.maxima.len();
+        self.collect(0, blocks, threshold);
+        &self.buffers.collected
+    }
+
+    /// The logits of block `number`.
+    fn block<'b>(&self, number: usize, to: &'b mut [f32; BLOCK]) -> &'b [f32] {
+        block_of(self.whole(), &self.buffers.edits, number, to)
+    }
+
+    /// The logits but for the edits.
+    fn whole(&self) -> Logits<'_> {
+        match self.form {
+            Form::Column => Logits::F32(&self.buffers.column),
+            _ => self.logits,
+        }
+    }
+
+    /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is
+    /// collected. The maxima are known.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the caller names blocks of the vocabulary; places come from searches"
+    )]
+    fn collect(&mut self, first: usize, end: usize, threshold: f32) {
+        let Buffers {
+            edits,
+            column,
+            maxima,
+            collected,
+            ..
+        } = &mut *self.buffers;
+        let logits = match self.form {
+            Form::Column => Logits::F32(column),
+            _ => self.logits,
+        };
+        let before = collected.len();
+        let tokens = first * BLOCK..logits.len().min(end * BLOCK);
+        let part = logits.part(tokens.start, tokens.end);
+        part.collect(
+            &maxima[first..end],
+            tokens.start as u32,
+            threshold,
+            collected,
+        );
+        let place = |token: usize| edits.partition_point(|e| (e.token as usize) < token);
+        let edits = &edits[place(tokens.start)..place(tokens.end)];
+        for edit in edits {
+            let token = edit.token as Token;
+            let place = collected[before..].binary_search_by_key(&token, |c| c.id);
+            let passes = edit.logit >= threshold;
+            match place {
+                Ok(place) if passes => collected[before + place].logit = edit.logit,
+                Ok(place) => {
+                    collected.remove(before + place);
+                }
+                Err(place) if passes => {
+                    let candidate = TokenData {
+                        id: token,
+                        logit: edit.logit,
+                        p: 0.0,
+                    };
+                    collected.insert(before + place, candidate);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// The logits of block `number` with the edits, some of which are in it.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the caller names a block of the vocabulary, which has at most `BLOCK` logits"
+)]
+fn block_of<'b>(
+    logits: Logits<'_>,
+    edits: &[Edit],
+    number: usize,
+    to: &'b mut [f32; BLOCK],
+) -> &'b [f32] {
+    let start = number * BLOCK;
+    let block = &mut to[..BLOCK.min(logits.len() - start)];
+    logits.widen(start, block);
+    let first = edits.partition_point(|e| (e.token as usize) < start);
+    for edit in &edits[first..] {
+        match block.get_mut(edit.token as usize - start) {
+            Some(logit) => *logit = edit.logit,
+            None => break,
+        }
+    }
+    block
+}

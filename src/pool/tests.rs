@@ -1,0 +1,134 @@
+//! Pools against arrays that are filled and changed one by one.
+
+use super::*;
+use crate::algorithms::host_order::HostOrder;
+
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005) | 1;
+        self.0 ^= self.0 >> 29;
+        self.0 >> 8
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// Coarse ones have many equals.
+    fn logits(&mut self, n: usize, coarse: f32) -> Vec<f32> {
+        let mut unit = || self.next() as f32 / (1u64 << 56) as f32;
+        let normal = |_| 6.0 * (unit() + unit() + unit() + unit() - 2.0);
+        let round = |x: f32| (x * coarse).round() / coarse;
+        (0..n).map(normal).map(round).collect()
+    }
+}
+
+fn array_of(logits: &[f32]) -> Vec<TokenData> {
+    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+    logits.iter().zip(0..).map(candidate).collect()
+}
+
+fn bits(data: &[TokenData]) -> Vec<(Token, u32, u32)> {
+    let bits = data
+        .iter()
+        .map(|c| (c.id, c.logit.to_bits(), c.p.to_bits()));
+    bits.collect()
+}
+
+/// Edits, then what each method says of the logits, which a copy knows, too.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn edited_logits_are_those_of_a_changed_copy() {
+    let mut numbers = Numbers(3);
+    let mut buffers = Buffers::default();
+    for round in 0..300 {
+        let n = 1 + numbers.below([63, 64, 65, 700, 5000][round % 5]);
+        let coarse = [1e4, 4.0, 1.0][round % 3];
+        let logits = numbers.logits(n, coarse);
+        let mut copy = logits.clone();
+        let mut pool = Pool::new(&logits[..], &mut buffers);
+        if round % 2 == 0 {
+            pool.max();
+        }
+        let edits = numbers.below([3, 80, 1500][round % 3]);
+        for _ in 0..edits {
+            let token = numbers.below(n + 3) as Token - 1;
+            let by = [-3.0, 2.5, f32::NEG_INFINITY, -0.0][numbers.below(4)];
+            pool.edit(token, |x| x + by);
+            if let Some(x) = usize::try_from(token).ok().and_then(|i| copy.get_mut(i)) {
+                *x += by;
+            }
+        }
+        let max = copy.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        assert_eq!(pool.max(), max, "round {round}");
+        let first = copy.iter().position(|&x| x == max && x > f32::NEG_INFINITY);
+        assert_eq!(pool.argmax(), first.unwrap_or(0), "round {round}");
+        for threshold in [f32::MIN, -1.0, 2.0, 9.0] {
+            let mut expected = array_of(&copy);
+            expected.retain(|c| c.logit >= threshold);
+            assert_eq!(bits(pool.at_least(threshold)), bits(&expected));
+        }
+        if round % 4 == 0 {
+            assert_eq!(pool.contiguous(), copy);
+        }
+        let (data, sorted) = pool.array();
+        assert_eq!((bits(data), sorted), (bits(&array_of(&copy)), false));
+    }
+}
+
+/// The host's partial sort leaves the same of the contenders as of all, ties included.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn contenders_are_enough_for_a_top_k() {
+    let mut numbers = Numbers(5);
+    let mut buffers = Buffers::default();
+    let mut found = 0;
+    for round in 0..400 {
+        let n = 3000 + numbers.below(60_000);
+        let coarse = [1e5, 100.0, 8.0, 1.0][round % 4];
+        let logits = numbers.logits(n, coarse);
+        let k = [1, 2, 40, 100, 128, 129, 300, 900][numbers.below(8)];
+        let mut pool = Pool::new(&logits[..], &mut buffers);
+        let mut copy = logits.clone();
+        for _ in 0..numbers.below(70) {
+            let token = numbers.below(n);
+            pool.edit(token as Token, |x| x - 1.0);
+            copy[token] -= 1.0;
+        }
+        let Some(contenders) = pool.contenders(k) else {
+            continue;
+        };
+        found += 1;
+        // Fresh buffers: a guess of the one must not help the other.
+        let top = bits(HostOrder::default().top(contenders, k));
+        let all = array_of(&copy);
+        let expected = bits(HostOrder::default().top(&all, k));
+        assert_eq!(top, expected, "round {round}, {k} of {n}, 1 / {coarse}");
+    }
+    assert!(found > 200, "only {found} of 400");
+}
+
+#[test]
+fn a_choice_that_is_cut_away_is_no_token() {
+    let logits = [1.0f32, 3.0, 2.0];
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(&logits[..], &mut buffers);
+    assert_eq!(
+        (pool.token(), pool.len(), pool.is_empty()),
+        (None, 3, false)
+    );
+    pool.select(Some(2));
+    assert_eq!(pool.token(), Some(2));
+    pool.apply(|candidates| candidates.truncate(2));
+    assert_eq!((pool.token(), pool.len()), (None, 2));
+    assert!(!pool.is_whole());
+    pool.select(Some(1));
+    pool.apply(|candidates| candidates.drop_front(1));
+    assert_eq!((pool.token(), pool.len()), (None, 1));
+    pool.select(Some(0));
+    assert_eq!(pool.token(), Some(1));
+    pool.set_array(5, 5, true);
+    assert!(pool.is_empty());
+}

@@ -1,0 +1,302 @@
+//! Any chain straight from the logits, against the same chain of built-ins over the full array that
+//! a host fills: the token, and the candidates that the chain leaves, bit for bit.
+//!
+//! Chains are random: ours, ours mixed with built-ins, with the built-in grammar, with the token
+//! trie in front, chains inside chains; the logits of every shape, in three precisions, full of
+//! ties. 400 chains of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
+
+mod support;
+
+use std::ffi::CString;
+
+use half::{bf16, f16};
+use llama_sieve::TokenData;
+use llama_sieve::ffi::chain::*;
+use llama_sieve::ffi::library::*;
+use llama_sieve::ffi::trie::*;
+use support::arrays::{Array, Recipe, Rng};
+use support::compare::same;
+use support::family::{FAMILY, vocabulary};
+use support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use vendor_llama_cpp::sys;
+
+const STEPS: usize = 50;
+
+/// Two chains of equal parameters: the one to be sampled from logits, and one of built-ins, as far
+/// as there are.
+struct Chains {
+    label: String,
+    ours: HostSampler,
+    theirs: HostSampler,
+    n: usize,
+}
+
+/// The vocabulary's size that grammars ask about.
+fn n_of_vocabulary() -> usize {
+    // SAFETY: the vocabulary lives as long as the process.
+    unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
+}
+
+const GRAMMAR: &str = "root ::= [a-zA-Z ,.;:]* \"\\n\"?";
+
+fn grammar() -> HostSampler {
+    let (text, root) = (CString::new(GRAMMAR).expect("no NUL"), c"root");
+    // SAFETY: the vocabulary lives as long as the process; the strings during the call.
+    HostSampler::new(unsafe {
+        sys::llama_sampler_init_grammar(vocabulary(), text.as_ptr(), root.as_ptr())
+    })
+}
+
+fn trie(n: usize, mode: i32, rng: &mut Rng) -> HostSampler {
+    let mut leaves = Vec::new();
+    for i in 0..1 + rng.below(40) {
+        let length = 1 + rng.below(60);
+        let tokens: Vec<String> = (0..length).map(|_| rng.below(n).to_string()).collect();
+        leaves.push(format!(
+            r#"{{"name": "n{i}", "tokens": [{}]}}"#,
+            tokens.join(", ")
+        ));
+    }
+    let json = format!(
+        r#"{{"modelId": "m", "descriptors": [{{"path": "a", "leaves": [{}]}}]}}"#,
+        leaves.join(", ")
+    );
+    let json = CString::new(json).expect("no NUL");
+    // SAFETY: no vocabulary, and a string that lives during the call.
+    HostSampler::new(unsafe {
+        llama_sampler_init_token_trie(std::ptr::null(), json.as_ptr(), mode)
+    })
+}
+
+impl Chains {
+    fn new(rng: &mut Rng) -> Self {
+        let with_grammar = rng.chance(0.05);
+        let n = match rng.below(12) {
+            _ if with_grammar => n_of_vocabulary(),
+            0..=4 => 1 + rng.below(300),
+            5..=7 => 300 + rng.below(3700),
+            8..=10 => 4000 + rng.below(8000),
+            _ => 12_000 + rng.below(60_000),
+        };
+        let mut chains = Self {
+            label: format!("n {n}"),
+            ours: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            n,
+        };
+        if with_grammar {
+            chains.add_both(grammar(), grammar(), "grammar");
+        }
+        if rng.chance(0.08) {
+            let compact = if rng.chance(0.5) {
+                LLAMA_SIEVE_TRIE_COMPACT
+            } else {
+                0
+            };
+            let mode = rng.pick(&[LLAMA_SIEVE_TRIE_GREEDY, LLAMA_SIEVE_TRIE_SAMPLED]) | compact;
+            let same = rng.clone();
+            let mut again = same.clone();
+            let pair = (trie(n, mode, rng), trie(n, mode, &mut again));
+            chains.add_both(pair.0, pair.1, "trie");
+        }
+        let share = rng.pick(&[1.0, 1.0, 0.7, 0.3]);
+        for _ in 0..rng.below(7) {
+            chains.add(None, share, rng);
+        }
+        if rng.chance(0.95) {
+            let selector = rng.pick(&["dist", "dist", "greedy", "mirostat_v2", "adaptive_p"]);
+            chains.add(Some(selector), share, rng);
+        }
+        chains
+    }
+
+    fn add_both(&mut self, ours: HostSampler, theirs: HostSampler, label: &str) {
+        self.label += &format!("\n  {label}");
+        self.ours.add(ours);
+        self.theirs.add(theirs);
+    }
+
+    fn add(&mut self, name: Option<&str>, share: f64, rng: &mut Rng) {
+        let fits = |member: &&support::family::Member| match name {
+            Some(name) => member.name == name,
+            // All pairs are compared; and it aborts where nothing was accepted.
+            None => member.name != "infill" && !member.accept_always,
+        };
+        let members: Vec<_> = FAMILY.iter().filter(fits).collect();
+        let member = members[rng.below(members.len())];
+        let mut same_parameters = rng.clone();
+        let pair = (member.make)(rng, self.n as i32, false);
+        let again = (member.make)(&mut same_parameters, self.n as i32, false);
+        let ours = rng.chance(share);
+        let mark = if ours { "ours" } else { "built-in" };
+        let label = format!("{mark}: {}", pair.label);
+        let chosen = if ours { pair.ours } else { again.theirs };
+        // A chain in a chain does what its members do.
+        match rng.chance(0.05) {
+            true => self.add_both(HostSampler::chain(vec![chosen]), pair.theirs, &label),
+            false => self.add_both(chosen, pair.theirs, &label),
+        }
+    }
+
+    fn between_tokens(&mut self, rng: &mut Rng) {
+        if rng.chance(0.02) {
+            self.ours.reset();
+            self.theirs.reset();
+        }
+        if rng.chance(0.03) {
+            self.ours = self.ours.clone();
+            self.theirs = self.theirs.clone();
+        }
+    }
+
+    /// What the built-ins leave of the full array; `None` where they are undefined.
+    fn expected(&self, logits: &[f32]) -> Option<Array> {
+        let mut array = Array::of_logits(logits.iter().copied());
+        // SAFETY: this is a chain.
+        let n = unsafe { sys::llama_sampler_chain_n(self.theirs.as_ptr()) };
+        for i in 0..n as usize {
+            let is_defined = !array.data.is_empty() && array.data.iter().all(|c| !c.logit.is_nan());
+            if !is_defined {
+                return None;
+            }
+            self.theirs.apply_member(i, &mut array);
+        }
+        Some(array)
+    }
+
+    /// The token of ours, through one of the functions that take such logits.
+    fn sample(&self, logits: &[f32], grid: Grid, rng: &mut Rng) -> i32 {
+        let (chain, n) = (self.ours.as_ptr().cast(), logits.len() as i32);
+        // SAFETY: a live chain and `n` logits.
+        unsafe {
+            match grid {
+                Grid::F16 if rng.chance(0.5) => {
+                    let halves: Vec<u16> =
+                        logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+                    let token = llama_sieve_chain_sample_f16(chain, halves.as_ptr(), n);
+                    self.compare_candidates(&halves);
+                    token
+                }
+                Grid::Bf16 if rng.chance(0.5) => {
+                    let halves: Vec<u16> = logits
+                        .iter()
+                        .map(|&x| bf16::from_f32(x).to_bits())
+                        .collect();
+                    let token = llama_sieve_chain_sample_bf16(chain, halves.as_ptr(), n);
+                    self.compare_candidates(&halves);
+                    token
+                }
+                _ => llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n),
+            }
+        }
+    }
+
+    /// Asks for the candidates while the halves are there, so that they are known afterwards.
+    fn compare_candidates(&self, _halves: &[u16]) {
+        // SAFETY: a live chain; nothing is written.
+        unsafe { llama_sieve_chain_candidates(self.ours.as_ptr().cast(), std::ptr::null_mut(), 0) };
+    }
+
+    fn candidates(&self) -> Vec<sys::llama_token_data> {
+        let chain = self.ours.as_ptr().cast();
+        // SAFETY: a live chain; as many as there is room for are written.
+        unsafe {
+            let n = llama_sieve_chain_candidates(chain, std::ptr::null_mut(), 0);
+            let empty = sys::llama_token_data {
+                id: 0,
+                logit: 0.0,
+                p: 0.0,
+            };
+            let mut data = vec![empty; n as usize];
+            let out = data.as_mut_ptr().cast::<TokenData>();
+            assert_eq!(llama_sieve_chain_candidates(chain, out, data.len()), n);
+            data
+        }
+    }
+
+    /// `Ok(false)` where the built-ins are undefined: then the states have parted.
+    fn step(&self, rng: &mut Rng) -> Result<bool, String> {
+        let recipe = Recipe::random(rng);
+        let mut array = recipe.array(self.n, self.n, rng);
+        array.data.truncate(self.n);
+        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        let Some(expected) = self.expected(&logits) else {
+            return Ok(false);
+        };
+        let before = logits.clone();
+        let token = self.sample(&logits, recipe.grid, rng);
+        let untouched = before
+            .iter()
+            .zip(&logits)
+            .all(|(a, b)| a.to_bits() == b.to_bits());
+        if !untouched {
+            return Err(format!("{recipe:?}: the logits were written to"));
+        }
+        let selected = usize::try_from(expected.selected).ok();
+        let chosen = selected.and_then(|i| expected.data.get(i)).map(|c| c.id);
+        let wanted = match chosen {
+            Some(token) => token,
+            None if expected.data.is_empty() => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            None => LLAMA_SIEVE_ERROR_INVALID,
+        };
+        if token != wanted {
+            return Err(format!("{recipe:?}: {token}, not {wanted}"));
+        }
+        if chosen.is_some() {
+            let left = Array {
+                data: self.candidates(),
+                ..expected.clone()
+            };
+            same(&left, &expected).map_err(|difference| format!("{recipe:?}: {difference}"))?;
+        }
+        let forced = rng.below(self.n) as i32;
+        let accepted = chosen.filter(|_| rng.chance(0.9)).unwrap_or(forced);
+        if !self.label.contains("grammar") {
+            self.ours.accept(accepted);
+            self.theirs.accept(accepted);
+        }
+        Ok(true)
+    }
+}
+
+/// How many steps were compared.
+fn run(name: &str, count: usize) -> usize {
+    let mut rng = fresh_rng(name);
+    let mut compared = 0;
+    for i in 0..count {
+        let mut chains = Chains::new(&mut rng);
+        for step in 0..STEPS {
+            chains.between_tokens(&mut rng);
+            match chains.step(&mut rng) {
+                Ok(true) => compared += 1,
+                Ok(false) => break,
+                Err(difference) => {
+                    let label = &chains.label;
+                    panic!(
+                        "{}, {name}, chain {i}, step {step}: {difference}, {label}",
+                        replay()
+                    );
+                }
+            }
+        }
+    }
+    compared
+}
+
+#[test]
+fn chains_from_logits_are_those_of_built_ins() {
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let count = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400);
+    let workers = ["logits of the first", "logits of the second"];
+    let each = count.div_ceil(workers.len());
+    let threads = workers.map(|name| std::thread::spawn(move || run(name, each)));
+    let steps: usize = threads
+        .map(|t| t.join().expect("no difference"))
+        .iter()
+        .sum();
+    println!("{steps} steps");
+    assert!(
+        steps > count * STEPS / 2,
+        "only {steps} steps were compared"
+    );
+}
