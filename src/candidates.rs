@@ -3,8 +3,9 @@
 //! An array can be reordered, rewritten and shortened in place, never lengthened: its memory
 //! belongs to the host.
 
+use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
-use crate::kernels::{self, Workspace};
+use crate::kernels;
 use crate::token::{Token, TokenData};
 
 /// The candidates of one token position.

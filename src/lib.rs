@@ -9,7 +9,9 @@
 //! | What must every sampler offer, and what does its failure mean? | [`sampler`]; who sees to it: `ffi/guard.rs` catches, `ffi/vtable.rs` answers |
 //! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
 //! | Where do equal logits end? | [`algorithms::host_order`] |
-//! | How are candidates sorted, the top k found, softmax summed? | [`kernels`]; over raw logits: [`kernels::floats`] |
+//! | How are candidates sorted, the top k found, a draw made? | [`algorithms`] |
+//! | What does one pass over candidates or raw logits do? | [`kernels`] |
+//! | Where do AVX2, AVX-512, NEON live, and how are they chosen? | [`simd`] |
 //! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
 //! | How are accepted tokens remembered? | [`history`] |
 //! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
@@ -32,9 +34,10 @@
 //! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `kernels` <- `algorithms` <- (`candidates`, `pool`,
-//! `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <- `ffi`. Only `ffi` and the calls
-//! of the C library's `expf` and `logf` in `kernels::math` know what is outside Rust.
+//! Dependencies run one way: `token` <- `simd` <- `kernels` <- `algorithms` <- (`candidates`, `pool`,
+//! `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <- `ffi`. Only
+//! `ffi` and the calls of the C library's `expf` and `logf` in `simd::libm` know what is outside
+//! Rust.
 //!
 //! # The samplers from Rust
 //!
@@ -83,6 +86,7 @@ pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod sieve;
+pub mod simd;
 mod sync;
 pub mod token;
 pub mod trie;

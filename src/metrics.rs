@@ -36,7 +36,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::kernels::floats::{CHUNK, Logits, Sums};
+use crate::kernels::layout::CHUNK;
+use crate::kernels::logits::Logits;
+use crate::kernels::online_softmax::Sums;
 use crate::token::{Token, TokenData, comparable};
 
 /// The unit of information.

@@ -8,7 +8,7 @@
 //! can be taken out and put back. [`at_position`] has no state: a hash of a seed and a position, so
 //! that any position can be replayed alone.
 
-use crate::kernels::{Softmax, Workspace};
+use crate::algorithms::{Softmax, Workspace};
 use crate::token::TokenData;
 
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use half::bf16;
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::samplers as sieve;
-use llama_sieve::kernels::floats::Logits;
+use llama_sieve::kernels::logits::Logits;
 use vendor_llama_cpp::sys;
 
 use crate::Options;

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use llama_sieve::kernels;
+use llama_sieve::simd;
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::sys;
 
@@ -48,7 +48,7 @@ fn labels() -> Vec<String> {
 /// What runs under valgrind: every row once, in the order of [`labels`], after a warm-up that is
 /// not counted.
 pub fn apply_once() {
-    assert_eq!(kernels::instruction_set().to_bytes(), b"avx2");
+    assert_eq!(simd::instruction_set().to_bytes(), b"avx2");
     for peaked in [true, false] {
         let input = input(N, peaked);
         for row in ROWS {

@@ -30,7 +30,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use llama_sieve::kernels::fallbacks::Fallback;
+use llama_sieve::algorithms::fallbacks::Fallback;
 use report::{Measurement, Run};
 
 /// What the command line asks for.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use llama_sieve::kernels;
+use llama_sieve::simd;
 use serde::{Deserialize, Serialize};
 
 /// One row. Times are medians in nanoseconds.
@@ -85,7 +85,7 @@ impl Run {
     pub fn here() -> Self {
         Self {
             cpu: cpu(),
-            instruction_set: kernels::instruction_set().to_string_lossy().into_owned(),
+            instruction_set: simd::instruction_set().to_string_lossy().into_owned(),
             date: today(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             llama_cpp: vendor_llama_cpp::model::version().to_owned(),

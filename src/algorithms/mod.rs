@@ -1,5 +1,23 @@
 //! What takes several passes over the candidates, with buffers of its own.
 //!
-//! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included.
+//! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
+//! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, full or of the largest only;
+//! - [`descending_sum`]: sums in descending order without sorting;
+//! - [`sigma_bounds`]: the threshold of top-n-sigma;
+//! - [`workspace`], [`softmax`]: probabilities beside the array and in it;
+//! - [`categorical`] for draws;
+//! - [`fallbacks`]: how often a shortcut did not decide.
 
+pub mod argsort;
+pub mod categorical;
+pub mod descending_sum;
+pub mod fallbacks;
 pub mod host_order;
+pub mod kth_largest;
+pub mod sigma_bounds;
+pub mod softmax;
+pub mod top_k;
+pub mod workspace;
+
+pub use softmax::Softmax;
+pub use workspace::Workspace;

@@ -11,7 +11,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::kernels::floats::Logits;
+use crate::kernels::logits::Logits;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};

@@ -9,9 +9,9 @@ use std::thread::LocalKey;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
-use crate::kernels;
 use crate::last_error;
 use crate::log::{self, Level};
+use crate::simd;
 
 /// Success.
 pub const LLAMA_SIEVE_OK: c_int = 0;
@@ -75,7 +75,7 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(
         "llama_sieve_simd",
         || c"".as_ptr(),
-        || kernels::instruction_set().as_ptr(),
+        || simd::instruction_set().as_ptr(),
     )
 }
 

@@ -18,12 +18,12 @@ use crate::ffi::library::{
 };
 use crate::ffi::llama_h::{llama_context, llama_logit_bias, llama_model, llama_sampler};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::kernels;
 use crate::log;
 use crate::memory::{reserve_exact, room};
 use crate::sieve::{
     self, Logits, Method, Mode, Order, Params, RngKind, Sieve, SieveSampler, Stats,
 };
+use crate::simd;
 use crate::token::{Token, TokenData};
 
 /// The sieve as one sampler of a chain.
@@ -834,7 +834,7 @@ unsafe fn sample_batch(
         });
     }
     // The instructions are chosen here: a helper must not be the one to have a message for that.
-    kernels::instruction_set();
+    simd::instruction_set();
     sieve::share(&mut jobs, threads, Entry::run);
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {

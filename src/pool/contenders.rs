@@ -5,9 +5,10 @@
 //! on the whole one, equal logits included (see [`host_order`](crate::algorithms::host_order)).
 //! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
 
-use super::{BLOCK, Pool};
+use super::Pool;
 use crate::algorithms::host_order::{self, HEAP};
-use crate::kernels::few::nearly_kth_largest;
+use crate::algorithms::kth_largest::nearly_kth_largest;
+use crate::kernels::layout::GROUP;
 use crate::token::{TokenData, comparable};
 
 /// Of a pool that [is whole](Pool::is_whole).
@@ -63,7 +64,7 @@ impl Pool<'_> {
     /// their turn comes, and some more.
     fn collect_for_heap(&mut self, k: usize) -> Option<()> {
         let blocks = self.buffers.maxima.len();
-        let first = (EAGER * k).div_ceil(BLOCK).min(blocks);
+        let first = (EAGER * k).div_ceil(GROUP).min(blocks);
         self.collect_all(first);
         let (mut start, mut ahead) = (first, first);
         while start < blocks {
@@ -80,7 +81,7 @@ impl Pool<'_> {
 
     /// Collects all candidates of the first `blocks`.
     fn collect_all(&mut self, blocks: usize) {
-        let mut logits = [0.0; BLOCK];
+        let mut logits = [0.0; GROUP];
         self.buffers.collected.clear();
         for number in 0..blocks {
             let block = block_with_ids(self.block(number, &mut logits), number);
@@ -91,7 +92,7 @@ impl Pool<'_> {
 
 /// The candidates of block `number`.
 fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenData> + '_ {
-    let ids = (number * BLOCK) as i32..;
+    let ids = (number * GROUP) as i32..;
     let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
     ids.zip(logits).map(candidate)
 }

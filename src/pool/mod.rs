@@ -13,10 +13,11 @@ mod contenders;
 #[cfg(test)]
 mod tests;
 
+use crate::algorithms::Softmax;
 use crate::candidates::Candidates;
-use crate::kernels::Softmax;
 use crate::kernels::divide_p_double;
-use crate::kernels::floats::{BLOCK, CHUNK, Logits};
+use crate::kernels::layout::{CHUNK, GROUP};
+use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
@@ -329,7 +330,7 @@ impl Pool<'_> {
             Form::Column => Logits::F32(column),
             _ => self.logits,
         };
-        maxima.resize(n.div_ceil(BLOCK), 0.0);
+        maxima.resize(n.div_ceil(GROUP), 0.0);
         let (max, unmasked) = logits.block_maxima_and_count(maxima);
         self.max = Some(max);
         let logits = self.contiguous();
@@ -387,17 +388,17 @@ impl Pool<'_> {
             Form::Column => Logits::F32(column),
             _ => self.logits,
         };
-        maxima.resize(logits.len().div_ceil(BLOCK), 0.0);
+        maxima.resize(logits.len().div_ceil(GROUP), 0.0);
         let max = logits.block_maxima(maxima);
         if edits.is_empty() {
             return max;
         }
         for edit in &*edits {
-            let number = edit.token as usize / BLOCK;
+            let number = edit.token as usize / GROUP;
             let logit = comparable(edit.logit);
             let raw = comparable(logits.at(edit.token as usize));
             if logit < raw && raw >= maxima[number] {
-                let mut block = [0.0; BLOCK];
+                let mut block = [0.0; GROUP];
                 let block = block_of(logits, edits, number, &mut block);
                 let largest = |max: f32, &x: &f32| max.max(comparable(x));
                 maxima[number] = block.iter().fold(f32::NEG_INFINITY, largest);
@@ -416,10 +417,10 @@ impl Pool<'_> {
         }
         let number = self.buffers.maxima.iter().position(|&x| x == max);
         let number = number.unwrap_or(0);
-        let mut block = [0.0; BLOCK];
+        let mut block = [0.0; GROUP];
         let block = self.block(number, &mut block);
         let first = block.iter().position(|&x| x == max);
-        number * BLOCK + first.unwrap_or(0)
+        number * GROUP + first.unwrap_or(0)
     }
 
     /// The candidates at or above `threshold`, which is above minus infinity, in order. None of
@@ -433,7 +434,7 @@ impl Pool<'_> {
     }
 
     /// The logits of block `number`.
-    fn block<'b>(&self, number: usize, to: &'b mut [f32; BLOCK]) -> &'b [f32] {
+    fn block<'b>(&self, number: usize, to: &'b mut [f32; GROUP]) -> &'b [f32] {
         block_of(self.whole(), &self.buffers.edits, number, to)
     }
 
@@ -464,7 +465,7 @@ impl Pool<'_> {
             _ => self.logits,
         };
         let before = collected.len();
-        let tokens = first * BLOCK..logits.len().min(end * BLOCK);
+        let tokens = first * GROUP..logits.len().min(end * GROUP);
         let part = logits.part(tokens.start, tokens.end);
         part.collect(
             &maxima[first..end],
@@ -500,16 +501,16 @@ impl Pool<'_> {
 /// The logits of block `number` with the edits, some of which are in it.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the caller names a block of the vocabulary, which has at most `BLOCK` logits"
+    reason = "the caller names a block of the vocabulary, which has at most `GROUP` logits"
 )]
 fn block_of<'b>(
     logits: Logits<'_>,
     edits: &[Edit],
     number: usize,
-    to: &'b mut [f32; BLOCK],
+    to: &'b mut [f32; GROUP],
 ) -> &'b [f32] {
-    let start = number * BLOCK;
-    let block = &mut to[..BLOCK.min(logits.len() - start)];
+    let start = number * GROUP;
+    let block = &mut to[..GROUP.min(logits.len() - start)];
     logits.widen(start, block);
     let first = edits.partition_point(|e| (e.token as usize) < start);
     for edit in &edits[first..] {

@@ -18,8 +18,9 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Softmax;
 use crate::candidates::Candidates;
-use crate::kernels::{self, Curve, Softmax};
+use crate::kernels::{self, Curve};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData, comparable};

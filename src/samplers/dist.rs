@@ -11,9 +11,10 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::{Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::kernels::{self, Softmax, Workspace};
+use crate::kernels;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};

@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::kernels::math::{ln, pow_f64};
 use crate::memory::{claim, exhausted, table_bytes};
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 

@@ -15,9 +15,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
 use crate::log;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};

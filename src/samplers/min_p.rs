@@ -11,9 +11,9 @@ use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::kernels::math::ln;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::simd::libm::ln;
 use crate::token::TokenData;
 
 /// Keeps the candidates that are not much less probable than the best.

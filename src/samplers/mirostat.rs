@@ -7,18 +7,18 @@
 //! law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
 //! What is cut away needs no order, and the sum over all of it is found without (see
-//! [`Descending`]); then a sort of those kept, which are mostly among those taken for the sum.
+//! [`DescendingSum`]); then a sort of those kept, which are mostly among those taken for the sum.
 //! Version 2 takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
+use crate::algorithms::Workspace;
+use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
-use crate::kernels::descending::Descending;
-use crate::kernels::math::{as_int, ln, log2, pow};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
+use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::TokenData;
 
 /// What of the probabilities is added up without looking at each exactly: much, so that few are
@@ -65,7 +65,7 @@ impl Feedback {
     fn keep_first(
         &mut self,
         candidates: &mut Candidates<'_>,
-        descending: &mut Descending,
+        descending: &mut DescendingSum,
         order: &mut HostOrder,
         n: usize,
     ) {
@@ -105,7 +105,7 @@ pub struct Mirostat {
     m: i32,
     feedback: Feedback,
     order: HostOrder,
-    descending: Descending,
+    descending: DescendingSum,
 }
 
 impl Mirostat {
@@ -117,7 +117,7 @@ impl Mirostat {
             m,
             feedback: Feedback::new(seed, tau, eta),
             order: HostOrder::default(),
-            descending: Descending::default(),
+            descending: DescendingSum::default(),
         }
     }
 
@@ -211,7 +211,7 @@ impl Sampler for Mirostat {
 pub struct MirostatV2 {
     feedback: Feedback,
     order: HostOrder,
-    descending: Descending,
+    descending: DescendingSum,
 }
 
 impl MirostatV2 {
@@ -221,7 +221,7 @@ impl MirostatV2 {
         Self {
             feedback: Feedback::new(seed, tau, eta),
             order: HostOrder::default(),
-            descending: Descending::default(),
+            descending: DescendingSum::default(),
         }
     }
 

@@ -7,9 +7,9 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 

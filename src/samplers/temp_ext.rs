@@ -8,12 +8,13 @@
 use std::ffi::CStr;
 
 use super::temp::scale;
+use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::kernels::math::{exp_f64, ln, pow};
-use crate::kernels::{self, Workspace};
+use crate::kernels;
 use crate::sampler::Sampler;
+use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
 
 /// Scales the logits by a temperature that follows the entropy.

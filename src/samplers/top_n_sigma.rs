@@ -3,22 +3,22 @@
 //!
 //! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out what is
 //! masked already; both are `float` sums in array order, the squares formed in `double`; they are
-//! formed only where bounds for them leave a candidate open (see [`Deviation`]).
+//! formed only where bounds for them leave a candidate open (see [`SigmaBounds`]).
 //!
 //! Reads 12 bytes per candidate twice and writes them once. Where a candidate is left open, or
 //! masked already, reads them once or twice more.
 
 use std::ffi::CStr;
 
+use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
-use crate::kernels::deviation::Deviation;
 use crate::sampler::Sampler;
 
 /// Masks what lies far below the largest logit.
 #[derive(Clone, Debug)]
 pub struct TopNSigma {
     n: f32,
-    deviation: Deviation,
+    deviation: SigmaBounds,
 }
 
 impl TopNSigma {
@@ -26,7 +26,7 @@ impl TopNSigma {
     pub fn new(n: f32) -> Option<Self> {
         (n > 0.0).then(|| Self {
             n,
-            deviation: Deviation::default(),
+            deviation: SigmaBounds::default(),
         })
     }
 }
@@ -47,7 +47,7 @@ impl Sampler for TopNSigma {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::fallbacks::Fallback;
+    use crate::algorithms::fallbacks::Fallback;
     use crate::token::TokenData;
 
     /// The threshold in the operations of the built-in, one by one.

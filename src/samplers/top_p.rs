@@ -8,20 +8,22 @@
 //! tried, and at last everything ranked.
 //!
 //! Reads 12 bytes per candidate, writes 4 and reads them twice, with an exponential in single
-//! precision (see [`near`](crate::kernels::near)), and sorts a little more than the nucleus, with
-//! an exact `exp` of each.
+//! precision (see [`rounding_test`](crate::kernels::rounding_test)), and sorts a little more than the
+//! nucleus, with an exact `exp` of each.
 
 use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
+use crate::algorithms::Workspace;
+use crate::algorithms::argsort::Ranking;
+use crate::algorithms::descending_sum::NucleusSample;
+use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::kernels::descending::Sample;
-use crate::kernels::fallbacks::Fallback;
-use crate::kernels::floats::{Logits, Sums};
-use crate::kernels::ranking::Ranking;
-use crate::kernels::{self, Workspace};
+use crate::kernels;
+use crate::kernels::logits::Logits;
+use crate::kernels::online_softmax::Sums;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -32,7 +34,7 @@ pub struct TopP {
     min_keep: usize,
     work: Workspace,
     order: HostOrder,
-    sample: Sample,
+    sample: NucleusSample,
     logits: Vec<f32>,
     indices: Vec<u32>,
     picked: Vec<f32>,
@@ -53,7 +55,7 @@ impl TopP {
             min_keep,
             work: Workspace::default(),
             order: HostOrder::default(),
-            sample: Sample::default(),
+            sample: NucleusSample::default(),
             logits: Vec::new(),
             indices: Vec::new(),
             picked: Vec::new(),
@@ -248,7 +250,7 @@ impl Sampler for TopP {
             sum: kernels::softmax_sum(&self.logits, column.max),
             plain: column.plain,
         };
-        if candidates.len() >= 8 * Sample::SIZE {
+        if candidates.len() >= 8 * NucleusSample::SIZE {
             for share in SHARES {
                 let threshold = self.threshold(of, share);
                 self.select(threshold);

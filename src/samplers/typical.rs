@@ -9,7 +9,7 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since
 //! 0 * ln 0 is, and then no score is less than another: all are tied.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see [`Descending`]),
+//! A large array is not sorted: sum and entropy are found without the order (see [`DescendingSum`]),
 //! which takes the probabilities of the largest candidates and the logarithms of these. Within the
 //! distance of those next below all are known; it is shortened to what their probabilities prove,
 //! and only what is as near is ranked: beside the two sums some passes of 8 bytes for each that is
@@ -22,15 +22,16 @@ use std::ffi::CStr;
 use std::ops::Range;
 
 use super::running::{Running, SUMMED_AT_ONCE};
+use crate::algorithms::Workspace;
+use crate::algorithms::argsort::Ranking;
+use crate::algorithms::descending_sum::DescendingSum;
+use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, overflows, place};
 use crate::candidates::Candidates;
-use crate::kernels::descending::Descending;
-use crate::kernels::fallbacks::Fallback;
-use crate::kernels::math::ln;
-use crate::kernels::ranking::Ranking;
-use crate::kernels::{self, Workspace};
+use crate::kernels;
 use crate::sampler::Sampler;
+use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 
 /// Keeps the locally typical candidates, most typical first.
@@ -44,7 +45,7 @@ pub struct Typical {
     scores: Vec<Item>,
     ranking: Ranking,
     kept: Vec<TokenData>,
-    descending: Descending,
+    descending: DescendingSum,
     /// The distances of what may be kept, negative.
     nearness: Vec<f32>,
     /// Which of these are ranked, and their distances; then which they are in order.
@@ -70,7 +71,7 @@ impl Typical {
             scores: Vec::new(),
             ranking: Ranking::default(),
             kept: Vec::new(),
-            descending: Descending::default(),
+            descending: DescendingSum::default(),
             nearness: Vec::new(),
             near: Vec::new(),
             picked: Vec::new(),

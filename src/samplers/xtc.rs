@@ -8,9 +8,9 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
-use crate::kernels::Workspace;
 use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
 

@@ -4,8 +4,8 @@
 //! above each of eight thresholds in the bracket; what lies between the two thresholds around the
 //! cut is divided by a histogram, and of one of its bins the logits are sorted.
 
-use crate::kernels;
-use crate::kernels::survivors::{Survivors, THRESHOLDS, between, masses_above};
+use crate::kernels::collect::between;
+use crate::kernels::packed::{Packed, THRESHOLDS, masses_above};
 use crate::sieve::select::{Sample, index_of, key, place_in};
 use crate::sieve::source::Source;
 use crate::sieve::workspace::reserve;
@@ -62,7 +62,7 @@ const BINS: usize = 512;
 pub(super) struct Cut<'a> {
     pub keys: &'a mut Vec<u64>,
     pub band: &'a mut Vec<TokenData>,
-    pub exponentials: &'a mut kernels::Workspace,
+    pub exponentials: &'a mut crate::algorithms::Workspace,
 }
 
 /// Leaves of `survivors` the most probable ones whose exponentials relative to the largest logit
@@ -76,7 +76,7 @@ pub(super) fn cut_nucleus(
     min_keep: usize,
     (max, low): (f32, f32),
     divided: &Divided,
-    survivors: &mut Survivors,
+    survivors: &mut Packed,
     cut: &mut Cut<'_>,
 ) -> usize {
     let least = min_keep.max(1);
@@ -106,7 +106,7 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    pub fn of(survivors: &Survivors, max: f32, bracket: Bracket) -> Self {
+    pub fn of(survivors: &Packed, max: f32, bracket: Bracket) -> Self {
         let high = bracket.high.min(max);
         let low = bracket.low.max(max - Histogram::FURTHEST);
         let at = |share: f32| low + (high - low) * share;
@@ -171,7 +171,7 @@ impl Histogram {
         clippy::indexing_slicing,
         reason = "`place_in` gives a number below `BINS`"
     )]
-    fn of((low, high): (f32, f32), max: f32, survivors: &Survivors, cut: &mut Cut<'_>) -> Self {
+    fn of((low, high): (f32, f32), max: f32, survivors: &Packed, cut: &mut Cut<'_>) -> Self {
         cut.band.clear();
         between(survivors.logits(), (low, high), cut.band);
         cut.exponentials.exponentiate_wide(cut.band, max);

@@ -1,9 +1,11 @@
 //! The draw: one of the candidates, each with its probability.
 
-use crate::kernels::math::exp;
-use crate::kernels::survivors::{SUMMED, Survivors};
-use crate::kernels::{self, Workspace};
+use crate::algorithms::Workspace;
+use crate::kernels;
+use crate::kernels::layout::SUM_BLOCK;
+use crate::kernels::packed::Packed;
 use crate::rng::at_position;
+use crate::simd::libm::exp;
 use crate::token::{Token, TokenData};
 
 /// Writes the probabilities of `candidates`, and gives the index of the first at which their
@@ -54,7 +56,7 @@ const MARGIN: f64 = 1e-6;
 /// blocks, one of which is then looked into. Where their rounding could decide, it is made of exact
 /// exponentials (6 of 100 draws from 30,000).
 pub(super) fn cdf_of_survivors(
-    survivors: &mut Survivors,
+    survivors: &mut Packed,
     uniform: f64,
     sums: &mut Vec<f64>,
     exponentials: &mut Workspace,
@@ -85,11 +87,11 @@ pub(super) fn cdf_of_survivors(
     clippy::indexing_slicing,
     reason = "a partition point is at most the length, and was found not to be 0"
 )]
-fn reach(survivors: &Survivors, sums: &[f64], target: f64) -> Option<usize> {
+fn reach(survivors: &Packed, sums: &[f64], target: f64) -> Option<usize> {
     let block = sums.partition_point(|&sum| sum < target);
     let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
-    let start = block * SUMMED;
-    let end = survivors.len().min(start + SUMMED);
+    let start = block * SUM_BLOCK;
+    let end = survivors.len().min(start + SUM_BLOCK);
     let max = survivors.max();
     (start..end).find(|&place| {
         let Some(logit) = survivors.at(place) else {
@@ -141,22 +143,23 @@ fn gumbel_noise(bits: u64, token: Token) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::floats::{BLOCK, Logits};
+    use crate::kernels::layout::GROUP;
+    use crate::kernels::logits::Logits;
 
     /// As many survivors with a logit of 1, without the first and the last.
-    fn equal(n: usize) -> Survivors {
+    fn equal(n: usize) -> Packed {
         let logits = vec![1.0f32; n];
-        let mut survivors = Survivors::default();
+        let mut survivors = Packed::default();
         survivors.clear(n, 1.0);
-        let maxima = vec![1.0; n.div_ceil(BLOCK)];
-        Logits::from(&logits).collect_survivors(&maxima, 0, f32::MIN, &mut survivors);
+        let maxima = vec![1.0; n.div_ceil(GROUP)];
+        Logits::from(&logits).collect_packed(&maxima, 0, f32::MIN, &mut survivors);
         survivors.leave_out(0);
         survivors.leave_out(n - 1);
         assert_eq!(survivors.cut(0.5), n - 2);
         survivors
     }
 
-    fn draw(survivors: &mut Survivors, uniform: f64) -> usize {
+    fn draw(survivors: &mut Packed, uniform: f64) -> usize {
         cdf_of_survivors(
             survivors,
             uniform,

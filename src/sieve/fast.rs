@@ -25,8 +25,7 @@
 //! entropy.
 
 use crate::kernels;
-use crate::kernels::floats::CHUNK;
-use crate::kernels::math::ln;
+use crate::kernels::layout::CHUNK;
 use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::sieve::cut::{Bracket, Cut, Divided, SORTED, cut_nucleus};
@@ -34,13 +33,14 @@ use crate::sieve::few;
 use crate::sieve::nearest::{Buffers, Nearest};
 use crate::sieve::params::{Order, Params};
 use crate::sieve::select::{
-    collect, collect_survivors, cut_few, everything, first_of, keep_largest, of_run,
-    room_for_maxima, scan, scan_and_count, sort, threshold_of, top_k,
+    collect, collect_packed, cut_few, everything, first_of, keep_largest, of_run, room_for_maxima,
+    scan, scan_and_count, sort, threshold_of, top_k,
 };
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
 use crate::sieve::stats::Stats;
 use crate::sieve::workspace::{Workspace, reserve};
+use crate::simd::libm::ln;
 use crate::token::TokenData;
 
 /// The stage whose work is done already.
@@ -296,11 +296,11 @@ fn nucleus(
         return Ok(Reduced::To(Done::TopP, true));
     }
     let mut bracket = Bracket::guess(all.mass() - mass, max, source);
-    collect_survivors(source, maxima, (max, bracket.low), survivors);
+    collect_packed(source, maxima, (max, bracket.low), survivors);
     let mut divided = Divided::of(survivors, max, bracket);
     if divided.sum < mass || survivors.len() < params.min_keep {
         bracket.low = f32::MIN;
-        collect_survivors(source, maxima, (max, bracket.low), survivors);
+        collect_packed(source, maxima, (max, bracket.low), survivors);
         divided = Divided::of(survivors, max, bracket);
     }
     let mut cut = Cut {

@@ -5,10 +5,10 @@
 //! to 5 when their code has left the cache, as after every forward pass. This is some hundred
 //! instructions, and two `exp` for each candidate.
 
-use crate::kernels::math::{exp, ln};
 use crate::sieve::params::{Order, Params};
 use crate::sieve::stages::Stages;
 use crate::sieve::stats::Stats;
+use crate::simd::libm::{exp, ln};
 use crate::token::TokenData;
 
 /// More than that are the samplers' to cut.

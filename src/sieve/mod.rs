@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
 //! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
-//! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::floats`] |
+//! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::logits`] |
 //! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it: `parity.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
@@ -68,7 +68,7 @@ pub use stats::Stats;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
-use crate::kernels::{self, floats::CHUNK};
+use crate::kernels::{self, layout::CHUNK};
 use crate::memory;
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};

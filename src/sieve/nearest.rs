@@ -35,7 +35,7 @@ pub(super) struct Nearest {
 pub(super) struct Buffers<'a> {
     pub keys: &'a mut Vec<u64>,
     pub spare: &'a mut Vec<TokenData>,
-    pub exponentials: &'a mut kernels::Workspace,
+    pub exponentials: &'a mut crate::algorithms::Workspace,
 }
 
 impl Nearest {
@@ -244,7 +244,7 @@ mod tests {
             (state >> 8) as f32 / 16_777_216.0
         };
         let (mut keys, mut spare) = (Vec::new(), Vec::new());
-        let mut exponentials = kernels::Workspace::default();
+        let mut exponentials = crate::algorithms::Workspace::default();
         let mut nearest = Nearest::default();
         for n in [1usize, 2, 17, 300]
             .into_iter()

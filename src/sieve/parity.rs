@@ -1,7 +1,7 @@
 //! The filters as llama.cpp's chain has them: all of the vocabulary as candidates, through the
 //! exact samplers in order.
 
-use crate::kernels::floats::CHUNK;
+use crate::kernels::layout::CHUNK;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
 use crate::sieve::select::{everything, first_of, scan};

@@ -9,12 +9,14 @@
 //! block that reaches what is known by then: 28 us for the 40 largest of 128256 and all that
 //! follows, instead of 11.
 
-use crate::kernels::few::{self, nearly_kth_largest};
-use crate::kernels::floats::{BLOCK, CHUNK, Logits};
-use crate::kernels::math::exp;
-use crate::kernels::survivors::Survivors;
+use crate::algorithms::kth_largest::nearly_kth_largest;
+use crate::kernels::layout::{CHUNK, GROUP};
+use crate::kernels::logits::Logits;
+use crate::kernels::packed::Packed;
+use crate::kernels::rank;
 use crate::sieve::source::{Source, Touched, split_before};
 use crate::sieve::workspace::reserve;
+use crate::simd::libm::exp;
 use crate::token::{Token, TokenData, comparable};
 
 /// Falls as `logit` rises (not NaN), above the index, so that equal logits stay in order. -0 and +0
@@ -52,7 +54,7 @@ fn candidate_of(key: u64) -> TokenData {
 
 /// Makes room for the maxima of the blocks of `n` logits. What is in it is overwritten.
 pub(super) fn room_for_maxima(n: usize, maxima: &mut Vec<f32>) {
-    let blocks = n.div_ceil(BLOCK);
+    let blocks = n.div_ceil(GROUP);
     reserve(maxima, blocks);
     maxima.resize(blocks, 0.0);
 }
@@ -63,7 +65,7 @@ pub(super) fn room_for_maxima(n: usize, maxima: &mut Vec<f32>) {
     reason = "documented: a run of the logits behind `maxima`"
 )]
 pub(super) fn of_run<'m>(maxima: &'m mut [f32], start: usize, run: &Logits<'_>) -> &'m mut [f32] {
-    &mut maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)]
+    &mut maxima[start / GROUP..][..run.len().div_ceil(GROUP)]
 }
 
 /// The largest logit of each block, and of all: minus infinity if every one is masked. One pass,
@@ -91,11 +93,11 @@ pub(super) fn scan(source: &Source<'_>, maxima: &mut Vec<f32>) -> f32 {
 )]
 fn scan_changed(source: &Source<'_>, maxima: &mut [f32]) {
     let mut touched = source.touched;
-    let mut copy = [0.0f32; BLOCK];
+    let mut copy = [0.0f32; GROUP];
     while let Some(first) = touched.first() {
-        let block = first.index() / BLOCK;
-        let start = block * BLOCK;
-        let end = source.len().min(start + BLOCK);
+        let block = first.index() / GROUP;
+        let start = block * GROUP;
+        let end = source.len().min(start + GROUP);
         let (here, later) = split_before(touched, end);
         touched = later;
         let max = maxima[block];
@@ -145,7 +147,7 @@ pub(super) fn everything(_start: usize, _end: usize) -> bool {
 /// The first token whose logit is `max`, the largest, which is not minus infinity.
 pub(super) fn first_of(max: f32, source: &Source<'_>, maxima: &[f32]) -> TokenData {
     let block = maxima.iter().position(|&m| m == max).unwrap_or(0);
-    let (start, end) = (block * BLOCK, source.len().min((block + 1) * BLOCK));
+    let (start, end) = (block * GROUP, source.len().min((block + 1) * GROUP));
     let place = (start..end).find(|&i| source.at(i) == max);
     TokenData {
         id: place.unwrap_or(start) as Token,
@@ -295,11 +297,11 @@ pub(super) fn collect(
         return;
     }
     let passes = |start: usize, end: usize| {
-        let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
+        let blocks = &maxima[start / GROUP..end.div_ceil(GROUP)];
         blocks.iter().any(|&max| max >= threshold)
     };
-    source.for_each_run(BLOCK, passes, |start, run| {
-        let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
+    source.for_each_run(GROUP, passes, |start, run| {
+        let blocks = &maxima[start / GROUP..][..run.len().div_ceil(GROUP)];
         run.collect(blocks, start as u32, threshold, candidates);
     });
 }
@@ -372,20 +374,20 @@ fn insert<'t>(
     clippy::indexing_slicing,
     reason = "ranges and runs are of the vocabulary, each block of which has a maximum"
 )]
-pub(super) fn collect_survivors(
+pub(super) fn collect_packed(
     source: &Source<'_>,
     maxima: &[f32],
     (max, threshold): (f32, f32),
-    survivors: &mut Survivors,
+    survivors: &mut Packed,
 ) {
     survivors.clear(source.len(), max);
     let passes = |start: usize, end: usize| {
-        let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
+        let blocks = &maxima[start / GROUP..end.div_ceil(GROUP)];
         blocks.iter().any(|&max| max >= threshold)
     };
-    source.for_each_run(BLOCK, passes, |start, run| {
-        let blocks = &maxima[start / BLOCK..][..run.len().div_ceil(BLOCK)];
-        run.collect_survivors(blocks, start as u32, threshold, survivors);
+    source.for_each_run(GROUP, passes, |start, run| {
+        let blocks = &maxima[start / GROUP..][..run.len().div_ceil(GROUP)];
+        run.collect_packed(blocks, start as u32, threshold, survivors);
     });
 }
 
@@ -410,7 +412,7 @@ pub(super) fn top_k(
         if candidates.len() < k && threshold > f32::MIN {
             collect(source, maxima, f32::MIN, candidates);
         }
-        if candidates.len() <= few::MOST {
+        if candidates.len() <= rank::MOST {
             sort_few(candidates);
             candidates.truncate(k);
             return;
@@ -457,7 +459,7 @@ fn collect_keys(
         let end = source.len().min(start + CHUNK);
         let (here, later) = split_before(touched, end);
         touched = later;
-        let blocks = &maxima[start / BLOCK..end.div_ceil(BLOCK)];
+        let blocks = &maxima[start / GROUP..end.div_ceil(GROUP)];
         candidates.clear();
         let part = source.logits.part(start, end);
         part.collect(blocks, start as u32, threshold, candidates);
@@ -487,14 +489,14 @@ fn keep_least(k: usize, keys: &mut Vec<u64>) {
     reason = "documented: at most `MOST` candidates, and a rank is below their number"
 )]
 fn sort_few(candidates: &mut [TokenData]) {
-    let (mut logits, mut ranks) = ([0.0; few::MOST], [0; few::MOST]);
-    let mut unsorted = [TokenData::default(); few::MOST];
+    let (mut logits, mut ranks) = ([0.0; rank::MOST], [0; rank::MOST]);
+    let mut unsorted = [TokenData::default(); rank::MOST];
     let n = candidates.len();
     unsorted[..n].copy_from_slice(candidates);
     for (to, candidate) in logits.iter_mut().zip(&*candidates) {
         *to = candidate.logit;
     }
-    few::ranks(&logits[..n], &mut ranks[..n]);
+    rank::ranks(&logits[..n], &mut ranks[..n]);
     for (candidate, rank) in unsorted[..n].iter().zip(ranks) {
         candidates[rank as usize] = *candidate;
     }
@@ -619,7 +621,7 @@ mod tests {
                 };
                 let (mut maxima, mut candidates) = (Vec::new(), Vec::new());
                 let max = scan(&source, &mut maxima);
-                for (maximum, block) in maxima.iter().zip(as_if.chunks(BLOCK)) {
+                for (maximum, block) in maxima.iter().zip(as_if.chunks(GROUP)) {
                     let largest = block.iter().map(|&x| comparable(x / divisor));
                     assert_eq!(*maximum, largest.fold(f32::NEG_INFINITY, f32::max));
                 }

@@ -11,8 +11,8 @@ use std::collections::TryReserveError;
 
 use crate::history::History;
 use crate::kernels;
-use crate::kernels::floats::CHUNK;
-pub use crate::kernels::floats::Logits;
+use crate::kernels::layout::CHUNK;
+pub use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::sieve::params::Params;
 use crate::sieve::penalties::Penalties;

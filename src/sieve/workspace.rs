@@ -5,8 +5,7 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use crate::kernels;
-use crate::kernels::survivors::Survivors;
+use crate::kernels::packed::Packed;
 use crate::sieve::nearest::Nearest;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
@@ -29,12 +28,12 @@ pub(super) struct OnRequest {
 #[derive(Debug, Default)]
 struct Spare {
     candidates: Vec<TokenData>,
-    exponentials: kernels::Workspace,
+    exponentials: crate::algorithms::Workspace,
 }
 
 impl OnRequest {
     /// `survivors` with their probabilities: 12 bytes each, written twice, and the exponentials.
-    fn get(&self, survivors: &Survivors) -> &[TokenData] {
+    fn get(&self, survivors: &Packed) -> &[TokenData] {
         self.written.get_or_init(|| {
             let spare = &mut *self.spare.lock();
             let mut candidates = std::mem::take(&mut spare.candidates);
@@ -76,7 +75,7 @@ pub(super) struct Workspace {
     /// What is left of the vocabulary.
     pub candidates: Vec<TokenData>,
     /// The same of many, not written out.
-    pub survivors: Survivors,
+    pub survivors: Packed,
     /// Whether what is drawn from is there.
     pub apart: bool,
     /// Sums of exponentials, of blocks of them.
@@ -93,7 +92,7 @@ pub(super) struct Workspace {
     /// A sample of logits, or of their maxima.
     pub sample: Vec<f32>,
     /// Exponentials of many candidates.
-    pub exponentials: kernels::Workspace,
+    pub exponentials: crate::algorithms::Workspace,
     /// Logits out of a host's candidate array, or after very many biases.
     pub gathered: Vec<f32>,
     /// For typical, and top-p behind it.

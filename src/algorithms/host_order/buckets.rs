@@ -1,7 +1,7 @@
 //! The built-ins' own step before sorting: more than 128 wanted candidates are dealt into 128
 //! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
 
-use super::{Item, item};
+use super::item::{Item, item};
 
 /// How many buckets there are.
 pub const COUNT: usize = 128;

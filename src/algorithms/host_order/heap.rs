@@ -5,7 +5,7 @@
 //! several equal items it keeps, and in what order, follows from each single step: these are the
 //! steps.
 
-use super::{Item, key};
+use super::item::{Item, key};
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
 #[expect(clippy::indexing_slicing, reason = "`parent` is below half the length")]

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::heap;
-use super::{Item, key};
+use super::item::{Item, key};
 
 /// Parts of so many items or fewer are left to the insertion sort.
 const LEAF: usize = 16;

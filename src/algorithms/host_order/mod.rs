@@ -22,42 +22,25 @@
 mod buckets;
 mod heap;
 pub mod introsort;
+mod item;
 #[cfg(test)]
 mod tests;
 mod ties;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernels::fallbacks::Fallback;
-use crate::kernels::order::{Order, descending_key, logit_of};
-use crate::kernels::ranking::Ranking;
+use crate::algorithms::argsort::Ranking;
+use crate::algorithms::fallbacks::Fallback;
+use crate::algorithms::top_k::TopK;
+use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::kernels::{self, Column};
 use crate::token::{TokenData, comparable};
 use buckets::Buckets;
 pub use buckets::overflows;
 use introsort::All;
+use item::key;
+pub use item::{Item, item, place};
 use ties::{Tied, Ties};
-
-/// What is sorted: a key, by which alone items are compared, above a number that tells them apart.
-pub type Item = u64;
-
-/// What an item is compared by: the smaller one comes first.
-#[inline(always)]
-fn key(item: Item) -> u32 {
-    (item >> 32) as u32
-}
-
-/// What tells an item apart.
-#[inline(always)]
-pub fn place(item: Item) -> usize {
-    item as u32 as usize
-}
-
-/// The item of `x` at `place`: a larger one comes first, NaN last.
-#[inline(always)]
-pub fn item(x: f32, place: usize) -> Item {
-    u64::from(descending_key(x)) << 32 | place as u64
-}
 
 /// Up to so many largest candidates the host finds with one heap over the whole array.
 pub const HEAP: usize = 128;
@@ -88,7 +71,7 @@ fn is_stable() -> bool {
 /// Buffers for finding the order, owned by the sampler that sorts.
 #[derive(Clone, Debug, Default)]
 pub struct HostOrder {
-    order: Order,
+    order: TopK,
     logits: Vec<f32>,
     replay: Replay,
     ties: Ties,

@@ -3,7 +3,7 @@
 use vendor_llama_cpp::reference;
 
 use super::*;
-use crate::kernels::order::logit_of;
+use crate::kernels::sort_key::logit_of;
 
 /// A small generator of test inputs.
 struct Random(u64);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::introsort::Wanted;
-use super::{Item, key};
+use super::item::{Item, key};
 use crate::token::comparable;
 
 const BITS: usize = u64::BITS as usize;

@@ -10,10 +10,10 @@ use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::guard::{attempt, report};
 use crate::ffi::library::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::llama_h::llama_sampler;
-use crate::kernels;
-use crate::kernels::floats::Logits;
+use crate::kernels::logits::Logits;
 use crate::pool::Pool;
 use crate::sieve::share;
+use crate::simd;
 use crate::token::Token;
 
 /// The arguments of a batch, checked.
@@ -121,7 +121,7 @@ impl<'a> Batch<'a> {
         }
         let ran = part(call, || {
             // The instructions are chosen here: a helper must not be the one to have a message.
-            kernels::instruction_set();
+            simd::instruction_set();
             share(&mut jobs, self.threads, Job::run);
             Ok(())
         });

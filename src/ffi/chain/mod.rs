@@ -21,7 +21,7 @@ use crate::ffi::samplers::DROP_INS;
 use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;
 use crate::ffi::vtable::Vtable;
-use crate::kernels::floats::Logits;
+use crate::kernels::logits::Logits;
 use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;

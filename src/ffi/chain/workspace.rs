@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::Member;
 use crate::ffi::llama_h::llama_sampler;
-use crate::kernels::floats::Logits;
+use crate::kernels::logits::Logits;
 use crate::pool::{Buffers, Left};
 
 /// What the calling thread keeps from one call to the next.

@@ -1,0 +1,453 @@
+//! Descending order of plain floats.
+//!
+//! A radix sort by where each lies between the largest and the smallest, in 2^22 equal steps: two
+//! digits of 11 bits, least significant first. What is moved is 4 bytes per element, the higher
+//! digit and the index in one word: the lower digit need not be known once the elements are in its
+//! order, and the floats themselves are fetched at the end. The logits of a vocabulary lie so close
+//! that one in some dozens shares its step with another, which an insertion mends in passing; where
+//! many do (a few far outliers, say), a comparison sort takes over.
+//!
+//! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than
+//! the elements take to move: the logits of 1000 candidates take half the time of a comparison
+//! sort.
+//!
+//! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
+
+use crate::kernels::column::{Column, copy_column};
+use crate::kernels::scan::next_rise;
+use crate::kernels::sort_key::{descending_key, fetch, logit_of, steps};
+use crate::simd::prefetch;
+use crate::token::TokenData;
+
+/// Buffers for ordering, and the order that was found last.
+#[derive(Clone, Debug, Default)]
+pub struct Ranking {
+    /// The floats in their own order, if they were taken from candidates.
+    values: Vec<f32>,
+    once: Vec<u32>,
+    /// The indices in order; before, the steps.
+    indices: Vec<u32>,
+    sorted: Vec<f32>,
+    keys: Vec<u64>,
+    counts: Vec<[u32; VALUES]>,
+}
+
+/// Of a digit, where there are enough elements to pay for counting so many values.
+const BITS: u32 = 11;
+const VALUES: usize = 1 << BITS;
+/// The same of fewer elements than [`MANY`].
+const BITS_OF_FEW: u32 = 8;
+/// So many bits remain for the index.
+const INDEX_BITS: u32 = 32 - BITS;
+/// Fewer have shorter digits.
+const MANY: usize = 4096;
+/// Fewer are sorted faster by comparisons.
+pub(super) const FEW: usize = 256;
+
+impl Ranking {
+    /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many
+    /// have warmed up.
+    pub fn reserve(&mut self, n: usize) {
+        for buffer in [&mut self.once, &mut self.indices] {
+            buffer.reserve(n.saturating_sub(buffer.len()));
+        }
+        for buffer in [&mut self.values, &mut self.sorted] {
+            buffer.reserve(n.saturating_sub(buffer.len()));
+        }
+        self.keys.reserve(n.saturating_sub(self.keys.len()));
+        self.counts
+            .reserve(2usize.saturating_sub(self.counts.len()));
+    }
+
+    /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
+    pub fn rank_logits(&mut self, data: &[TokenData]) -> Column {
+        let column = self.take_logits(data);
+        self.rank_taken(column);
+        column
+    }
+
+    /// Takes an order that was found elsewhere: `indices` of `xs`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: the indices name elements of `xs`"
+    )]
+    pub fn set(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) {
+        self.indices.clear();
+        self.indices.extend(indices);
+        let sorted = self.indices.iter().map(|&i| xs[i as usize]);
+        self.sorted.clear();
+        self.sorted.extend(sorted);
+    }
+
+    /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker
+    /// than other.
+    fn take_logits(&mut self, data: &[TokenData]) -> Column {
+        self.sorted.resize(data.len(), 0.0);
+        copy_column(data, &mut self.sorted)
+    }
+
+    /// Ranks what was taken.
+    fn rank_taken(&mut self, column: Column) {
+        let n = self.sorted.len();
+        self.reserve(n);
+        std::mem::swap(&mut self.values, &mut self.sorted);
+        let values = std::mem::take(&mut self.values);
+        self.rank_between(&values, None, column);
+        self.values = values;
+    }
+
+    /// Ranks `xs`, of which none is NaN.
+    pub fn rank(&mut self, xs: &[f32]) {
+        self.rank_between(xs, None, extremes(xs));
+    }
+
+    /// Ranks those of `xs`, of which none is NaN, that `indices` name, which rise; `picked` are
+    /// they.
+    pub fn rank_selected(&mut self, xs: &[f32], indices: &[u32], picked: &[f32]) {
+        self.rank_between(xs, Some((indices, picked)), extremes(picked));
+    }
+
+    /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the
+    /// index where the logit is the same.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as many floats as keys were ranked"
+    )]
+    pub fn sort(&mut self, keys: &mut Vec<u64>) {
+        // Keys are distinct, so an unstable sort leaves no choice.
+        if keys.len() < FEW {
+            return keys.sort_unstable();
+        }
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        values.extend(keys.iter().map(|&key| logit_of((key >> 32) as u32)));
+        self.rank(&values);
+        self.values = values;
+        self.keys.clear();
+        let ranked = self.indices.iter().map(|&i| keys[i as usize]);
+        self.keys.extend(ranked);
+        std::mem::swap(keys, &mut self.keys);
+    }
+
+    /// The indices, in descending order of what they name, and ascending where that is equal.
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// What was ranked, in that order.
+    pub fn sorted(&self) -> &[f32] {
+        &self.sorted
+    }
+
+    /// Both, to rewrite.
+    pub fn parts_mut(&mut self) -> (&mut [u32], &mut [f32]) {
+        (&mut self.indices, &mut self.sorted)
+    }
+
+    fn rank_between(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {
+        let picked = selected.map_or(xs, |(_, picked)| picked);
+        let n = picked.len();
+        self.reserve(n);
+        if n < FEW || xs.len() >= 1 << INDEX_BITS {
+            return self.rank_by_comparisons(xs, selected);
+        }
+        for buffer in [&mut self.once, &mut self.indices] {
+            buffer.resize(n, 0);
+        }
+        self.sorted.resize(n, 0.0);
+        if n < MANY {
+            self.rank_by_steps::<BITS_OF_FEW, false>(picked, selected, column);
+        } else {
+            self.rank_by_steps::<BITS, true>(picked, selected, column);
+        }
+        fetch(xs, &mut self.indices, &mut self.sorted);
+        if !mend(&mut self.sorted, &mut self.indices) {
+            self.rank_by_comparisons(xs, selected);
+        }
+    }
+
+    /// Leaves the indices of `picked` in the order of 2^(2 DIGIT) equal steps.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there is an index for each that was picked"
+    )]
+    fn rank_by_steps<const DIGIT: u32, const ASKS: bool>(
+        &mut self,
+        picked: &[f32],
+        selected: Option<(&[u32], &[f32])>,
+        column: Column,
+    ) {
+        let last = ((1u32 << (2 * DIGIT)) - 1) as f32;
+        // Whatever comes out for infinities, the insertion puts it right.
+        let factor = last / (column.max - column.min);
+        steps(picked, column.max, factor, last, &mut self.indices);
+        match selected {
+            Some((indices, _)) => self.distribute::<DIGIT, ASKS>(|i| indices[i]),
+            None => self.distribute::<DIGIT, ASKS>(|i| i as u32),
+        }
+    }
+
+    /// Brings the indices into the order of the steps.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "digits are taken modulo `values`, which is at most `VALUES`; there are as many elements once as there are indices"
+    )]
+    fn distribute<const DIGIT: u32, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
+        self.counts.resize(2, [0; VALUES]);
+        let [low, high] = &mut self.counts[..] else {
+            return;
+        };
+        let index_bits = 32 - DIGIT;
+        let values = 1usize << DIGIT;
+        low[..values].fill(0);
+        high[..values].fill(0);
+        for &step in &self.indices {
+            low[step as usize % values] += 1;
+            high[(step >> DIGIT) as usize % values] += 1;
+        }
+        // Arrays of a known length: indices need no check.
+        for counts in [&mut *low, &mut *high] {
+            let mut start = 0;
+            for count in &mut counts[..values] {
+                start += std::mem::replace(count, start);
+            }
+        }
+        let (once, indices) = (&mut self.once[..], &mut self.indices[..]);
+        let digit = |i: usize| indices[i] as usize % values;
+        // The bits above the higher digit are shifted out.
+        let word = |i: usize| indices[i] >> DIGIT << index_bits | name(i);
+        // SAFETY: these digits were counted above, and the places made from the counts.
+        unsafe { deal::<_, VALUES, ASKS>(low, once, digit, word) };
+        let digit = |i: usize| (once[i] >> index_bits) as usize;
+        let index = |i: usize| once[i] & ((1 << index_bits) - 1);
+        // SAFETY: as before; the order of the elements does not matter to the counts.
+        unsafe { deal::<_, VALUES, ASKS>(high, indices, digit, index) };
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: the indices name elements of `xs`"
+    )]
+    fn rank_by_comparisons(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>) {
+        self.keys.clear();
+        let key = |(&x, i): (&f32, u32)| u64::from(descending_key(x)) << 32 | u64::from(i);
+        match selected {
+            Some((indices, picked)) => {
+                let keys = picked.iter().zip(indices.iter().copied());
+                self.keys.extend(keys.map(key));
+            }
+            None => self.keys.extend(xs.iter().zip(0..).map(key)),
+        }
+        // Keys are distinct, so an unstable sort leaves no choice.
+        self.keys.sort_unstable();
+        self.indices.clear();
+        self.indices.extend(self.keys.iter().map(|&key| key as u32));
+        self.sorted.clear();
+        let sorted = self.indices.iter().map(|&i| xs[i as usize]);
+        self.sorted.extend(sorted);
+    }
+}
+
+/// Puts `element(i)` of each i to the place of its digit, which moves on by one.
+///
+/// With `ASKS`, the places' cache lines are asked for some elements before they are written.
+/// Processors take long over stores that miss the first-level cache between others that hit it, and
+/// those to the counts hit it: without asking, 128,256 elements took half as long again.
+///
+/// `digit` is taken modulo the number of digits.
+///
+/// # Safety
+/// The digits of the elements were counted, and `places` tell where those of each begin.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "taken modulo the number of digits")]
+unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
+    places: &mut [u32; DIGITS],
+    to: &mut [T],
+    digit: impl Fn(usize) -> usize,
+    mut element: impl FnMut(usize) -> T,
+) {
+    const AHEAD: usize = 32;
+    const UNROLLED: usize = 4;
+    let n = to.len();
+    let mut put = |i: usize, next: Option<usize>| {
+        if let Some(next) = next {
+            prefetch(to, places[digit(next) % DIGITS] as usize);
+        }
+        let place = &mut places[digit(i) % DIGITS];
+        let at = *place as usize;
+        // Before the element is written, which might be the place, for all the compiler knows.
+        *place += 1;
+        debug_assert!(at < to.len());
+        // SAFETY: the caller promises that no digit has more elements than were counted, and these
+        // end where those of the next begin.
+        unsafe { *to.get_unchecked_mut(at) = element(i) };
+    };
+    let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
+    let asking = asking - asking % UNROLLED;
+    // By hand: the loop is so short that where its one branch lies can cost it half as long again.
+    for first in (0..asking).step_by(UNROLLED) {
+        for i in 0..UNROLLED {
+            put(first + i, Some(first + i + AHEAD));
+        }
+    }
+    (asking..n).for_each(|i| put(i, None));
+}
+
+/// Written over several lanes, which the compiler makes vectors of.
+fn extremes(xs: &[f32]) -> Column {
+    const LANES: usize = 16;
+    let mut max = [f32::NEG_INFINITY; LANES];
+    let mut min = [f32::MAX; LANES];
+    let mut take = |xs: &[f32]| {
+        for ((&x, max), min) in xs.iter().zip(&mut max).zip(&mut min) {
+            *max = if *max < x { x } else { *max };
+            let x = if x < f32::MIN { f32::MAX } else { x };
+            *min = if x < *min { x } else { *min };
+        }
+    };
+    let mut chunks = xs.chunks_exact(LANES);
+    (&mut chunks).for_each(&mut take);
+    take(chunks.remainder());
+    Column {
+        max: max.into_iter().fold(f32::NEG_INFINITY, f32::max),
+        min: min.into_iter().fold(f32::MAX, f32::min),
+        plain: true,
+    }
+}
+
+/// Sorts what is almost sorted by insertion. Gives up when that takes more steps than sorting anew.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`next_rise` gives a place, and there are as many indices as floats; `at` falls from there, and is above 0 where 1 is subtracted"
+)]
+fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {
+    let mut left = 4 * xs.len();
+    let mut i = 0;
+    loop {
+        i = next_rise(xs, i + 1);
+        if i == xs.len() {
+            return true;
+        }
+        let (x, index) = (xs[i], indices[i]);
+        let mut at = i;
+        while at > 0 && xs[at - 1] < x {
+            xs[at] = xs[at - 1];
+            indices[at] = indices[at - 1];
+            at -= 1;
+        }
+        xs[at] = x;
+        indices[at] = index;
+        left = left.saturating_sub(i - at);
+        if left == 0 {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_of_every_kind_are_ranked() {
+        let mut state = 3u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f32 / 16_777_216.0
+        };
+        let inf = f32::INFINITY;
+        let outliers = [inf, -inf, 0.0, -0.0, 1e30, -1e30, f32::MAX, f32::MIN];
+        let mut ranking = Ranking::default();
+        // Miri interprets few of them, of each way that writes to places which were counted.
+        let rounds = (0..60).filter(|round| !cfg!(miri) || [2, 8, 9].contains(round));
+        for round in rounds {
+            let n = if cfg!(miri) && round != 9 {
+                if round == 2 { 2 * FEW } else { MANY + 9 }
+            } else if round % 10 == 9 {
+                round
+            } else {
+                3000 + 100 * round
+            };
+            let mut xs: Vec<f32> = (0..n).map(|_| next() * 20.0 - 12.0).collect();
+            // One far outlier makes all others share a step.
+            for i in 0..round % 9 {
+                xs[i * 7] = outliers[(round + i) % outliers.len()];
+            }
+            if round == 0 {
+                xs.fill(1.5);
+            }
+            ranking.rank(&xs);
+            let mut expected: Vec<u32> = (0..n as u32).collect();
+            expected.sort_by(|&a, &b| xs[b as usize].partial_cmp(&xs[a as usize]).expect("no NaN"));
+            assert!(ranking.indices() == expected, "round {round}");
+            let sorted = expected.iter().map(|&i| xs[i as usize].to_bits());
+            assert!(ranking.sorted().iter().map(|x| x.to_bits()).eq(sorted));
+        }
+    }
+
+    /// However the floats are spread, and whatever of it a sample sees: the sizes are those of
+    /// windows and buckets, and one more or less.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn floats_spread_in_any_way_are_ranked() {
+        let mut state = 11u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f32 / 16_777_216.0
+        };
+        let spreads: [fn(usize, f32) -> f32; 10] = [
+            |_, u| u * 20.0 - 12.0,
+            |_, u| 4.0 * (u / (1.000_001 - u)).ln(),
+            |_, u| (u - 0.5) / (u * 1e-6 + 1e-30),
+            |_, u| (u * 8.0).floor(),
+            |i, _| -(i as f32),
+            |i, _| i as f32,
+            |_, u| f32::from_bits((u * 2_139_095_039.0) as u32),
+            |_, u| -f32::from_bits((u * 2_139_095_039.0) as u32 | 1),
+            |i, u| if i % 3 == 0 { u } else { f32::NEG_INFINITY },
+            |i, u| if i % 4001 == 5 { u * 1e30 } else { u * 1e-30 },
+        ];
+        let mut ranking = Ranking::default();
+        for n in [2047, 2048, 2049, 2175, 2176, 2177, 4096, 30_000, 131_073] {
+            for (number, spread) in spreads.iter().enumerate() {
+                let xs: Vec<f32> = (0..n).map(|i| spread(i, next())).collect();
+                ranking.rank(&xs);
+                let mut expected: Vec<u32> = (0..n as u32).collect();
+                let key = |&i: &u32| descending_key(xs[i as usize]);
+                expected.sort_by_key(key);
+                assert!(ranking.indices() == expected, "{n} of spread {number}");
+                let sorted = expected.iter().map(|&i| xs[i as usize].to_bits());
+                assert!(ranking.sorted().iter().map(|x| x.to_bits()).eq(sorted));
+                // Every third, which is not the first.
+                let named: Vec<u32> = (1..n as u32).step_by(3).collect();
+                let picked: Vec<f32> = named.iter().map(|&i| xs[i as usize]).collect();
+                ranking.rank_selected(&xs, &named, &picked);
+                expected.retain(|i| i % 3 == 1);
+                assert!(ranking.indices() == expected, "{n} of spread {number}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
+    fn plain_arrays_are_told() {
+        let plain = |i: i32| TokenData {
+            id: i,
+            logit: (i * 7919 % 10_000) as f32,
+            p: 0.0,
+        };
+        let mut data: Vec<TokenData> = (0..10_000).map(plain).collect();
+        let mut ranking = Ranking::default();
+        assert!(ranking.rank_logits(&data).plain);
+        assert!(ranking.sorted().windows(2).all(|pair| pair[0] > pair[1]));
+        data[9_999].logit = f32::NAN;
+        assert!(!ranking.rank_logits(&data).plain);
+        data[9_999].logit = 0.5;
+        data.swap(3, 4);
+        assert!(!ranking.rank_logits(&data).plain);
+    }
+}

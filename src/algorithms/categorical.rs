@@ -1,0 +1,53 @@
+//! Draws from a distribution: where a cumulative sum reaches a target.
+
+use super::fallbacks::Fallback;
+use crate::kernels::layout::SUM_BLOCK;
+
+/// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`;
+/// `sums` are those up to the end of each block, of which there may be more.
+///
+/// `exactly` says it in the operations of the built-in. It is asked only where rounding could
+/// decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of itself, a
+/// quotient per term by one such unit more, and ours by less than n / 4 of them. All together that
+/// is little more than half of the margin here.
+///
+/// A binary search among the sums of blocks, and one block of terms, twice.
+pub fn choose<T>(
+    terms: &[T],
+    term: impl Fn(&T) -> f32 + Copy,
+    sums: &[f64],
+    drawn: (f64, f64),
+    exactly: impl FnOnce(&[T]) -> usize,
+) -> usize {
+    let (sum, draw) = drawn;
+    let margin = sum * (terms.len() + 16) as f64 * (2.0 * f64::EPSILON);
+    let target = sum * draw;
+    let earliest = reach(terms, term, sums, target - margin);
+    let latest = reach(terms, term, sums, target + margin);
+    match earliest {
+        Some(chosen) if earliest == latest => chosen,
+        _ => {
+            Fallback::Draw.note();
+            exactly(terms)
+        }
+    }
+}
+
+/// The first index at which the sum of the terms up to it reaches `target`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there is a sum for each block of terms"
+)]
+fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) -> Option<usize> {
+    let sums = &sums[..terms.len().div_ceil(SUM_BLOCK)];
+    let block = sums.partition_point(|&sum| sum < target);
+    let mut sum = if block == 0 { 0.0 } else { sums[block - 1] };
+    let start = block * SUM_BLOCK;
+    for (i, x) in terms.iter().enumerate().skip(start).take(SUM_BLOCK) {
+        sum += f64::from(term(x));
+        if sum >= target {
+            return Some(i);
+        }
+    }
+    None
+}

@@ -1,0 +1,446 @@
+//! The sum of terms in the descending order of their keys, binade by binade, without sorting them.
+//!
+//! While the sum stays in one binade, whose floats are the multiples of a unit, the terms can be
+//! rounded to that unit and added in any order (see [`sequential_sum`](crate::kernels::sequential_sum)), but for those half-way between two
+//! multiples: for each of these the sum of the terms before it says which way it goes. So only
+//! where the sum crosses into the next binade does the order matter, and there only that of the
+//! terms beside the crossing:
+//!
+//! - a few of the largest are sorted and added one by one: most crossings lie there;
+//! - where what is left cannot reach the next binade, it is added in one pass;
+//! - otherwise a sample brackets the key at which the sum crosses; what is above the bracket is
+//!   added in one pass, what is inside is copied, and pivots narrow it until some dozens are left
+//!   to be sorted and added one by one.
+//!
+//! A sample only says where to look: every addition is checked to stay in its binade, and a bracket
+//! that misses the crossing costs another pass. So does each term that is half-way; where these
+//! have many different keys, it gives way.
+//!
+//! A crossing costs two passes of 4 bytes per key, and one of 4 more if the terms are not the keys.
+
+use super::sample::take_groups;
+use super::terms::{MANY, Terms};
+use crate::kernels::compact::pick;
+use crate::kernels::layout::binade;
+use crate::kernels::sequential_sum::{rounded_tail, sum};
+
+/// Buffers for this.
+#[derive(Clone, Debug, Default)]
+pub struct Binades {
+    /// The largest keys, descending: all that are at or above `bound`.
+    head: Vec<f32>,
+    bound: f32,
+    /// A sample of all keys, descending, and what it stands for; empty if the head is all.
+    sample: Vec<f32>,
+    weight: f32,
+    sample_terms: Vec<f32>,
+    /// What lies beside a crossing.
+    keys: Vec<f32>,
+    terms: Vec<f32>,
+    spare: Vec<f32>,
+    pairs: Vec<(f32, f32)>,
+    halfway: Vec<u32>,
+    words: Vec<u32>,
+    #[cfg(test)]
+    pub seen: Seen,
+}
+
+/// No more keys than these are sorted, all of them.
+const FEW: usize = 2048;
+/// The size of the sample.
+const SIZE: usize = 512;
+/// Neighbours that are taken together.
+const GROUP: usize = 8;
+/// What of the sample the head is to reach.
+const HEAD: usize = 3;
+/// So many beside a crossing are sorted.
+const BESIDE: usize = 256;
+/// How many are looked at for a pivot.
+const PIVOTS: usize = 64;
+/// More steps than for every power of two that a sum can cross: something is wrong.
+const STEPS: usize = 64;
+
+/// Which ways were gone.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Sums that ended with one pass over the rest.
+    pub finishes: usize,
+    /// Crossings behind the head, and the most of one sum.
+    pub crossings: usize,
+    pub most_crossings: usize,
+    /// Terms half-way in those last passes.
+    pub halfway: usize,
+    /// Brackets that began behind the crossing.
+    pub misses: usize,
+}
+
+/// A sum, and the key that bounds what is in it: at or above are those that were added.
+#[derive(Clone, Copy)]
+struct Reached {
+    sum: f32,
+    bound: f32,
+}
+
+/// Where a sum leaves its binade.
+struct Bracket {
+    /// Above this key it does not.
+    high: f32,
+    /// At this key it has.
+    low: f32,
+    /// Whether few keys lie above.
+    few: bool,
+}
+
+/// Where a sum stays.
+enum Added {
+    /// In its binade.
+    Within(f32),
+    /// It leaves it.
+    Beyond,
+}
+
+/// Terms by their keys, each a number above 0.
+#[derive(Clone, Copy)]
+pub struct Series<'a> {
+    /// What orders them.
+    pub keys: &'a [f32],
+    /// What is added.
+    pub values: &'a [f32],
+    /// How these follow from the keys.
+    pub terms: Terms,
+    /// The sum of the terms in `double`, about.
+    pub total: f64,
+}
+
+impl Binades {
+    /// Sorts the largest of `keys` and takes a sample.
+    #[expect(clippy::indexing_slicing, reason = "a sample has `SIZE` keys")]
+    pub fn prepare(&mut self, keys: &[f32]) {
+        self.sample.clear();
+        self.bound = 0.0;
+        if keys.len() > FEW {
+            take_groups(keys, SIZE, GROUP, &mut self.sample);
+            self.weight = keys.len() as f32 / SIZE as f32;
+            sort_descending(&mut self.sample, &mut self.words);
+            self.bound = self.sample[HEAD];
+        }
+        self.take_head(keys);
+    }
+
+    /// Makes room for what `n` keys can take.
+    pub fn reserve(&mut self, n: usize) {
+        for buffer in [
+            &mut self.head,
+            &mut self.keys,
+            &mut self.terms,
+            &mut self.spare,
+        ] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        for buffer in [&mut self.words, &mut self.halfway] {
+            buffer.clear();
+            buffer.reserve(n);
+        }
+        for buffer in [&mut self.sample, &mut self.sample_terms] {
+            buffer.clear();
+            buffer.reserve(SIZE);
+        }
+        self.pairs.clear();
+        self.pairs.reserve(PIVOTS);
+    }
+
+    /// Lets the head be at least the `n` largest of the prepared `keys`, or all.
+    pub fn deepen(&mut self, keys: &[f32], n: usize) {
+        while self.head.len() < n.min(keys.len()) {
+            let wanted = n as f32 / self.weight;
+            let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
+            // What is taken next must be more than what is there.
+            let bound = self.sample.get(index).copied().unwrap_or(0.0);
+            self.bound = if bound < self.bound { bound } else { 0.0 };
+            self.take_head(keys);
+        }
+    }
+
+    fn take_head(&mut self, keys: &[f32]) {
+        self.head.clear();
+        pick(keys, keys, self.bound, f32::INFINITY, &mut self.head);
+        sort_descending(&mut self.head, &mut self.words);
+    }
+
+    /// The largest keys, descending.
+    pub fn head(&self) -> &[f32] {
+        &self.head
+    }
+
+    /// A key that about `n` reach, rather more.
+    pub fn key_for(&self, n: usize) -> f32 {
+        if let Some(&key) = self.head.get(n.saturating_sub(1)) {
+            return key;
+        }
+        let wanted = n as f32 / self.weight;
+        let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
+        self.sample.get(index).copied().unwrap_or(0.0)
+    }
+
+    /// All terms, added as `float`s in descending order of the prepared keys. `None` if that takes
+    /// sorting them.
+    pub fn sum(&mut self, series: Series<'_>) -> Option<f32> {
+        let mut reached = Reached {
+            sum: 0.0,
+            bound: self.bound,
+        };
+        reached.sum = self.add_sorted_head(series.terms);
+        if self.head.len() == series.keys.len() {
+            return Some(reached.sum);
+        }
+        series.terms.of(&self.sample, &mut self.sample_terms);
+        for crossings in 0..STEPS {
+            if !(1e-30..1e30).contains(&reached.sum) {
+                return None;
+            }
+            let left = series.total - f64::from(reached.sum);
+            if left < gap(reached.sum)
+                && let Added::Within(sum) = self.add(series, reached, 0.0)?
+            {
+                self.note_finish(crossings);
+                return Some(sum);
+            }
+            reached = self.cross(series, reached, left)?;
+            if reached.bound == 0.0 {
+                return Some(reached.sum);
+            }
+        }
+        None
+    }
+
+    /// For the tests: a sum ended with one pass, after so many crossings.
+    fn note_finish(&mut self, crossings: usize) {
+        #[cfg(not(test))]
+        let _ = crossings;
+        #[cfg(test)]
+        {
+            self.seen.finishes += 1;
+            self.seen.crossings += crossings;
+            self.seen.most_crossings = self.seen.most_crossings.max(crossings);
+            self.seen.halfway += self.halfway.len();
+        }
+    }
+
+    /// The same: a bracket began behind the crossing.
+    fn note_miss(&mut self) {
+        #[cfg(test)]
+        {
+            self.seen.misses += 1;
+        }
+    }
+
+    fn add_sorted_head(&mut self, terms: Terms) -> f32 {
+        terms.of(&self.head, &mut self.terms);
+        sum(0.0, &self.terms)
+    }
+
+    /// Adds the terms of all keys from `low` to below what is reached.
+    fn add(&mut self, series: Series<'_>, reached: Reached, low: f32) -> Option<Added> {
+        add_between(series, reached, low, &mut self.halfway)
+    }
+
+    /// Adds what comes until the sum has crossed into the next binade, and perhaps more; `left` is
+    /// about what is left.
+    fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
+        let mut reached = from;
+        let Bracket { high, mut low, few } = self.bracket(reached, left);
+        // What is above the bracket goes with it, if that is little.
+        if high < reached.bound && !few {
+            match self.add(series, reached, high)? {
+                Added::Within(sum) => reached = Reached { sum, bound: high },
+                Added::Beyond => {
+                    self.note_miss();
+                    low = high;
+                }
+            }
+        }
+        self.keys.clear();
+        let keys = series.keys;
+        pick(keys, keys, low, reached.bound, &mut self.keys);
+        series.terms.of(&self.keys, &mut self.terms);
+        self.narrow(series.terms, reached, low)
+    }
+
+    /// Keys between which the sum leaves its binade, as far as the sample tells.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the caller made a term of each key of the sample; what is indexed is not empty, and positions are below its length"
+    )]
+    fn bracket(&self, reached: Reached, left: f64) -> Bracket {
+        let first = self.sample.partition_point(|&key| key >= reached.bound);
+        let (keys, terms) = (&self.sample[first..], &self.sample_terms[first..]);
+        let all: f64 = terms.iter().map(|&t| f64::from(t)).sum();
+        if keys.is_empty() || all <= 0.0 {
+            return Bracket {
+                high: reached.bound,
+                low: 0.0,
+                few: true,
+            };
+        }
+        // In units of the sample: what is left is known better than the sample tells.
+        let scale = if left > 0.0 {
+            left / all
+        } else {
+            f64::from(self.weight)
+        };
+        let gap = gap(reached.sum) / scale;
+        let at = |gap: f64| {
+            let mut sum = 0.0;
+            let reaches = |&t: &f32| {
+                sum += f64::from(t);
+                sum >= gap
+            };
+            terms.iter().position(reaches)
+        };
+        let crossing = at(gap).unwrap_or(terms.len());
+        let share = (gap / all).min(SURE);
+        let squares = |terms: &[f32]| -> f64 { terms.iter().map(|&t| f64::from(t * t)).sum() };
+        let (before, after) = terms.split_at(crossing);
+        let variance = (1.0 - share).powi(2) * squares(before) + share * share * squares(after);
+        let next = f64::from(terms[crossing.min(terms.len() - 1)]);
+        let margin = DEVIATIONS * variance.sqrt() + next + SLACK * all;
+        let early = gap.min(all) - margin;
+        let above = at(early).filter(|_| early > 0.0);
+        Bracket {
+            high: above.map_or(reached.bound, |i| keys[i]),
+            low: at(gap + margin).map_or(0.0, |i| keys[i]),
+            few: above.is_none_or(|i| i < ABOVE),
+        }
+    }
+
+    /// Adds of the copied terms, which are all from `low` to below what is reached, those up to a
+    /// crossing and some more.
+    fn narrow(&mut self, kind: Terms, from: Reached, low: f32) -> Option<Reached> {
+        let (mut reached, mut low) = (from, low);
+        while self.keys.len() > BESIDE {
+            let before = self.keys.len();
+            let pivot = self.pivot(reached.sum);
+            let series = Series {
+                keys: &self.keys,
+                values: &self.terms,
+                terms: kind,
+                total: 0.0,
+            };
+            match add_between(series, reached, pivot, &mut self.halfway)? {
+                Added::Within(sum) => reached = Reached { sum, bound: pivot },
+                Added::Beyond => low = pivot,
+            }
+            self.retain(low, reached.bound);
+            if self.keys.len() == before {
+                break;
+            }
+        }
+        sort_descending(&mut self.keys, &mut self.words);
+        kind.of(&self.keys, &mut self.terms);
+        Some(Reached {
+            sum: sum(reached.sum, &self.terms),
+            bound: low,
+        })
+    }
+
+    /// One of the copied keys, near the one at which `sum` leaves its binade.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "more than `BESIDE` keys, each with a term, give `PIVOTS` pairs"
+    )]
+    fn pivot(&mut self, sum: f32) -> f32 {
+        let stride = self.keys.len() / PIVOTS;
+        let all = self.keys.iter().copied().zip(self.terms.iter().copied());
+        self.pairs.clear();
+        self.pairs.extend(all.step_by(stride).take(PIVOTS));
+        self.pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        let gap = gap(sum) / stride as f64;
+        let mut added = 0.0;
+        let reached = self.pairs.iter().position(|&(_, term)| {
+            added += f64::from(term);
+            added >= gap
+        });
+        // The last may be the least of all, which would leave all.
+        self.pairs[reached.unwrap_or(PIVOTS).min(PIVOTS - 2)].0
+    }
+
+    /// Drops the copied keys outside the range, and their terms.
+    fn retain(&mut self, low: f32, high: f32) {
+        self.spare.clear();
+        pick(&self.keys, &self.terms, low, high, &mut self.spare);
+        std::mem::swap(&mut self.terms, &mut self.spare);
+        self.spare.clear();
+        pick(&self.keys, &self.keys, low, high, &mut self.spare);
+        std::mem::swap(&mut self.keys, &mut self.spare);
+    }
+}
+
+/// How many deviations of the sample the bracket is wide, to either side.
+const DEVIATIONS: f64 = 2.5;
+/// So few of the sample above the bracket are copied with it.
+const ABOVE: usize = 32;
+/// No share of what is left is taken to be known better than this.
+const SURE: f64 = 0.99;
+/// What rounding may make of it.
+const SLACK: f64 = 1e-4;
+
+/// How far it is to the next one.
+fn gap(sum: f32) -> f64 {
+    2.0 * f64::from(binade(sum)) - f64::from(sum)
+}
+
+/// Adds the terms of all keys from `low` to below what is reached, as if in descending order.
+/// `None` if too many are half-way.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`tail` gives places of `keys`, of which there are as many as values: asserted there; no chunk is empty"
+)]
+fn add_between(
+    series: Series<'_>,
+    reached: Reached,
+    low: f32,
+    halfway: &mut Vec<u32>,
+) -> Option<Added> {
+    let c = binade(reached.sum);
+    let Series { keys, values, .. } = series;
+    let rounded = |above: f32, halfway: Option<&mut Vec<u32>>| {
+        rounded_tail(keys, values, above, reached.bound, c, halfway)
+    };
+    halfway.clear();
+    let sum = reached.sum + rounded(low.next_down(), Some(halfway));
+    if sum >= 2.0 * c {
+        return Some(Added::Beyond);
+    }
+    let key = |&i: &u32| keys[i as usize];
+    halfway.sort_unstable_by(|a, b| key(b).total_cmp(&key(a)));
+    let mut resolved = 0.0;
+    for (n, equals) in halfway.chunk_by(|a, b| key(a) == key(b)).enumerate() {
+        if n == MANY {
+            return None;
+        }
+        let larger = rounded(key(&equals[0]), None);
+        for &i in equals {
+            // The addition itself rounds the term the way it goes.
+            let before = reached.sum + larger + resolved;
+            resolved += (before + values[i as usize]) - before;
+        }
+    }
+    let sum = sum + resolved;
+    Some(if sum < 2.0 * c {
+        Added::Within(sum)
+    } else {
+        Added::Beyond
+    })
+}
+
+/// Sorts numbers at or above 0: as integers, in half the time.
+fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
+    words.clear();
+    words.extend(xs.iter().map(|x| !x.to_bits()));
+    words.sort_unstable();
+    for (x, word) in xs.iter_mut().zip(words) {
+        *x = f32::from_bits(!*word);
+    }
+}

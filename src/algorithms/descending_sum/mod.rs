@@ -1,0 +1,496 @@
+//! Softmax of the sorted array without sorting it.
+//!
+//! The built-ins that sort add the exponentials in descending order, one `float` after the other,
+//! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
+//! too. The module `binades` finds such a sum without the order.
+//!
+//! That the exponentials descend where the logits do is a property of `expf` that the tests check.
+//!
+//! Only of the largest, which are nearly all of the sum but few of the candidates, that takes exact
+//! exponentials: they are taken down to a logit below which, as far as a sample tells, the sum does
+//! not double any more. The terms of the others count as multiples of the last binade's unit, and
+//! are known well enough without (see the module `remainder`). If the sum does leave its binade there,
+//! more are taken.
+//!
+//! Reads 12 bytes per candidate and writes 4, and takes the largest in passing; reads the 4 once,
+//! with an exponential in single precision; takes an `exp` of each of the largest, and per crossing
+//! into the next power of two two passes of 4 bytes for each of them, where the first few lie in
+//! the sorted head. The entropy takes another pass over all, a division and a `ln` of each of the
+//! largest, and as many passes over them.
+
+mod binades;
+mod remainder;
+mod sample;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub use sample::NucleusSample;
+
+use super::argsort::Ranking;
+use super::fallbacks::Fallback;
+use crate::kernels::column::{Column, column_selecting};
+use crate::kernels::compact::{pick, select};
+use crate::kernels::entropy::surprisals;
+use crate::kernels::layout::{CHUNK, SUM_BLOCK, binade};
+use crate::kernels::rewrite::divide;
+use crate::kernels::rounding_test::{self, Rounded};
+use crate::kernels::scan::max_logit;
+use crate::kernels::softmax::{exp_sum, exp_sum_double};
+use crate::simd::libm;
+use crate::token::TokenData;
+use binades::{Binades, Series};
+use remainder::{Ended, Remainder};
+use sample::Outline;
+use terms::Terms;
+
+/// Buffers for this, owned by the sampler that uses it.
+#[derive(Clone, Debug, Default)]
+pub struct DescendingSum {
+    logits: Vec<f32>,
+    column: Column,
+    outline: Outline,
+    /// Candidates from this logit on are taken.
+    lowest: f32,
+    /// These, in the order of the array: their indices, logits and exponentials, and about the sum
+    /// of these.
+    indices: Vec<u32>,
+    taken: Vec<f32>,
+    es: Vec<f32>,
+    total: f64,
+    /// Their probabilities, the logarithms of these, and what they add to the entropy.
+    ps: Vec<f32>,
+    lns: Vec<f32>,
+    terms: Vec<f32>,
+    binades: Binades,
+    remainder: Remainder,
+    /// What is ranked of those taken.
+    selected: Vec<u32>,
+    picked: Vec<f32>,
+    ranking: Ranking,
+    ranked_ps: Vec<f32>,
+}
+
+/// Candidates that were taken, in the order of the array.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    /// Their places in the array.
+    pub indices: &'a [u32],
+    /// Their logits.
+    pub logits: &'a [f32],
+    /// Their probabilities.
+    pub ps: &'a [f32],
+    /// The logarithms of these.
+    pub lns: &'a [f32],
+}
+
+/// Smaller arrays are sorted.
+const SMALLEST: usize = 512;
+/// Of smaller ones all that count are taken at once.
+const FEW: usize = 4096;
+/// Half a unit of a float, compared with the power of two below it.
+const HALF_UNIT: f32 = f32::EPSILON / 2.0;
+/// So far below the largest logit exponentials are less than half a unit of 1.
+const COUNTS: f32 = 16.65;
+/// How often the sample is believed.
+const ATTEMPTS: usize = 3;
+
+impl DescendingSum {
+    /// The sum of all exponentials, as if added in descending order. About the share `beside` of it
+    /// is added up without being taken, which is of no consequence for the result. `None` if
+    /// everything has to be sorted.
+    pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
+        if data.len() < SMALLEST {
+            return None;
+        }
+        let sum = self.try_sum(data, beside);
+        if sum.is_none() {
+            Fallback::DescendingSum.note();
+        }
+        sum
+    }
+
+    fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
+        self.reserve(data.len());
+        // The sample may lack the largest; some way into the array one that stands out as far is
+        // mostly met, and what was read stays in the cache.
+        let beginning = data.get(..data.len() / 8).unwrap_or_default();
+        let seen = max_logit(beginning, false);
+        let largest = seen.max(self.outline.take(data));
+        self.outline.relate_to(largest);
+        let few = data.len() < FEW;
+        // What is taken now is taken in passing.
+        self.lowest = if few {
+            f32::MIN
+        } else {
+            self.outline.threshold(largest, beside)
+        };
+        self.column = column_selecting(
+            data,
+            &mut self.logits,
+            self.lowest,
+            &mut self.indices,
+            &mut self.taken,
+        );
+        let max = self.column.max;
+        if !max.is_finite() {
+            return None;
+        }
+        self.outline.relate_to(max);
+        let mut lowest = max - COUNTS;
+        if !few {
+            lowest = lowest.max(self.outline.threshold(max, beside));
+        }
+        self.drop_below(lowest);
+        self.exponentiate();
+        for _ in 0..ATTEMPTS {
+            let sum = self.sum_without_rest()?;
+            if self.left_out() < binade(sum) * HALF_UNIT {
+                return Some(sum);
+            }
+            match self.add_rest(sum, Terms::Exponentials)? {
+                Ended::At(sum) => return Some(sum),
+                Ended::Beyond(total) => {
+                    let lowest = self.lower(sum, total, Terms::Exponentials);
+                    self.take_down_to(lowest);
+                }
+            }
+        }
+        self.take_down_to(max - COUNTS);
+        self.sum_of_taken()
+    }
+
+    /// Makes room for what `n` candidates can take: however many are taken, an array of this size
+    /// has warmed up.
+    fn reserve(&mut self, n: usize) {
+        for buffer in [
+            &mut self.taken,
+            &mut self.es,
+            &mut self.ps,
+            &mut self.lns,
+            &mut self.terms,
+            &mut self.picked,
+            &mut self.ranked_ps,
+        ] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        for buffer in [&mut self.indices, &mut self.selected] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.binades.reserve(n);
+        self.remainder.reserve(n);
+        self.ranking.reserve(n);
+    }
+
+    /// The sum where all that count are taken.
+    fn sum_of_taken(&mut self) -> Option<f32> {
+        let sum = self.sum_without_rest()?;
+        (self.left_out() < binade(sum) * HALF_UNIT).then_some(sum)
+    }
+
+    /// The sum of what is taken alone.
+    fn sum_without_rest(&mut self) -> Option<f32> {
+        self.binades.sum(Series {
+            keys: &self.es,
+            values: &self.es,
+            terms: Terms::Exponentials,
+            total: self.total,
+        })
+    }
+
+    /// Takes all candidates from this logit on.
+    fn take_down_to(&mut self, lowest: f32) {
+        self.lowest = lowest;
+        self.indices.clear();
+        self.taken.clear();
+        select(&self.logits, lowest, &mut self.indices, &mut self.taken);
+        self.exponentiate();
+    }
+
+    /// Drops those of what is taken that are below this logit.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what is selected are places of what is taken"
+    )]
+    fn drop_below(&mut self, lowest: f32) {
+        if lowest <= self.lowest {
+            return;
+        }
+        self.lowest = lowest;
+        self.selected.clear();
+        self.picked.clear();
+        select(&self.taken, lowest, &mut self.selected, &mut self.picked);
+        std::mem::swap(&mut self.taken, &mut self.picked);
+        for place in &mut self.selected {
+            *place = self.indices[*place as usize];
+        }
+        std::mem::swap(&mut self.indices, &mut self.selected);
+    }
+
+    /// Makes the exponentials of what is taken.
+    fn exponentiate(&mut self) {
+        self.es.clear();
+        self.es.extend_from_slice(&self.taken);
+        let mut sums = [0.0; CHUNK / SUM_BLOCK];
+        let exponentiate = |es: &mut [f32]| exp_sum_double(es, self.column.max, &mut sums);
+        self.total = self.es.chunks_mut(CHUNK).map(exponentiate).sum();
+        self.binades.prepare(&self.es);
+    }
+
+    /// No exponential that was left out is larger.
+    fn left_out(&self) -> f32 {
+        libm::exp(self.lowest.next_down() - self.column.max)
+    }
+
+    /// Adds the terms of what was not taken to `sum`, that of the others.
+    fn add_rest(&mut self, sum: f32, terms: Terms) -> Option<Ended> {
+        let c = binade(sum);
+        let rest = Rounded {
+            max: self.column.max,
+            above: f32::NEG_INFINITY,
+            below: self.lowest,
+            lowest: self.column.max + lowest_of(terms, c),
+            c,
+            sum: terms.sum(),
+        };
+        self.remainder.add(sum, &self.logits, rest)
+    }
+
+    /// Down to which logit candidates have to be taken, so that `sum`, that of the terms taken,
+    /// leaves its binade above, where it would end at about `total`.
+    fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
+        let beyond = total - 2.0 * f64::from(binade(sum));
+        let share = beyond / (total - f64::from(sum));
+        // The sample is as wrong as its few.
+        let lowest = self.outline.lower(self.lowest, terms, 0.6 * share as f32);
+        lowest.max(self.column.max - COUNTS)
+    }
+
+    /// The entropy, a `float` sum of -p ln p in descending order of the probabilities, after
+    /// [`sum`](Self::sum) gave `sum`. `None` if a probability is 0, or if everything has to be
+    /// sorted.
+    pub fn entropy(&mut self, sum: f32) -> Option<f32> {
+        if self.has_zero(sum) {
+            return None;
+        }
+        let entropy = self.try_entropy(sum);
+        if entropy.is_none() {
+            Fallback::DescendingSum.note();
+        }
+        entropy
+    }
+
+    /// Whether a probability is 0.
+    fn has_zero(&mut self, sum: f32) -> bool {
+        // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a
+        // large threshold may move below it.
+        let max = self.column.max;
+        let small = max + libm::ln(sum) - 102.0 + 4.0 * f32::EPSILON * max.abs();
+        self.picked.clear();
+        let lowest = f32::NEG_INFINITY;
+        pick(&self.logits, &self.logits, lowest, small, &mut self.picked);
+        let p = |x: f32| libm::exp(x - self.column.max) / sum;
+        self.picked.iter().any(|&x| p(x) == 0.0)
+    }
+
+    fn try_entropy(&mut self, sum: f32) -> Option<f32> {
+        let terms = Terms::Entropies(sum);
+        for _ in 0..ATTEMPTS {
+            let total = self.find_surprisals(sum);
+            let entropy = self.entropy_of_taken(terms, total)?;
+            if entropy < rounding_test::SMALLEST || self.adds_nothing(sum, entropy) {
+                break;
+            }
+            let lowest = match self.add_rest(entropy, terms)? {
+                Ended::At(entropy) => return Some(entropy),
+                Ended::Beyond(total) => self.lower(entropy, total, terms),
+            };
+            self.take_down_to(lowest);
+        }
+        self.entropy_without_rest(sum)
+    }
+
+    /// The entropy where all that count are taken.
+    fn entropy_without_rest(&mut self, sum: f32) -> Option<f32> {
+        let terms = Terms::Entropies(sum);
+        let mut total = self.find_surprisals(sum);
+        if let Some(lowest) = self.lowest_for_entropy(sum, total) {
+            self.take_down_to(lowest);
+            total = self.find_surprisals(sum);
+        }
+        let entropy = self.entropy_of_taken(terms, total)?;
+        self.adds_nothing(sum, entropy).then_some(entropy)
+    }
+
+    /// Finds probabilities, their logarithms and their terms; gives the sum of these, about.
+    fn find_surprisals(&mut self, sum: f32) -> f64 {
+        let n = self.es.len();
+        for buffer in [&mut self.ps, &mut self.lns, &mut self.terms] {
+            buffer.resize(n, 0.0);
+        }
+        surprisals(&self.es, sum, &mut self.ps, &mut self.lns, &mut self.terms)
+    }
+
+    fn entropy_of_taken(&mut self, terms: Terms, total: f64) -> Option<f32> {
+        self.binades.sum(Series {
+            keys: &self.es,
+            values: &self.terms,
+            terms,
+            total,
+        })
+    }
+
+    /// Whether what was not taken rounds to nothing beside `entropy`.
+    fn adds_nothing(&self, sum: f32, entropy: f32) -> bool {
+        // Probabilities below 1 / e add the less the smaller they are.
+        let p = self.left_out() / sum;
+        let most = 1.000_01 * p * -libm::ln(p);
+        p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
+    }
+
+    /// Down to which logit candidates count for an entropy of about `entropy`, if that is further
+    /// than they were taken.
+    fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
+        // Rounding may end in the binade below.
+        let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
+        let lowest = self.column.max + libm::ln(smallest_for(nothing) * sum);
+        // An entropy of next to nothing: all count.
+        let lowest = if lowest.is_finite() { lowest } else { f32::MIN };
+        (lowest < self.lowest).then_some(lowest)
+    }
+
+    /// Takes more candidates: about the share `beside` of all probabilities is left.
+    pub fn take_more(&mut self, sum: f32, beside: f32) {
+        let threshold = self.outline.threshold(self.column.max, beside);
+        let lowest = if beside < 1e-3 || threshold >= self.lowest {
+            f32::MIN
+        } else {
+            threshold
+        };
+        self.take_down_to(lowest);
+        self.find_surprisals(sum);
+    }
+
+    /// What is taken, after [`entropy`](Self::entropy) or [`take_more`](Self::take_more).
+    pub fn taken(&self) -> Taken<'_> {
+        Taken {
+            indices: &self.indices,
+            logits: &self.taken,
+            ps: &self.ps,
+            lns: &self.lns,
+        }
+    }
+
+    /// No candidate that was not taken has a higher probability.
+    pub fn most_left(&self, sum: f32) -> f32 {
+        self.left_out() / sum
+    }
+
+    /// The probabilities of the `n` largest candidates or more, descending, after
+    /// [`sum`](Self::sum) gave `sum`. `None` if too many are left out.
+    pub fn probabilities(&mut self, sum: f32, n: usize) -> Option<&[f32]> {
+        let n = n.min(self.logits.len());
+        if n > self.es.len() {
+            self.take_down_to(self.column.max - COUNTS);
+        }
+        if n > self.es.len() {
+            return None;
+        }
+        self.binades.deepen(&self.es, n);
+        self.ranked_ps.clear();
+        self.ranked_ps.extend_from_slice(self.binades.head());
+        divide(&mut self.ranked_ps, sum);
+        Some(&self.ranked_ps)
+    }
+
+    /// A logit that all candidates reach whose exponentials are at or above `e`, and perhaps some
+    /// more, but one at least.
+    fn lowest_of(&self, e: f32) -> f32 {
+        let max = self.column.max;
+        // Far below what rounding can do, of `ln` as well as of the difference to the largest.
+        let margin = 1e-4 + 1e-6 * max.abs();
+        max + libm::ln(e.min(1.0)) - margin
+    }
+
+    /// Ranks all candidates whose exponentials are at or above `e`, and perhaps some more, but one
+    /// at least.
+    fn rank_down_to(&mut self, e: f32) {
+        let lowest = self.lowest_of(e);
+        if lowest < self.lowest {
+            self.take_down_to(lowest);
+        }
+        self.selected.clear();
+        self.picked.clear();
+        select(&self.taken, lowest, &mut self.selected, &mut self.picked);
+        self.ranking
+            .rank_selected(&self.taken, &self.selected, &self.picked);
+    }
+
+    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at
+    /// least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
+    /// [`sum`](Self::sum) gave.
+    pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
+        // The quotient is rounded, and p may be.
+        self.rank_down_to(sum * p * 0.999_9);
+        self.ranked_ps.clear();
+        self.ranked_ps.extend_from_slice(self.ranking.sorted());
+        exp_sum(0.0, &mut self.ranked_ps, self.column.max);
+        divide(&mut self.ranked_ps, sum);
+        &self.ranked_ps
+    }
+
+    /// The places of the first `n` candidates in the order of what was ranked, fewer if there are
+    /// fewer, and their logits; before both, the logits of all candidates.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was ranked are places of what was taken"
+    )]
+    pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &mut [f32]) {
+        let (ranked, sorted) = self.ranking.parts_mut();
+        let n = n.min(ranked.len());
+        self.selected.clear();
+        let places = ranked[..n].iter().map(|&i| self.indices[i as usize]);
+        self.selected.extend(places);
+        (&self.logits, &mut self.selected, &mut sorted[..n])
+    }
+
+    /// Ranks the `n` largest candidates, or all if there are fewer, after [`sum`](Self::sum).
+    pub fn rank_top(&mut self, n: usize) {
+        let n = n.min(self.logits.len());
+        self.rank_down_to(self.binades.key_for(n));
+        if self.ranking.indices().len() < n {
+            self.rank_down_to(0.0);
+        }
+    }
+
+    /// What is known of the candidates.
+    pub fn column(&self) -> Column {
+        self.column
+    }
+}
+
+/// A probability so small that what it adds to an entropy is less than `nothing`.
+fn smallest_for(nothing: f32) -> f32 {
+    let mut p = nothing;
+    for _ in 0..4 {
+        p = 0.9 * nothing / -libm::ln(p);
+    }
+    p
+}
+
+/// So far below the largest logit, in logits, terms are known to round to nothing beside a sum from
+/// `c` on.
+fn lowest_of(terms: Terms, c: f32) -> f32 {
+    let Terms::Entropies(sum) = terms else {
+        return rounding_test::noticeable(c);
+    };
+    let nothing = c * HALF_UNIT;
+    let p = smallest_for(nothing);
+    if p > 0.0 && p < 0.3 && 1.000_1 * p * -libm::ln(p) < nothing {
+        libm::ln(p * sum) - 1e-3
+    } else {
+        f32::MIN
+    }
+}

@@ -1,0 +1,120 @@
+//! What comes behind the largest in a descending sum, where it cannot leave its binade any more:
+//! most of an array.
+//!
+//! Rounded to the unit of the binade its terms can be added in any order, and take no exact
+//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). Those half-way between two multiples go the way
+//! that the sum of those before them says: for each of these another pass, and there is one of an
+//! array, or none.
+
+use super::terms::MANY;
+use crate::kernels::compact::pick;
+use crate::kernels::rounding_test::{Rounded, SMALLEST, rounded_sum};
+
+/// Buffers for this.
+#[derive(Clone, Debug, Default)]
+pub struct Remainder {
+    /// Logits whose terms are half-way.
+    halfway: Vec<f32>,
+    larger: Larger,
+    /// The logits above one of these.
+    between: Vec<f32>,
+}
+
+/// The rounded terms above a logit.
+#[derive(Clone, Debug, Default)]
+struct Larger {
+    doubtful: Vec<u32>,
+    halfway: Vec<f32>,
+}
+
+/// Where a sum ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Ended {
+    /// In the binade where it was.
+    At(f32),
+    /// Behind it; about where.
+    Beyond(f64),
+}
+
+impl Remainder {
+    /// Makes room for what `n` logits can take.
+    pub fn reserve(&mut self, n: usize) {
+        for buffer in [
+            &mut self.halfway,
+            &mut self.larger.halfway,
+            &mut self.between,
+        ] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.larger.doubtful.clear();
+        self.larger.doubtful.reserve(n);
+    }
+
+    /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added
+    /// in descending order. `None` if that takes the order.
+    pub fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {
+        if !(SMALLEST..1e30).contains(&sum) {
+            return None;
+        }
+        let start = f64::from(sum);
+        let end = 2.0 * f64::from(of.c);
+        let sum = start + self.larger.sum(logits, of);
+        std::mem::swap(&mut self.halfway, &mut self.larger.halfway);
+        let resolved = if sum < end {
+            self.resolve(start, logits, of)?
+        } else {
+            0.0
+        };
+        let sum = sum + f64::from(resolved);
+        Some(if sum < end {
+            Ended::At(sum as f32)
+        } else {
+            Ended::Beyond(sum)
+        })
+    }
+
+    /// What the terms that are half-way are rounded to. `None` if they are too many different ones.
+    #[expect(clippy::indexing_slicing, reason = "a chunk has at least one element")]
+    fn resolve(&mut self, start: f64, logits: &[f32], of: Rounded) -> Option<f32> {
+        self.halfway.sort_unstable_by(|a, b| b.total_cmp(a));
+        let mut resolved = 0.0;
+        for (n, equals) in self.halfway.chunk_by(|a, b| a == b).enumerate() {
+            if n == MANY {
+                return None;
+            }
+            let above = equals[0];
+            // Few lie between, and to copy these takes less time than all the exponentials.
+            self.between.clear();
+            pick(logits, logits, above.next_up(), of.below, &mut self.between);
+            let larger = start + self.larger.sum(&self.between, of);
+            for &x in equals {
+                // The addition itself rounds the term the way it goes.
+                let before = larger as f32 + resolved;
+                resolved += (before + of.term(x)) - before;
+            }
+        }
+        Some(resolved)
+    }
+}
+
+impl Larger {
+    /// The sum of the rounded terms, but for those half-way, which are left in `halfway`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what is in doubt are places of `logits`"
+    )]
+    fn sum(&mut self, logits: &[f32], of: Rounded) -> f64 {
+        self.doubtful.clear();
+        self.halfway.clear();
+        let mut sum = rounded_sum(logits, of, &mut self.doubtful);
+        for &i in &self.doubtful {
+            let x = logits[i as usize];
+            match of.round(of.term(x)) {
+                Some(rounded) => sum += f64::from(rounded),
+                None => self.halfway.push(x),
+            }
+        }
+        sum
+    }
+}

@@ -1,0 +1,139 @@
+//! Thresholds from a sample.
+
+use super::terms::Terms;
+use crate::kernels::sequential_sum::sum_between;
+use crate::kernels::softmax::exp_sum;
+use crate::token::{TokenData, comparable};
+
+/// A sample of logits, and what they add to a sum.
+#[derive(Clone, Debug, Default)]
+pub struct Outline {
+    logits: Vec<f32>,
+    es: Vec<f32>,
+    terms: Vec<f32>,
+    /// For how many each stands.
+    weight: f32,
+}
+
+impl Outline {
+    /// How many are taken.
+    const SIZE: usize = 512;
+    /// Neighbours that are taken together: less than that costs as many cache lines.
+    const GROUP: usize = 16;
+    /// So many are to be above a threshold.
+    const ABOVE: usize = 500;
+    /// Of a sample at least so many.
+    const HEAD: usize = 4;
+
+    /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
+    pub fn take(&mut self, data: &[TokenData]) -> f32 {
+        take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
+        self.weight = data.len() as f32 / Self::SIZE as f32;
+        let max = self.logits.iter().copied().fold(f32::MIN, f32::max);
+        self.relate_to(max);
+        max
+    }
+
+    /// Says what the largest logit is.
+    pub fn relate_to(&mut self, max: f32) {
+        self.es.clear();
+        self.es.extend_from_slice(&self.logits);
+        exp_sum(0.0, &mut self.es, max);
+    }
+
+    /// A logit, some below `max`, that so many reach that the exponentials of the others are about
+    /// the share `beside` of all.
+    pub fn threshold(&mut self, max: f32, beside: f32) -> f32 {
+        let total = self.es.iter().sum::<f32>() * self.weight;
+        // The largest, 1, may not be in the sample.
+        let left = beside * total.max(1.0) / self.weight;
+        let mut sorted = [0.0; Self::SIZE];
+        sorted.copy_from_slice(&self.logits);
+        let above = (Self::ABOVE as f32 / self.weight) as usize;
+        let above = above.clamp(Self::HEAD, Self::SIZE - 1);
+        let (_, head, _) = sorted.select_nth_unstable_by(above, |a, b| b.total_cmp(a));
+        highest_leaving(&self.logits, &self.es, left, head.min(max - 2.0))
+    }
+
+    /// A logit below `from` that leaves the share `beside` of what the terms of those below `from`
+    /// sum to.
+    pub fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
+        terms.of(&self.es, &mut self.terms);
+        let left = beside * sum_below(&self.logits, &self.terms, from);
+        highest_leaving(&self.logits, &self.terms, left, from)
+    }
+}
+
+/// The highest of logits, up to `high`, below which terms sum to `left` at most, about.
+fn highest_leaving(logits: &[f32], terms: &[f32], left: f32, high: f32) -> f32 {
+    if sum_below(logits, terms, high) <= left {
+        return high;
+    }
+    let (mut low, mut high) = (high - 40.0, high);
+    for _ in 0..12 {
+        let middle = low + (high - low) / 2.0;
+        if sum_below(logits, terms, middle) <= left {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// About the sum of the terms of logits below `below`.
+fn sum_below(logits: &[f32], terms: &[f32], below: f32) -> f32 {
+    sum_between(logits, terms, f32::NEG_INFINITY, below)
+}
+
+/// Thresholds for a nucleus.
+#[derive(Clone, Debug, Default)]
+pub struct NucleusSample {
+    logits: Vec<f32>,
+    es: Vec<f32>,
+}
+
+impl NucleusSample {
+    /// How many values are taken.
+    pub const SIZE: usize = 1024;
+
+    /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials
+    /// of the rest sum to little less than `left_out`, as far as a sample tells. There are as many
+    /// logits as the sample has, at least.
+    pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
+        take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);
+        self.es.clear();
+        self.es.extend_from_slice(&self.logits);
+        exp_sum(0.0, &mut self.es, max);
+        let left_out = left_out * (Self::SIZE as f32 / logits.len() as f32);
+        let largest = self.logits.iter().copied().fold(f32::MIN, f32::max);
+        highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
+    }
+}
+
+/// Takes the logits of `size` of `data`, which are as many at least, in groups of neighbours.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there are at least `size` candidates; `start` is at most their number less `group`"
+)]
+fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
+    let groups = size / group;
+    to.clear();
+    for start in (0..groups).map(|i| i * (data.len() - group) / groups) {
+        let logits = data[start..start + group].iter();
+        to.extend(logits.map(|c| comparable(c.logit)));
+    }
+}
+
+/// Takes `size` of `values`, which are as many at least, in groups of neighbours.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: there are at least `size` values; `start` is at most their number less `group`"
+)]
+pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
+    let groups = size / group;
+    to.clear();
+    for start in (0..groups).map(|i| i * (values.len() - group) / groups) {
+        to.extend_from_slice(&values[start..start + group]);
+    }
+}

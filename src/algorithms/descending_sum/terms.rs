@@ -1,0 +1,44 @@
+//! What is added up.
+
+use crate::kernels::entropy::entropies;
+use crate::kernels::layout::CHUNK;
+use crate::kernels::rewrite::divide;
+
+/// More different keys of terms that are half-way than these, and sorting is cheaper.
+pub const MANY: usize = 16;
+
+/// What is added up in the order of the exponentials.
+#[derive(Clone, Copy, Debug)]
+pub enum Terms {
+    /// The exponentials themselves.
+    Exponentials,
+    /// What each adds to the entropy, given the sum of all.
+    Entropies(f32),
+}
+
+impl Terms {
+    /// The terms of these exponentials.
+    #[expect(clippy::indexing_slicing, reason = "a chunk has at most `CHUNK` terms")]
+    pub fn of(self, es: &[f32], to: &mut Vec<f32>) {
+        to.clear();
+        to.extend_from_slice(es);
+        let Self::Entropies(sum) = self else {
+            return;
+        };
+        let mut ps = [0.0; CHUNK];
+        for terms in to.chunks_mut(CHUNK) {
+            let ps = &mut ps[..terms.len()];
+            ps.copy_from_slice(terms);
+            divide(ps, sum);
+            entropies(ps, terms);
+        }
+    }
+
+    /// The sum of the exponentials, where the entropy is added up.
+    pub fn sum(self) -> Option<f32> {
+        match self {
+            Self::Exponentials => None,
+            Self::Entropies(sum) => Some(sum),
+        }
+    }
+}

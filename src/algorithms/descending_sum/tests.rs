@@ -1,0 +1,294 @@
+use super::*;
+use crate::algorithms::top_k::TopK;
+
+/// A small generator of test inputs.
+struct Random(u32);
+
+impl Random {
+    fn unit(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 8) as f32 / 16_777_216.0
+    }
+
+    /// About normal.
+    fn normal(&mut self) -> f32 {
+        2.0 * (self.unit() + self.unit() + self.unit() - 1.5)
+    }
+}
+
+fn array(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
+    let data = logits.into_iter().enumerate();
+    let data = data.map(|(i, logit)| TokenData {
+        id: i as i32,
+        logit,
+        p: 0.0,
+    });
+    data.collect()
+}
+
+fn sorted(data: &[TokenData]) -> Vec<TokenData> {
+    TopK::default().top(data, data.len()).to_vec()
+}
+
+/// Sum and entropy of a sorted array, one by one.
+fn one_by_one(sorted: &[TokenData]) -> (f32, f32) {
+    let max = sorted[0].logit;
+    let es: Vec<f32> = sorted.iter().map(|c| libm::exp(c.logit - max)).collect();
+    let sum = es.iter().fold(0.0f32, |sum, e| sum + e);
+    let entropy = es.iter().fold(0.0f32, |entropy, e| {
+        let p = e / sum;
+        entropy + -p * libm::ln(p)
+    });
+    (sum, entropy)
+}
+
+/// Compares with the sorted array; gives whether the sum and the entropy were found.
+fn check(descending: &mut DescendingSum, data: &[TokenData], beside: f32) -> [bool; 2] {
+    let sorted = sorted(data);
+    let (sum, entropy) = one_by_one(&sorted);
+    let Some(found) = descending.sum(data, beside) else {
+        return [false; 2];
+    };
+    assert_eq!(found.to_bits(), sum.to_bits(), "{found} {sum}");
+    for n in [1, 100, data.len() / 9] {
+        if let Some(ps) = descending.probabilities(sum, n) {
+            assert!(ps.len() >= n);
+            let expected = sorted
+                .iter()
+                .map(|c| libm::exp(c.logit - sorted[0].logit) / sum);
+            assert!(
+                ps.iter()
+                    .zip(expected)
+                    .all(|(a, b)| a.to_bits() == b.to_bits())
+            );
+        }
+        descending.rank_top(n);
+        let (_, places, _) = descending.first_places(n);
+        let top = places.iter().map(|&i| data[i as usize]);
+        assert!(top.eq(sorted[..n].iter().copied()), "the first {n}");
+    }
+    let found = descending.entropy(sum);
+    if let Some(found) = found {
+        assert_eq!(found.to_bits(), entropy.to_bits(), "{found} {entropy}");
+    }
+    [true, found.is_some()]
+}
+
+/// Arrays of many shapes, most of which need no order.
+fn logits(shape: usize, n: usize, random: &mut Random) -> Vec<f32> {
+    let spread = 0.5 + 4.0 * random.unit();
+    let mut normal = || {
+        (0..n)
+            .map(|_| random.normal() * spread)
+            .collect::<Vec<f32>>()
+    };
+    match shape {
+        0 => normal(),
+        // On a coarse grid.
+        1 => normal().iter().map(|x| (x * 16.0).round() / 16.0).collect(),
+        // A few stand out.
+        2 => {
+            let mut xs = normal();
+            for i in 0..60.min(n) {
+                xs[i * 97 % n] = 10.0 + 5.0 * spread - i as f32 / 8.0;
+            }
+            xs
+        }
+        // Nearly all equal.
+        3 => normal().iter().map(|x| 3.0 + x * 1e-3).collect(),
+        // Few distinct values.
+        4 => normal()
+            .iter()
+            .map(|x| x.signum() * 0.7 + x.abs().round())
+            .collect(),
+        // Some have exponentials that are denormal, or nothing.
+        5 => normal()
+            .iter()
+            .map(|x| {
+                if x.abs() > spread {
+                    *x
+                } else {
+                    x * 50.0 - 90.0
+                }
+            })
+            .collect(),
+        // Masked.
+        6 => normal()
+            .iter()
+            .map(|x| if *x > 0.0 { *x } else { f32::NEG_INFINITY })
+            .collect(),
+        // Falling in order.
+        7 => {
+            let mut xs = normal();
+            xs.sort_by(|a, b| b.total_cmp(a));
+            xs
+        }
+        // One takes nearly all: the entropy is next to nothing.
+        _ => {
+            let mut xs = normal();
+            xs[n / 3] = 20.0 + 5.0 * spread;
+            xs
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn sums_and_entropies_are_those_of_the_sorted_array() {
+    const SHAPES: usize = 9;
+    let mut random = Random(1);
+    let mut descending = DescendingSum::default();
+    let mut decided = [[0; 2]; SHAPES];
+    let mut tried = [0; SHAPES];
+    for round in 0..360 {
+        let most = [1500, 6000, 40_000, 140_000][round / SHAPES % 4];
+        let n = SMALLEST + (random.unit() * most as f32) as usize;
+        let shape = round % SHAPES;
+        let data = array(logits(shape, n, &mut random));
+        let beside = [0.15, 0.035][round % 2];
+        let found = check(&mut descending, &data, beside);
+        tried[shape] += 1;
+        for (count, found) in decided[shape].iter_mut().zip(found) {
+            *count += i32::from(found);
+        }
+    }
+    let seen = descending.binades.seen;
+    assert!(
+        seen.finishes > 100 && seen.crossings > 100 && seen.halfway > 30,
+        "{seen:?}"
+    );
+    assert!(seen.most_crossings > 2 && seen.misses > 0, "{seen:?}");
+    for shape in [0, 2, 3, 7, 8] {
+        let [sums, entropies] = decided[shape];
+        assert!(sums * 10 >= tried[shape] * 9, "{decided:?}");
+        assert!(entropies * 10 >= tried[shape] * 9, "{decided:?}");
+    }
+}
+
+/// The total is brought close to a power of two from both sides by the weight of many equal
+/// candidates.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn sums_beside_a_power_of_two() {
+    let mut random = Random(5);
+    let mut descending = DescendingSum::default();
+    for round in 0..40 {
+        let n = 5000 + 1000 * round;
+        let mut xs = logits(0, n, &mut random);
+        let shift = |xs: &[f32], by: f64| -> f64 {
+            let max = f64::from(xs.iter().fold(f32::MIN, |a, &b| a.max(b))) + by;
+            1.0 + xs.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>()
+        };
+        // One candidate `by` above the largest: the larger `by`, the smaller the sum.
+        let target = shift(&xs, 0.0).log2().floor().exp2();
+        let wanted = target * (1.0 + [1e-6, -1e-6, 1e-4, 1e-3][round % 4]);
+        let (mut low, mut high) = (0.0, 10.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if shift(&xs, middle) > wanted {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let max = xs.iter().fold(f32::MIN, |a, &b| a.max(b));
+        xs[n / 2] = (f64::from(max) + low) as f32;
+        let found = check(&mut descending, &array(xs), 0.15);
+        assert_eq!(found, [true; 2], "round {round}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn equal_candidates() {
+    let mut descending = DescendingSum::default();
+    for n in [600, 5000, 16_384, 70_000, 262_144] {
+        let found = check(&mut descending, &array((0..n).map(|_| 1.0)), 0.15);
+        assert_eq!(found, [true; 2]);
+        // And one a little below.
+        let below = (0..n).map(|i| if i == 0 { -9.0 } else { 1.0 });
+        assert_eq!(check(&mut descending, &array(below), 0.15), [true; 2]);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_probability_of_0_has_no_entropy() {
+    let wide = (0..20_000).map(|i| {
+        if i == 7 {
+            f32::NEG_INFINITY
+        } else {
+            (i % 100) as f32 / 20.0
+        }
+    });
+    let mut descending = DescendingSum::default();
+    let sum = descending.sum(&array(wide), 0.15);
+    assert!(sum.is_some_and(|sum| descending.entropy(sum).is_none()));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn nothing_finite_gives_way() {
+    let before = Fallback::DescendingSum.count();
+    let mut descending = DescendingSum::default();
+    let masked = array((0..1000).map(|_| f32::NEG_INFINITY));
+    assert!(descending.sum(&masked, 0.15).is_none());
+    assert!(Fallback::DescendingSum.count() > before);
+}
+
+fn of_keys(keys: &[f32], total: f64) -> Series<'_> {
+    Series {
+        keys,
+        values: keys,
+        terms: Terms::Exponentials,
+        total,
+    }
+}
+
+/// More different terms half-way between two floats than it is worth looking at.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn many_terms_half_way_give_way() {
+    let half = f32::EPSILON * 256.0;
+    let small = (0..3000).map(|i| (2 * i + 1) as f32 * half);
+    let mut keys = vec![1.0; 600];
+    keys.extend(small);
+    let mut binades = Binades::default();
+    binades.prepare(&keys);
+    let total = keys.iter().map(|&x| f64::from(x)).sum();
+    assert!(binades.sum(of_keys(&keys, total)).is_none());
+    // Many equal ones are one.
+    for key in &mut keys[600..] {
+        *key = 3.0 * half;
+    }
+    binades.prepare(&keys);
+    let expected = keys.iter().fold(0.0f32, |sum, x| sum + x);
+    let total = keys.iter().map(|&x| f64::from(x)).sum();
+    assert_eq!(binades.sum(of_keys(&keys, total)), Some(expected));
+}
+
+/// A total that is far off, and so brackets that miss, costs passes but changes nothing.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_wrong_total_changes_nothing() {
+    let mut random = Random(9);
+    let mut keys: Vec<f32> = (0..30_000)
+        .map(|_| libm::exp(random.normal() * 2.0))
+        .collect();
+    keys.iter_mut().for_each(|x| *x /= 512.0);
+    let mut expected = keys.clone();
+    expected.sort_by(|a, b| b.total_cmp(a));
+    let expected = expected.iter().fold(0.0f32, |sum, x| sum + x);
+    let total: f64 = keys.iter().map(|&x| f64::from(x)).sum();
+    let mut binades = Binades::default();
+    binades.prepare(&keys);
+    for factor in [0.0, 0.3, 0.9, 0.99, 1.01, 1.1, 3.0] {
+        assert_eq!(
+            binades.sum(of_keys(&keys, total * factor)),
+            Some(expected),
+            "factor {factor}"
+        );
+    }
+    // So far off that every step goes nowhere.
+    assert!(binades.sum(of_keys(&keys, total * 100.0)).is_none());
+}

@@ -1,0 +1,84 @@
+//! The k-th largest of few floats, without branches that depend on them: between two tokens a model
+//! runs, and what branches were taken is forgotten by then. At most 32 passes over the numbers,
+//! mostly 10.
+
+use crate::kernels::scan::count_at_least;
+use crate::kernels::sort_key::{descending_key, logit_of};
+
+/// A number that at least `k` of `xs` reach, and few more than that, but for equals; `k` is at
+/// least 1. Nothing is reached where fewer than `k` are above minus infinity.
+///
+/// By halving between the largest and the smallest `float`.
+pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
+    let count = |key: u32| count_at_least(xs, logit_of(key));
+    // Keys rise as numbers fall: `low` is reached by too few, `high` by enough.
+    let mut low = descending_key(f32::INFINITY).wrapping_sub(1);
+    let mut high = descending_key(f32::MIN);
+    if count(high) < k {
+        return None;
+    }
+    while high.wrapping_sub(low) > 1 {
+        let middle = low.wrapping_add(high.wrapping_sub(low) / 2);
+        let reached = count(middle);
+        if reached < k {
+            low = middle;
+            continue;
+        }
+        high = middle;
+        if reached <= k + k / 16 {
+            break;
+        }
+    }
+    Some(logit_of(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(n: usize, seed: u32, coarse: f32) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 8) as f32 / 65_536.0 - 128.0) / coarse
+        };
+        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
+    }
+
+    #[test]
+    fn the_kth_largest_is_reached_by_k_and_few_more() {
+        let sizes = [1usize, 2, 39, 40, 256, 1000];
+        // Miri takes minutes for all of them.
+        for &n in &sizes[..if cfg!(miri) { 3 } else { 6 }] {
+            for (seed, coarse) in [(1, 1e-30), (2, 1.0), (3, 1e3), (4, 1e30)] {
+                let xs = numbers(n, seed, coarse);
+                let mut sorted = xs.clone();
+                sorted.sort_by(|a, b| b.total_cmp(a));
+                for k in [1, 2, 40, n / 2, n]
+                    .into_iter()
+                    .filter(|k| (1..=n).contains(k))
+                {
+                    let x = nearly_kth_largest(&xs, k).expect("there are k");
+                    let reached = xs.iter().filter(|&&y| y >= x).count();
+                    let equals = xs.iter().filter(|&&y| y == sorted[k - 1]).count();
+                    assert!(reached >= k && reached <= k + k / 16 + equals, "{n}, {k}");
+                }
+                assert_eq!(nearly_kth_largest(&xs, n + 1), None);
+            }
+        }
+    }
+
+    #[test]
+    fn masked_and_infinite_numbers_have_their_places() {
+        let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+        let xs = [low, 1.0, f32::NAN, high, low, -5.0];
+        for k in 1..=3 {
+            let x = nearly_kth_largest(&xs, k).expect("three are above minus infinity");
+            assert_eq!(xs.iter().filter(|&&y| y >= x).count(), k);
+        }
+        assert_eq!(nearly_kth_largest(&xs, 4), None);
+        assert!(nearly_kth_largest(&[high; 40], 40).is_some());
+        assert_eq!(nearly_kth_largest(&[low; 40], 1), None);
+        assert_eq!(nearly_kth_largest(&[f32::MIN; 3], 3), Some(f32::MIN));
+    }
+}

@@ -1,0 +1,313 @@
+//! Between which two logits the threshold of top-n-sigma lies, without the additions of the
+//! built-in.
+//!
+//! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than
+//! the roundings on the way, each half a unit of the sum so far; a bound for these needs the sums
+//! at the end of each block only. Mostly no logit lies between the bounds of the threshold, and
+//! then it does not matter where between them it is. Of 128,256 normal logits, a few hundredths of
+//! a deviation apart around the threshold, one is to be expected there by their density (an
+//! estimate, not a count); such arrays need the exact sums.
+//!
+//! Reads 12 bytes per candidate twice and writes them once. Of each group of neighbours it keeps
+//! the largest, and only in groups that reach the bounds does it look between them. For the exact
+//! sums, the squares of which are added while what is certain is masked, it reads them once more;
+//! from `OPEN` logits on the sum of the logits comes with the first pass, since the bounds are the
+//! wider, and the logits the denser, the more there are.
+
+use super::fallbacks::Fallback;
+use crate::kernels::layout::{GROUP, SUM_BLOCK};
+use crate::kernels::moments::{moments, squares_masking};
+use crate::kernels::rewrite::mask_below;
+use crate::kernels::scan::{self, max_logit};
+use crate::kernels::signed_sum::signed_sum;
+use crate::token::TokenData;
+
+/// The rounding error of one operation on `float`s, relative.
+const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
+/// What the sums here are off by, relative to the sums of the absolute terms: 70 roundings at most,
+/// in the order of `moments`.
+const SUM_ERROR: f64 = 1e-5;
+/// What may be lost below the smallest normal float, and more.
+const TINY: f64 = f32::MIN_POSITIVE as f64;
+/// More terms, and the bounds would not hold.
+const MOST: usize = 1 << 20;
+
+/// From so many logits on, one is more likely than not to be left open: then the sum in order is
+/// formed at once.
+const OPEN: usize = 140_000;
+
+/// Between which floats the threshold is.
+struct Bounds {
+    low: f32,
+    high: f32,
+    /// The largest logit.
+    max: f32,
+    /// The sum of all logits in the arithmetic of the built-in, if it came with the bounds.
+    sum: Option<f32>,
+}
+
+/// Sums up to the end of each block, in a buffer that is reused.
+#[derive(Clone, Debug, Default)]
+pub struct SigmaBounds {
+    /// Of the logits and of their squares.
+    sums: Vec<[f64; 2]>,
+    /// The largest logit of each group.
+    maxima: Vec<f32>,
+}
+
+impl SigmaBounds {
+    /// Masks what lies below `max - n * deviation` in the arithmetic of the built-in.
+    pub fn mask(&mut self, data: &mut [TokenData], n: f32) {
+        let bounds = self.take(data, n);
+        if let Some(Bounds { low, high, .. }) = bounds
+            && !self.any_between(data, low, high)
+        {
+            return mask_below(data, high);
+        }
+        Fallback::Sigma.note();
+        // What is below the bounds is masked in passing, if there are any.
+        let (low, max, known) = match &bounds {
+            // None is masked already.
+            Some(bounds) => (bounds.low, bounds.max, bounds.sum),
+            None => (f32::NEG_INFINITY, max_logit(data, false), None),
+        };
+        let (sum, count) = match known {
+            Some(sum) => (sum, data.len()),
+            None => signed_sum(data),
+        };
+        if count == 0 {
+            return;
+        }
+        let count = count as f32;
+        let squares = squares_masking(data, sum / count, low);
+        let threshold = max - n * (squares / count).sqrt();
+        if bounds.is_none() {
+            return mask_below(data, threshold);
+        }
+        let groups = data.chunks_mut(GROUP).zip(&self.maxima);
+        let reach = groups.filter(|&(_, &max)| max >= low);
+        reach.for_each(|(group, _)| mask_below(group, threshold));
+    }
+
+    /// Floats between which the threshold is. `None` where a logit is masked already or no number.
+    fn take(&mut self, data: &[TokenData], n: f32) -> Option<Bounds> {
+        if data.is_empty() || data.len() > MOST {
+            return None;
+        }
+        self.sums.resize(data.len().div_ceil(SUM_BLOCK), [0.0; 2]);
+        self.maxima.resize(data.len().div_ceil(GROUP), 0.0);
+        let (max, sum) = moments(data, &mut self.sums, &mut self.maxima, data.len() >= OPEN);
+        let bounds = self.bounds(data.len(), max, n)?;
+        Some(Bounds { sum, ..bounds })
+    }
+
+    /// Whether a logit is at or above `low` and below `high`.
+    fn any_between(&self, data: &[TokenData], low: f32, high: f32) -> bool {
+        let groups = data.chunks(GROUP).zip(&self.maxima);
+        let mut reach = groups.filter(|&(_, &max)| max >= low);
+        reach.any(|(group, _)| scan::any_between(group, low, high))
+    }
+
+    /// The same, after one pass.
+    fn bounds(&self, len: usize, largest: f32, n: f32) -> Option<Bounds> {
+        let (count, n, max) = (len as f64, f64::from(n), f64::from(largest));
+        let &[sum, squares] = self.sums.last()?;
+        // Of larger ones the built-in's sum may overflow.
+        if !squares.is_finite() || squares > 1e30 {
+            return None;
+        }
+        let squares = squares * (1.0 + SUM_ERROR) + count * TINY;
+        // No less than the sum of the absolute logits, by Cauchy and Schwarz.
+        let absolute = 1.01 * (count * squares).sqrt();
+        // The computed mean, and how far from it that of the built-in may be.
+        let mean = sum / count;
+        let off = (1.01 * count * ROUNDING + SUM_ERROR) * absolute / count
+            + 4.0 * ROUNDING * mean.abs()
+            + TINY;
+        // The sum of squares around that, and by how much it is off.
+        let around = squares - 2.0 * mean * sum + count * mean * mean;
+        let error = SUM_ERROR * (2.0 * squares + 2.0 * mean.abs() * absolute)
+            + 2.0 * off * SUM_ERROR * absolute
+            + count * off * off
+            + 2.0 * count * TINY;
+        let relative = 8.0 * ROUNDING;
+        let rounded = self.roundings(len, mean, off);
+        let low = (around - error) * (1.0 - relative) - rounded;
+        let high = (around + error) * (1.0 + relative) + rounded;
+        let deviation = |squares: f64| (squares.max(0.0) / count).sqrt();
+        let furthest = n * deviation(high) * (1.0 + relative);
+        let nearest = n * deviation(low) * (1.0 - relative);
+        let slack = relative * (max.abs() + furthest) + TINY;
+        let low = (max - furthest - slack) as f32;
+        let high = (max - nearest + slack) as f32;
+        Some(Bounds {
+            low: low.next_down(),
+            high: high.next_up(),
+            max: largest,
+            sum: None,
+        })
+    }
+
+    /// How much the roundings of the sum of squares come to: half a unit each, of a sum that is no
+    /// larger than at the end of the block.
+    fn roundings(&self, len: usize, mean: f64, off: f64) -> f64 {
+        let mut left = len;
+        let mut total = 0.0;
+        for &[sum, squares] in &self.sums {
+            let terms = left.min(SUM_BLOCK);
+            left -= terms;
+            let count = (len - left) as f64;
+            let squares = squares * (1.0 + SUM_ERROR) + count * TINY;
+            let absolute = 1.01 * (count * squares).sqrt();
+            let around = squares - 2.0 * mean * sum + count * mean * mean;
+            let error = SUM_ERROR * (2.0 * squares + 2.0 * mean.abs() * absolute);
+            let root = (around.max(0.0) + error).sqrt() + count.sqrt() * off;
+            // The sum itself is off by less than what its roundings may come to.
+            let reached = root * root * (1.0 + 1.1 * count * ROUNDING) * (1.0 + 1e-6);
+            total += terms as f64 * ROUNDING * binade(reached);
+        }
+        1.01 * total + len as f64 * TINY
+    }
+}
+
+/// The power of two at or below `x`.
+fn binade(x: f64) -> f64 {
+    f64::from_bits(x.to_bits() & 0x7ff0_0000_0000_0000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The threshold in the operations of the built-in, one by one.
+    fn exact(data: &[TokenData], n: f32) -> f32 {
+        let left = || {
+            data.iter()
+                .map(|c| c.logit)
+                .filter(|&x| x > f32::NEG_INFINITY)
+        };
+        let count = left().count() as f32;
+        let mean = left().fold(0.0, |sum, x| sum + x) / count;
+        let square = |sum: f32, x: f32| (f64::from(sum) + f64::from(x - mean).powi(2)) as f32;
+        let max = left().fold(f32::NEG_INFINITY, f32::max);
+        max - n * (left().fold(0.0, square) / count).sqrt()
+    }
+
+    fn array(logits: impl Iterator<Item = f32>) -> Vec<TokenData> {
+        let data = logits.map(|logit| TokenData {
+            id: 0,
+            logit,
+            p: 0.0,
+        });
+        data.collect()
+    }
+
+    /// Also that they are near: within a hundredth of a deviation.
+    #[test]
+    fn the_threshold_lies_between_its_bounds() {
+        let mut state = 5u32;
+        let mut unit = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / 16_777_216.0
+        };
+        let sizes = [2, 3, 15, 16, 17, 40, 513, 1000, 5000, 40_001, 131_072];
+        let sizes = &sizes[..if cfg!(miri) { 7 } else { sizes.len() }];
+        for &len in sizes {
+            for shape in 0..6 {
+                let (spread, centre) = [
+                    (4.0, -1.5),
+                    (1.0, 100.0),
+                    (1e-3, 0.0),
+                    (1e4, -3e4),
+                    (1e-19, 0.0),
+                    (4.0, 0.0),
+                ][shape];
+                let mut next = || (unit() + unit() + unit() - 1.5) * spread + centre;
+                let mut data = array((0..len).map(|_| next()));
+                if shape == 5 {
+                    // A running sum that grows at once, and shrinks.
+                    data.sort_by(|a, b| a.logit.abs().total_cmp(&b.logit.abs()).reverse());
+                }
+                for n in [0.3, 1.0, 4.0] {
+                    let threshold = exact(&data, n);
+                    let mut deviation = SigmaBounds::default();
+                    let Bounds { low, high, .. } =
+                        deviation.take(&data, n).expect("all are finite");
+                    assert!(
+                        low <= threshold && threshold <= high,
+                        "{len} {shape} {n}: {low} {threshold} {high}"
+                    );
+                    if shape == 0 {
+                        assert!(high - low < 0.01 * n * spread, "{len}: {low} {high}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Masks a copy of `data`, and says whether that took the exact sums.
+    fn check(data: &[TokenData], n: f32) -> bool {
+        let before = Fallback::Sigma.count();
+        let mut ours = data.to_vec();
+        SigmaBounds::default().mask(&mut ours, n);
+        let threshold = exact(data, n);
+        for (ours, c) in ours.iter().zip(data) {
+            let masked = c.logit < threshold;
+            let expected = if masked { f32::NEG_INFINITY } else { c.logit };
+            assert_eq!(ours.logit.to_bits(), expected.to_bits(), "{}", data.len());
+        }
+        Fallback::Sigma.count() > before
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn a_logit_at_the_threshold_needs_the_exact_sums() {
+        for len in [30, 200, 2000, 10_000, 40_001, 150_001] {
+            let spread = |i| (i * 7919 % len) as f32 * 8.0 / len as f32 - 3.0;
+            let mut data = array((0..len).map(spread));
+            check(&data, 1.0);
+            // Moving it moves the threshold, a little less each time.
+            for _ in 0..9 {
+                data[8].logit = exact(&data, 1.0);
+            }
+            for at in [f32::next_down, |x| x, f32::next_up] {
+                data[8].logit = at(data[8].logit);
+                assert!(check(&data, 1.0), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn a_sum_that_wanders_around_0_is_exact() {
+        let wander = |i: i32| [3.0, -3.0, 2.5, -2.5][i as usize % 4] + (i % 97) as f32 / 1e4;
+        let mut data = array((0..6000).map(wander));
+        data.extend(array((0..6000).map(|i| -wander(i))));
+        for _ in 0..30 {
+            data[8].logit = exact(&data, 1.0);
+        }
+        assert!(check(&data, 1.0));
+    }
+
+    #[test]
+    fn what_is_masked_or_no_number_needs_the_exact_sums() {
+        for odd in [f32::NEG_INFINITY, 1e30] {
+            let mut data = array((0..100).map(|i| i as f32));
+            data[33].logit = odd;
+            assert!(check(&data, 1.0));
+        }
+        for odd in [f32::INFINITY, f32::NAN] {
+            let mut data = array((0..100).map(|i| i as f32));
+            data[33].logit = odd;
+            assert!(SigmaBounds::default().take(&data, 1.0).is_none());
+        }
+    }
+
+    #[test]
+    fn nothing_but_masked_logits_stay_as_they_are() {
+        let data = array([f32::NEG_INFINITY; 50].into_iter());
+        let mut ours = data.clone();
+        SigmaBounds::default().mask(&mut ours, 1.0);
+        assert!(ours.iter().all(|c| c.logit == f32::NEG_INFINITY));
+    }
+}

@@ -1,0 +1,90 @@
+//! The softmax of candidates, in their own probabilities.
+
+use super::categorical::choose;
+use crate::kernels::layout::SUM_BLOCK;
+use crate::kernels::rewrite::divide_p;
+use crate::kernels::scan::{claimed_max, max};
+use crate::kernels::softmax::{exp_p_by, exp_p_in_order_by, isa_for};
+use crate::token::TokenData;
+
+/// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer
+/// that is reused.
+///
+/// Three passes, each beginning where the one before it ended, at what the caches still have: the
+/// largest logit, the exponentials, and the division. A copy of the logits beside the array would
+/// be cold by the time that a model has computed the next ones.
+#[derive(Clone, Debug)]
+pub struct Softmax {
+    sums: Vec<f64>,
+    /// Scratch for one block.
+    values: Box<[f32; SUM_BLOCK]>,
+}
+
+impl Default for Softmax {
+    fn default() -> Self {
+        Self {
+            sums: Vec::new(),
+            values: Box::new([0.0; SUM_BLOCK]),
+        }
+    }
+}
+
+impl Softmax {
+    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, as if added one by
+    /// one. `sorted`: the first logit counts as the largest.
+    ///
+    /// Reads 12 bytes per candidate twice, and writes them once.
+    pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
+        self.reserve(data.len());
+        let largest = max(data);
+        let max = claimed_max(data, sorted, largest);
+        exp_p_by(
+            isa_for(largest, max),
+            data,
+            max,
+            &mut self.values,
+            &mut self.sums,
+        )
+    }
+
+    /// The same, but gives their sum as a `float`, as if added in order.
+    pub fn exponentiate_in_order(&mut self, data: &mut [TokenData], sorted: bool) -> f32 {
+        let largest = max(data);
+        let max = claimed_max(data, sorted, largest);
+        self.exponentiate_from(data, largest, max)
+    }
+
+    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per
+    /// candidate.
+    pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
+        exp_p_in_order_by(isa_for(largest, max), data, max, &mut self.values)
+    }
+
+    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of
+    /// additions. Reads and writes 12 bytes per candidate.
+    pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
+        self.reserve(data.len());
+        divide_p(data, by, &mut self.sums)
+    }
+
+    fn reserve(&mut self, n: usize) {
+        let blocks = n.div_ceil(SUM_BLOCK);
+        if self.sums.capacity() < blocks {
+            self.sums
+                .reserve(blocks.next_power_of_two() - self.sums.len());
+        }
+        self.sums.resize(blocks, 0.0);
+    }
+
+    /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave;
+    /// `exactly` says it in the operations of the built-in where rounding could decide.
+    pub fn choose(
+        &self,
+        data: &[TokenData],
+        sum: f64,
+        draw: f64,
+        exactly: impl FnOnce(&[TokenData]) -> usize,
+    ) -> usize {
+        choose(data, |c| c.p, &self.sums, (sum, draw), exactly)
+    }
+}

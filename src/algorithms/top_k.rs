@@ -1,0 +1,335 @@
+//! Descending order by logit, of all candidates or of the top k.
+//!
+//! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit
+//! rises, above the index. Sorting the keys as integers gives descending logits, with equal logits
+//! (and -0 and +0) in input order and NaN beside minus infinity, without a comparison of floats.
+//! Keys and results live in buffers that are reused.
+//!
+//! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12
+//! bytes per candidate collects what does, and that is sorted. The full order, and that of more
+//! than a few, is the radix sort of [`argsort`](super::argsort), which needs no keys: the fewest
+//! are sorted by these.
+
+use super::argsort::{FEW, Ranking};
+use super::fallbacks::Fallback;
+use super::kth_largest::nearly_kth_largest;
+use crate::kernels::column::copy_logits;
+use crate::kernels::compact::at_least;
+use crate::kernels::sort_key::{descending_key, logit_of};
+use crate::token::TokenData;
+
+/// Buffers for ordering, owned by the sampler that orders.
+#[derive(Clone, Debug, Default)]
+pub struct TopK {
+    keys: Vec<u64>,
+    ranked: Vec<TokenData>,
+    indices: Vec<u32>,
+    picked: Vec<f32>,
+    /// Keys without indices.
+    sample: Vec<u32>,
+    ranking: Ranking,
+}
+
+#[inline]
+fn key(index: usize, candidate: &TokenData) -> u64 {
+    u64::from(descending_key(candidate.logit)) << 32 | index as u64
+}
+
+impl TopK {
+    /// The `k` largest of `data`, descending; all of them if `k` is more than there are.
+    ///
+    /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate
+    /// array does, since token numbers are 31 bits.
+    pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
+        if !self.rank(data, k) {
+            self.collect_top(data, k);
+        }
+        self.first_ranked(data, k)
+    }
+
+    /// The same where a sample or the shortness of the array makes it quick.
+    pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
+        self.rank(data, k).then(|| self.first_ranked(data, k))
+    }
+
+    /// The first `k` of what was ranked last.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "keys have the indices of the data that was ranked"
+    )]
+    pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
+        self.ranked.clear();
+        let picked = self.keys.iter().take(k);
+        self.ranked
+            .extend(picked.map(|&key| data[key as u32 as usize]));
+        &self.ranked
+    }
+
+    /// The buffers for a full order.
+    pub fn ranking(&mut self) -> &mut Ranking {
+        &mut self.ranking
+    }
+
+    /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
+    fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
+        self.keys.clear();
+        if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
+            return true;
+        }
+        // With a large share wanted, a threshold stays low and only costs.
+        if k < data.len() / 8 {
+            return false;
+        }
+        if data.len() >= FEW {
+            self.ranking.rank_logits(data);
+            let ranked = self.ranking.indices().iter().take(k);
+            self.keys.extend(ranked.map(|&i| u64::from(i)));
+            return true;
+        }
+        let keys = data.iter().enumerate().map(|(i, c)| key(i, c));
+        self.keys.extend(keys);
+        self.sort_keys(k);
+        true
+    }
+
+    /// Sorts the keys, and keeps the first `k`.
+    fn sort_keys(&mut self, k: usize) {
+        if k < self.keys.len() {
+            self.keys.select_nth_unstable(k - 1);
+            self.keys.truncate(k);
+        }
+        // Keys are distinct, so an unstable sort leaves no choice.
+        self.keys.sort_unstable();
+    }
+
+    /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys`
+    /// if they are among them, and says so.
+    fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
+        let Some(threshold) = self.threshold(data, k) else {
+            return false;
+        };
+        self.indices.clear();
+        at_least(data, 0, threshold, &mut self.indices);
+        if self.indices.len() < k {
+            Fallback::TopK.note();
+            return false;
+        }
+        self.rank_collected(data, k);
+        true
+    }
+
+    /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a
+    /// third of the time of a threshold that rises with them.
+    fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
+        if k > data.len() / 8 || data.len() > HALVED {
+            return false;
+        }
+        self.picked.resize(data.len(), 0.0);
+        copy_logits(data, &mut self.picked);
+        let Some(threshold) = nearly_kth_largest(&self.picked, k) else {
+            return false;
+        };
+        self.indices.clear();
+        at_least(data, 0, threshold, &mut self.indices);
+        self.rank_collected(data, k);
+        true
+    }
+
+    /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in
+    /// `self.keys`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`at_least` leaves places of `data`, and each was picked before it was ranked"
+    )]
+    fn rank_collected(&mut self, data: &[TokenData], k: usize) {
+        let indices = self.indices.iter();
+        if self.indices.len() < FEW {
+            let keys = indices.map(|&i| key(i as usize, &data[i as usize]));
+            self.keys.extend(keys);
+            self.keys.sort_unstable();
+            return self.keys.truncate(k);
+        }
+        self.picked.clear();
+        let logits = indices.map(|&i| data[i as usize].logit);
+        self.picked.extend(logits);
+        self.ranking.rank(&self.picked);
+        let ranked = self.ranking.indices().iter().take(k);
+        let indices = ranked.map(|&at| u64::from(self.indices[at as usize]));
+        self.keys.extend(indices);
+    }
+
+    /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is
+    /// too small for one, or too large a share wanted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there are more than `SAMPLE_GROUP` candidates; `start` is at most their number less that"
+    )]
+    fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
+        // The fewer are taken, the more the threshold lets pass to be sure.
+        let taken = if k <= 128 || data.len() < 32 * 1024 {
+            1024
+        } else {
+            2048
+        };
+        if data.len() < 8 * taken || k > data.len() / 8 {
+            return None;
+        }
+        self.sample.clear();
+        let groups = taken / SAMPLE_GROUP;
+        for start in (0..groups).map(|i| i * (data.len() - SAMPLE_GROUP) / groups) {
+            let group = data[start..start + SAMPLE_GROUP].iter();
+            self.sample.extend(group.map(|c| descending_key(c.logit)));
+        }
+        // How many of the sample are expected above the k-th, and more than chance takes away.
+        let expected = (k * taken) as f64 / data.len() as f64;
+        let rank = (expected + 4.0 * expected.sqrt() + 3.0) as usize;
+        let (_, &mut key, _) = self.sample.select_nth_unstable(rank);
+        let threshold = logit_of(key);
+        (threshold != f32::NEG_INFINITY).then_some(threshold)
+    }
+
+    /// Leaves the keys of the `k` largest in `self.keys`, in order, with a threshold that rises:
+    /// of the keys that reach it there are at most `2 k` at any time.
+    fn collect_top(&mut self, data: &[TokenData], k: usize) {
+        let capacity = 2 * k;
+        self.keys.clear();
+        self.keys.reserve(capacity);
+        let mut threshold = u64::MAX;
+        for (i, candidate) in data.iter().enumerate() {
+            let key = key(i, candidate);
+            if key >= threshold {
+                continue;
+            }
+            self.keys.push(key);
+            if self.keys.len() == capacity {
+                let (_, &mut kth, _) = self.keys.select_nth_unstable(k - 1);
+                threshold = kth;
+                self.keys.truncate(k);
+            }
+        }
+        self.sort_keys(k);
+    }
+}
+
+/// More candidates are sampled.
+const HALVED: usize = 8192;
+
+/// Neighbours that a sample takes together: less than that costs as many cache lines.
+const SAMPLE_GROUP: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(logits: &[f32]) -> Vec<TokenData> {
+        let candidates = logits.iter().enumerate().map(|(i, &logit)| TokenData {
+            id: i as i32,
+            logit,
+            p: 0.0,
+        });
+        candidates.collect()
+    }
+
+    fn ids(data: &[TokenData]) -> Vec<i32> {
+        data.iter().map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn special_values_and_ties_keep_input_order() {
+        let inf = f32::INFINITY;
+        let logits = [
+            -inf,
+            0.0,
+            f32::NAN,
+            -0.0,
+            1.0,
+            inf,
+            1.0,
+            -inf,
+            -1.0,
+            -f32::NAN,
+        ];
+        let data = array(&logits);
+        let mut order = TopK::default();
+        assert_eq!(ids(order.top(&data, 5)), [5, 4, 6, 1, 3]);
+        let n = data.len();
+        assert_eq!(ids(order.top(&data, n)), [5, 4, 6, 1, 3, 8, 0, 2, 7, 9]);
+    }
+
+    #[test]
+    fn top_k_is_the_head_of_a_stable_sort() {
+        let mut state = 7u32;
+        let sizes = [0, 1, 2, 17, 100, 1000, 5000];
+        // Miri takes minutes for all of them.
+        for &n in &sizes[..if cfg!(miri) { 5 } else { 7 }] {
+            // Coarse values, so that ties are common.
+            let logits: Vec<f32> = (0..n)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    ((state >> 20) as f32 - 2048.0) / 64.0
+                })
+                .collect();
+            let data = array(&logits);
+            let mut expected = data.clone();
+            expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+            let mut order = TopK::default();
+            for k in [0, 1, 2, 16, 40, 99, n / 2, n, n + 1] {
+                let k_kept = k.min(n);
+                assert_eq!(
+                    ids(order.top(&data, k)),
+                    ids(&expected[..k_kept]),
+                    "n {n}, k {k}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_every_kind_are_sorted() {
+        let mut state = 3u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f32 / 16_777_216.0
+        };
+        let inf = f32::INFINITY;
+        let outliers = [inf, -inf, f32::NAN, 1e30, -1e30, f32::MAX, f32::MIN];
+        // Miri takes minutes for all of them.
+        for round in 0..if cfg!(miri) { 2 } else { 60 } {
+            let n = 3000 + 100 * round;
+            let mut logits: Vec<f32> = (0..n).map(|_| next() * 20.0 - 12.0).collect();
+            // One far outlier makes all others share a step.
+            for i in 0..round % 8 {
+                logits[i * 7] = outliers[(round + i) % outliers.len()];
+            }
+            if round == 0 {
+                logits.fill(1.5);
+            }
+            let mut keys: Vec<u64> = (0..).zip(array(&logits)).map(|(i, c)| key(i, &c)).collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            Ranking::default().sort(&mut keys);
+            assert!(keys == expected, "round {round}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
+    fn a_sample_that_misleads_gives_way() {
+        const N: usize = 10_000;
+        let mut logits: Vec<f32> = (0..N).map(|i| -(i as f32)).collect();
+        // Large ones where the sample looks, and nowhere else.
+        for group in 0..30 {
+            logits[group * (N - SAMPLE_GROUP) / 64] = 1.0 + group as f32;
+        }
+        let data = array(&logits);
+        let before = Fallback::TopK.count();
+        let mut order = TopK::default();
+        let top = ids(order.top(&data, 40));
+        assert!(Fallback::TopK.count() > before);
+        let mut expected = data.clone();
+        expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        assert_eq!(top, ids(&expected[..40]));
+    }
+}

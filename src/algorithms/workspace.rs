@@ -1,0 +1,325 @@
+//! Softmax beside the array: 4 bytes per candidate, in buffers that are reused.
+
+use super::categorical;
+use crate::kernels::column::copy_logits;
+use crate::kernels::entropy;
+use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
+use crate::kernels::quotient::set_quotients;
+use crate::kernels::rewrite::{divide, set_p};
+use crate::kernels::scan::claimed_max;
+use crate::kernels::sequential_sum::{self, sum_double};
+use crate::kernels::softmax::{
+    exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, exp_wide,
+    isa_for,
+};
+use crate::simd::{Isa, prefetch};
+use crate::token::TokenData;
+
+/// One `float` per candidate, and sums of them, in buffers that are reused.
+#[derive(Clone, Debug, Default)]
+pub struct Workspace {
+    values: Vec<f32>,
+    /// How many of `values` are in use.
+    len: usize,
+    sums: Vec<f64>,
+}
+
+impl Workspace {
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be
+    /// a pass of its own.
+    pub fn reserve(&mut self, n: usize) {
+        self.len = n;
+        if self.values.len() < n {
+            self.values.resize(n.next_power_of_two(), 0.0);
+        }
+        let blocks = n.div_ceil(SUM_BLOCK);
+        if self.sums.len() < blocks {
+            self.sums.resize(blocks.next_power_of_two(), 0.0);
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<f32>() + self.sums.capacity() * size_of::<f64>()
+    }
+
+    /// What the last call left, one per candidate.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn values(&self) -> &[f32] {
+        &self.values[..self.len]
+    }
+
+    /// The same, to rewrite.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.len]
+    }
+
+    /// Takes the logits, NaN as minus infinity; gives the largest.
+    ///
+    /// Reads 12 bytes per candidate and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
+    pub fn take_logits(&mut self, data: &[TokenData]) -> f32 {
+        self.reserve(data.len());
+        copy_logits(data, &mut self.values[..data.len()])
+    }
+
+    /// `exp(logit - max)` of every candidate; gives their sum, a `float`, as if added in order.
+    /// `sorted`: the first logit counts as the largest.
+    ///
+    /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
+    pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
+        let largest = self.take_logits(data);
+        self.exponentiate_values(largest, claimed_max(data, sorted, largest))
+    }
+
+    /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum,
+    /// a `float`, as if added in order.
+    ///
+    /// Reads 4 bytes per element and writes 4.
+    pub fn exponentiate_sorted(&mut self, logits: &[f32]) -> f32 {
+        self.reserve(logits.len());
+        let max = logits.first().copied().unwrap_or(0.0);
+        let mut sum = 0.0;
+        let to = self.values_mut().chunks_mut(CHUNK);
+        for (from, to) in logits.chunks(CHUNK).zip(to) {
+            // The next ones are looked for while these are worked on.
+            for line in (0..CHUNK).step_by(16) {
+                prefetch(to, CHUNK + line);
+                prefetch(from, CHUNK + line);
+            }
+            to.copy_from_slice(from);
+            sum = exp_sum(sum, to, max);
+        }
+        sum
+    }
+
+    /// The entropy of the softmax of descending logits, of which the first is the largest, with the
+    /// roundings of a `float` sum in their order. Probabilities of 0 add nothing.
+    ///
+    /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and
+    /// writes 4, once with an `exp` and once with a `ln`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`start < done <= len` wherever values are read, and a part has at least one and at most `CHUNK` elements"
+    )]
+    pub fn entropy_of_sorted(&mut self, logits: &[f32]) -> f32 {
+        self.reserve(logits.len());
+        let mut sum = 0.0;
+        let mut done = 0;
+        while done < logits.len() && !(done > 0 && self.values[done - 1] < sum * NOTHING) {
+            sum = self.exponentiate_next(sum, logits, &mut done);
+        }
+        let mut entropies = [0.0; CHUNK];
+        let mut entropy = 0.0;
+        let mut start = 0;
+        while start < logits.len() {
+            if start == done {
+                self.exponentiate_next(0.0, logits, &mut done);
+            }
+            let end = done.min(start + CHUNK);
+            let ps = &mut self.values[start..end];
+            divide(ps, sum);
+            let terms = &mut entropies[..ps.len()];
+            entropy::entropies(ps, terms);
+            entropy = sequential_sum::sum(entropy, terms);
+            // From 1 / e down -p ln p falls with p.
+            if ps[ps.len() - 1] < 0.3 && terms[terms.len() - 1] < entropy * NOTHING {
+                break;
+            }
+            start = end;
+        }
+        entropy
+    }
+
+    /// The exponentials of the next few descending logits; gives `sum` plus them.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`done < logits.len()`, and as many values are reserved"
+    )]
+    fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
+        let end = logits.len().min(*done + CHUNK);
+        let values = &mut self.values[*done..end];
+        values.copy_from_slice(&logits[*done..end]);
+        *done = end;
+        exp_sum(sum, values, logits[0])
+    }
+
+    /// Divides descending logits by `by`, which leaves the largest finite; then
+    /// `exp(logit - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
+    ///
+    /// [`exponentiate_as_double`]: Self::exponentiate_as_double
+    pub fn divide_and_exponentiate(&mut self, logits: &mut [f32], by: f32) -> f64 {
+        self.reserve(logits.len());
+        let max = logits.first().map_or(0.0, |x| x / by);
+        let mut sum = 0.0;
+        let to = self.values_mut().chunks_mut(CHUNK);
+        for (from, to) in logits.chunks_mut(CHUNK).zip(to) {
+            divide(from, by);
+            to.copy_from_slice(from);
+            sum = exp_double(sum, to, max);
+        }
+        sum
+    }
+
+    /// The same of values that are there, of which `largest` is the largest.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
+        exp_sum_by(
+            isa_for(largest, max),
+            0.0,
+            &mut self.values[..self.len],
+            max,
+        )
+    }
+
+    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of
+    /// additions. Reads 4 bytes per element and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
+    pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
+        self.reserve(logits.len());
+        let mut sums = [0.0; CHUNK / SUM_BLOCK];
+        let mut sum = 0.0;
+        let to = self.values[..logits.len()].chunks_mut(CHUNK);
+        for (from, to) in logits.chunks(CHUNK).zip(to) {
+            to.copy_from_slice(from);
+            sum += exp_sum_double(to, max, &mut sums);
+        }
+        sum
+    }
+
+    /// As [`exponentiate`](Self::exponentiate) with a sum in `double`, as if added one by one;
+    /// [`choose`](Self::choose) uses it.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
+        let largest = self.take_logits(data);
+        let max = claimed_max(data, sorted, largest);
+        let values = &mut self.values[..self.len];
+        exp_sum_double_by(isa_for(largest, max), values, max, &mut self.sums)
+    }
+
+    /// The same of logits by themselves, of which `max` is the largest.
+    ///
+    /// Reads 4 bytes per logit, and writes, reads and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
+    pub fn exponentiate_logits(&mut self, logits: &[f32], max: f32) -> f64 {
+        self.reserve(logits.len());
+        let values = &mut self.values[..logits.len()];
+        values.copy_from_slice(logits);
+        exp_sum_double(values, max, &mut self.sums)
+    }
+
+    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for
+    /// 2^-32 of each and the order of additions. `max` is finite and no logit larger.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
+        self.take_logits(data);
+        exp_wide(&mut self.values[..self.len], max)
+    }
+
+    /// `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as the
+    /// built-in has them.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn exponentiate_as_double(&mut self, data: &[TokenData], max: f32) -> f64 {
+        let largest = self.take_logits(data);
+        // What is above the first is in an array that is wrongly said to be sorted.
+        let isa = if largest > max {
+            Isa::SCALAR
+        } else {
+            Isa::current()
+        };
+        exp_double_by(isa, 0.0, &mut self.values[..self.len], max)
+    }
+
+    /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have
+    /// them.
+    pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
+        let sum = self.exponentiate(data, sorted);
+        divide(self.values_mut(), sum);
+    }
+
+    /// The sum of all values in `double`, right but for the order of additions;
+    /// [`choose`](Self::choose) uses it.
+    ///
+    /// Reads 4 bytes per candidate.
+    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
+    pub fn sum_double(&mut self) -> f64 {
+        sum_double(&self.values[..self.len], &mut self.sums)
+    }
+
+    /// Divides the values by `sum` and writes them as probabilities.
+    pub fn normalise(&mut self, data: &mut [TokenData], sum: f32) {
+        divide(self.values_mut(), sum);
+        set_p(data, self.values());
+    }
+
+    /// Where the running sum of the values reaches `draw` times their sum, as
+    /// [`categorical::choose`] has it. `sum` is what the last call gave.
+    pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
+        categorical::choose(
+            self.values(),
+            |&value| value,
+            &self.sums,
+            (sum, draw),
+            exactly,
+        )
+    }
+
+    /// Writes the values divided by `by` in `double` as probabilities.
+    pub fn write_p_divided(&self, data: &mut [TokenData], by: f64) {
+        set_quotients(data, self.values(), by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithms::fallbacks::Fallback;
+    use crate::simd::libm;
+
+    fn array(logits: &[f32]) -> Vec<TokenData> {
+        let candidates = logits.iter().zip(0..);
+        candidates
+            .map(|(&logit, id)| TokenData { id, logit, p: 0.0 })
+            .collect()
+    }
+
+    fn bits(xs: &[f32]) -> Vec<u32> {
+        xs.iter().map(|x| x.to_bits()).collect()
+    }
+
+    /// However far above the first a logit lies in an array that is wrongly said to be sorted, the
+    /// exponentials are the host's.
+    #[test]
+    fn a_false_promise_of_order_costs_speed_alone() {
+        let mut work = Workspace::default();
+        for above in [1.0, 88.5, 89.0, 127.0, 128.0, 700.0, 1e30, f32::INFINITY] {
+            let mut logits = vec![-3.0; 1000];
+            logits[0] = -20.0;
+            logits[777] = above - 20.0;
+            let data = array(&logits);
+            let expected: Vec<f32> = logits.iter().map(|x| libm::exp(x + 20.0)).collect();
+            let sum = work.exponentiate(&data, true);
+            assert_eq!(bits(work.values()), bits(&expected), "{above}");
+            assert_eq!(sum, expected.iter().fold(0.0, |sum, e| sum + e));
+            let sum = work.exponentiate_double(&data, true);
+            assert_eq!(bits(work.values()), bits(&expected), "{above}");
+            let total: f64 = expected.iter().map(|&e| f64::from(e)).sum();
+            assert!(sum == total || (sum - total).abs() < total * 1e-12);
+        }
+    }
+
+    /// A draw exactly on the border of two candidates is decided by the operations of the built-in, one
+    /// inside a candidate is not.
+    #[test]
+    fn a_draw_on_a_border_gives_way() {
+        let mut work = Workspace::default();
+        work.take_logits(&array(&[1.0, 1.0]));
+        let sum = work.sum_double();
+        let before = Fallback::Draw.count();
+        assert_eq!(work.choose(sum, 0.5, |_| 7), 7);
+        assert!(Fallback::Draw.count() > before);
+        assert_eq!(work.choose(sum, 0.25, |_| 7), 0);
+        assert_eq!(work.choose(sum, 0.75, |_| 7), 1);
+    }
+}

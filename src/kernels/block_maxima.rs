@@ -1,0 +1,201 @@
+//! The largest of raw logits, and of each group of them.
+//!
+//! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the
+//! numbers do from 0 on, in registers that hold twice as many: only where a group has no such
+//! number, or NaN, are they widened.
+
+use std::ops::Range;
+
+use super::layout::{CHUNK, GROUP};
+use super::logits::{Load, Logits, each};
+use crate::simd::{Vector, dispatched};
+use crate::token::comparable;
+
+dispatched! {
+    /// Returns the largest, minus infinity where every logit is masked. Reads each number once.
+    pub fn max_of_logits(xs: Logits<'_>) -> f32 => max_of_logits_on;
+    /// Writes the largest of each [`GROUP`] into `maxima`, as many as there are groups, and returns
+    /// the largest of all. Reads each number once.
+    pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 => block_maxima_on;
+}
+
+impl Logits<'_> {
+    /// Returns the largest, minus infinity where every logit is masked.
+    pub fn max(&self) -> f32 {
+        max_of_logits(*self)
+    }
+
+    /// Writes the largest of each [`GROUP`] into `maxima`, as many as there are groups, and returns
+    /// the largest of all: minus infinity where every logit is masked.
+    pub fn block_maxima(&self, maxima: &mut [f32]) -> f32 {
+        block_maxima(*self, maxima)
+    }
+}
+
+#[inline(always)]
+fn max_of_logits_on<V: Vector>(v: V, xs: Logits<'_>) -> f32 {
+    each!(xs, xs => max_of(v, xs))
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a group has four times the lanes; `head` is at most the lanes, and there are as many"
+)]
+fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
+    let mut lanes = [v.splat(f32::NEG_INFINITY); 4];
+    let head = match xs.len() < V::LANES {
+        true => 0,
+        false => lanes_to_line::<V, T>(xs),
+    };
+    if head > 0 {
+        lanes[0] = v.max(T::load(v, xs), lanes[0]);
+    }
+    let mut groups = xs[head..].chunks_exact(4 * V::LANES);
+    for group in &mut groups {
+        for (i, lanes) in lanes.iter_mut().enumerate() {
+            *lanes = v.max(T::load(v, &group[i * V::LANES..]), *lanes);
+        }
+    }
+    let lanes = v.max(v.max(lanes[0], lanes[1]), v.max(lanes[2], lanes[3]));
+    let mut max = v.reduce_max(lanes);
+    for x in groups.remainder() {
+        max = max.max(comparable(x.to_f32()));
+    }
+    max
+}
+
+/// How many numbers lie before the next one from which loads cross no line of the cache.
+#[inline(always)]
+fn lanes_to_line<V: Vector, T>(xs: &[T]) -> usize {
+    let register = V::LANES * size_of::<T>();
+    let behind = xs.as_ptr() as usize % register / size_of::<T>();
+    (V::LANES - behind) % V::LANES
+}
+
+#[inline(always)]
+fn block_maxima_on<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
+    each!(xs, xs => maxima_of(v, xs, maxima))
+}
+
+/// The largest of each lane of a block.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
+fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
+    let mut lanes = [v.splat(f32::NEG_INFINITY); 2];
+    for pair in block.chunks_exact(2 * V::LANES) {
+        lanes[0] = v.max(T::load(v, pair), lanes[0]);
+        lanes[1] = v.max(T::load(v, &pair[V::LANES..]), lanes[1]);
+    }
+    v.max(lanes[0], lanes[1])
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are as many maxima as blocks, and the range is of blocks that are there"
+)]
+fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
+    assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
+    let done = match V::ALIGNS_LOADS {
+        true => maxima_of_lines(v, T::singles(xs), maxima),
+        false => 0..0,
+    };
+    let (before, behind) = (..done.start, done.end..);
+    maxima_of_chunk(v, &xs[..done.start * GROUP], &mut maxima[before]);
+    let (xs, rest) = (&xs[done.end * GROUP..], &mut maxima[behind]);
+    for (chunk, maxima) in xs.chunks(CHUNK).zip(rest.chunks_mut(CHUNK / GROUP)) {
+        if !(T::IS_HALF && maxima_of_bits(v, chunk, maxima)) {
+            maxima_of_chunk(v, chunk, maxima);
+        }
+    }
+    max_of(v, maxima)
+}
+
+/// The maxima of all blocks but the first and the last few, if registers of these cross lines:
+/// whole lines are loaded, of which one in four is shared by two blocks. Gives which blocks are
+/// done. Loads that cross lines of the second-level cache take twice the time.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are more than a block, a group has four, and a block several times the lanes"
+)]
+fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
+    let behind = (V::LANES - lanes_to_line::<V, f32>(xs)) % V::LANES;
+    if behind == 0 || xs.len() < GROUP + V::LANES {
+        return 0..0;
+    }
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let own = u32::MAX << behind;
+    let (shared, lines) = xs[GROUP - behind..].split_at(V::LANES);
+    let mut shared = v.load(shared);
+    let mut done = 0;
+    let groups = lines.chunks_exact(4 * GROUP);
+    for (group, to) in groups.zip(maxima[1..].chunks_exact_mut(4)) {
+        let mut of_each = [lowest; 4];
+        for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
+            let (whole, last) = block.split_at(GROUP - V::LANES);
+            *lanes = v.max_masked(own, shared, lowest);
+            for line in whole.chunks_exact(V::LANES) {
+                *lanes = v.max(v.load(line), *lanes);
+            }
+            shared = v.load(last);
+            *lanes = v.max_masked(!own, shared, *lanes);
+        }
+        to.copy_from_slice(&v.reduce_max_each(of_each));
+        done += 4;
+    }
+    1..1 + done
+}
+
+/// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened
+/// ones; or nothing, and false: if a block has none from 0 on, or has NaN.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`at` and a register more are within `BLOCKS`, and there are as many maxima: asked above"
+)]
+fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> bool {
+    const BLOCKS: usize = CHUNK / GROUP;
+    if chunk.len() < CHUNK || maxima.len() < BLOCKS {
+        return false;
+    }
+    let mut largest = [0; BLOCKS];
+    let groups = T::bits(chunk).chunks_exact(4 * GROUP);
+    for (group, to) in groups.zip(largest.chunks_exact_mut(4)) {
+        let Some(of_each) = v.reduce_max_u16_each(group, T::INFINITE) else {
+            return false;
+        };
+        to.copy_from_slice(&of_each);
+    }
+    for at in (0..BLOCKS).step_by(V::LANES) {
+        v.store(&mut maxima[at..], T::load_bits(v, &largest[at..]));
+    }
+    true
+}
+
+#[inline(always)]
+fn maxima_of_chunk<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) {
+    let mut to = maxima.iter_mut();
+    let mut groups = chunk.chunks_exact(4 * GROUP);
+    for group in &mut groups {
+        let mut of_each = [v.splat(f32::NEG_INFINITY); 4];
+        for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
+            *lanes = max_lanes(v, block);
+        }
+        for (max, to) in v.reduce_max_each(of_each).into_iter().zip(&mut to) {
+            *to = max;
+        }
+    }
+    let mut blocks = groups.remainder().chunks_exact(GROUP);
+    for (block, to) in (&mut blocks).zip(&mut to) {
+        *to = v.reduce_max(max_lanes(v, block));
+    }
+    if let Some(to) = to.next() {
+        let mut last = f32::NEG_INFINITY;
+        for x in blocks.remainder() {
+            last = last.max(comparable(x.to_f32()));
+        }
+        *to = last;
+    }
+}

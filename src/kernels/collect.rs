@@ -1,0 +1,245 @@
+//! Candidates made of the raw logits that pass a threshold. Only groups whose maximum reaches it are
+//! looked at.
+
+use std::mem::MaybeUninit;
+
+use super::layout::GROUP;
+use super::logits::{Load, Logits, each, padded};
+use crate::simd::{Vector, dispatched};
+use crate::token::{Token, TokenData};
+
+dispatched! {
+    fn collect(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Vec<TokenData>)
+        => collect_on;
+    /// Appends the numbers of `range`, without its upper end, to `to`, as candidates with their
+    /// indices as tokens and themselves as logits. Reads 4 bytes per number.
+    pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) => between_on;
+}
+
+impl Logits<'_> {
+    /// Appends the candidates whose logits are at least `threshold`, which is above minus infinity,
+    /// numbered from `first`. Only groups whose maximum in `maxima` reaches it are looked at.
+    pub fn collect(
+        &self,
+        maxima: &[f32],
+        first: u32,
+        threshold: f32,
+        candidates: &mut Vec<TokenData>,
+    ) {
+        collect(*self, maxima, first, threshold, candidates);
+    }
+}
+
+/// Room for what a block can leave, and for a whole register behind it. The same for every
+/// instruction set, so that buffers grow alike.
+pub const ROOM: usize = GROUP + 16;
+
+/// [`ROOM`] at the end of `to`, which grows by powers of two.
+#[expect(clippy::indexing_slicing, reason = "just reserved")]
+fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
+    if to.capacity() - to.len() < ROOM {
+        let wanted = (to.len() + ROOM).next_power_of_two();
+        to.reserve_exact(wanted - to.len());
+    }
+    &mut to.spare_capacity_mut()[..ROOM]
+}
+
+#[inline(always)]
+fn collect_on<V: Vector>(
+    v: V,
+    xs: Logits<'_>,
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Vec<TokenData>,
+) {
+    each!(xs, xs => collect_of(v, xs, maxima, first, threshold, to));
+}
+
+/// Finds the blocks whose maximum reaches a threshold: a comparison for as many as a register
+/// holds.
+pub struct Passing<'a> {
+    maxima: &'a [f32],
+    /// Of which block the first maximum of those compared is, and a bit for each that is still to
+    /// be named.
+    start: usize,
+    lanes: u32,
+    /// How many have been compared.
+    compared: usize,
+}
+
+impl<'a> Passing<'a> {
+    /// Nothing is compared yet.
+    pub fn new(maxima: &'a [f32]) -> Self {
+        Self {
+            maxima,
+            start: 0,
+            lanes: 0,
+            compared: 0,
+        }
+    }
+
+    /// The next block. No threshold is minus infinity, so that padding reaches none.
+    #[inline(always)]
+    pub fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
+        while self.lanes == 0 {
+            let left = self.maxima.get(self.compared..).unwrap_or_default();
+            if left.is_empty() {
+                return None;
+            }
+            self.lanes = match left.len() < V::LANES {
+                true => v.ge(v.load(&padded(left)), thresholds),
+                false => v.ge(v.load(left), thresholds),
+            };
+            self.start = self.compared;
+            self.compared += V::LANES;
+        }
+        let lane = self.lanes.trailing_zeros() as usize;
+        self.lanes &= self.lanes - 1;
+        Some(self.start + lane)
+    }
+}
+
+/// One of the blocks that are there; the last may be shorter.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: `index` is that of a block"
+)]
+pub fn block_of<T>(xs: &[T], index: usize) -> &[T] {
+    &xs[index * GROUP..xs.len().min((index + 1) * GROUP)]
+}
+
+/// So many of a block are written one by one: a branch for each register whether it has one is a
+/// guess that fails once per block.
+const ONE_BY_ONE: u32 = 4;
+
+/// A bit for each number of a whole block that reaches a threshold.
+#[inline(always)]
+fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
+    let registers = block.chunks_exact(V::LANES).enumerate();
+    registers.fold(0, |passing, (i, register)| {
+        let lanes = v.ge(T::load(v, register), thresholds);
+        passing | u64::from(lanes) << (i * V::LANES)
+    })
+}
+
+/// Writes the numbers that `passing` has bits for as candidates, numbered from `first`, to the
+/// beginning of `to`. Gives how many it has written.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has as many numbers as there are bits, and there is room for all of it"
+)]
+fn keep_each<T: Load>(
+    block: &[T],
+    mut passing: u64,
+    first: u32,
+    to: &mut [MaybeUninit<TokenData>],
+) -> usize {
+    let mut kept = 0;
+    while passing != 0 {
+        let place = passing.trailing_zeros();
+        to[kept].write(TokenData {
+            id: (first + place) as Token,
+            logit: block[place as usize].to_f32(),
+            p: 0.0,
+        });
+        kept += 1;
+        passing &= passing - 1;
+    }
+    kept
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
+)]
+fn collect_of<V: Vector, T: Load>(
+    v: V,
+    xs: &[T],
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Vec<TokenData>,
+) {
+    assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
+    let thresholds = v.splat(threshold);
+    let mut passing = Passing::new(maxima);
+    while let Some(index) = passing.next(v, thresholds) {
+        let block = block_of(xs, index);
+        let mut id = first + (index * GROUP) as u32;
+        let spare = room(to);
+        let mut kept = 0;
+        if block.len() == GROUP {
+            let passing = passing_of(v, block, thresholds);
+            if passing.count_ones() <= ONE_BY_ONE {
+                kept = keep_each(block, passing, id, spare);
+                // SAFETY: so many were written.
+                unsafe { to.set_len(to.len() + kept) };
+                continue;
+            }
+        }
+        let mut chunks = block.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let x = T::load(v, chunk);
+            let lanes = v.ge(x, thresholds);
+            if lanes != 0 {
+                kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
+            }
+            id += V::LANES as u32;
+        }
+        for chunk in padded(chunks.remainder()).chunks_exact(V::LANES) {
+            let x = v.load(chunk);
+            let lanes = v.ge(x, thresholds);
+            kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
+            id += V::LANES as u32;
+        }
+        // SAFETY: `keep` has written as many elements at the beginning of the spare ones.
+        unsafe { to.set_len(to.len() + kept) };
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
+)]
+fn between_on<V: Vector>(v: V, xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
+    let (lows, highs) = (v.splat(range.0), v.splat(range.1));
+    for (i, group) in xs.chunks(GROUP).enumerate() {
+        if group.len() == GROUP {
+            let mut any = 0;
+            for x in group.chunks_exact(V::LANES) {
+                let x = v.load(x);
+                any |= v.lt(x, highs) & v.ge(x, lows);
+            }
+            if any == 0 {
+                continue;
+            }
+        }
+        let mut id = (i * GROUP) as u32;
+        let spare = room(to);
+        let mut kept = 0;
+        let mut chunks = group.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let x = v.load(chunk);
+            let lanes = v.lt(x, highs) & v.ge(x, lows);
+            if lanes != 0 {
+                kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
+            }
+            id += V::LANES as u32;
+        }
+        let rest = chunks.remainder();
+        for (i, chunk) in padded(rest).chunks_exact(V::LANES).enumerate() {
+            let x = v.load(chunk);
+            let inside = (((1u64 << rest.len()) - 1) >> (i * V::LANES)) as u32;
+            let lanes = v.lt(x, highs) & v.ge(x, lows) & inside;
+            kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
+            id += V::LANES as u32;
+        }
+        // SAFETY: `keep` has written as many elements at the beginning of the spare ones.
+        unsafe { to.set_len(to.len() + kept) };
+    }
+}

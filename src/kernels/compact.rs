@@ -1,0 +1,248 @@
+//! What passes a threshold, one behind the other.
+
+use std::mem::MaybeUninit;
+
+use super::layout::SUM_BLOCK;
+use super::registers::padded_candidates;
+use super::scan::max_on;
+use crate::simd::bits::push_indices;
+use crate::simd::{MAX_LANES, Vector, dispatched};
+use crate::token::TokenData;
+
+dispatched! {
+    fn push_at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) => at_least_on;
+    /// Returns the largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends
+    /// to `to`, in order, all candidates whose logits are at or above the largest plus `below`,
+    /// which is not positive, and some others: those that were so near to the largest before them.
+    /// Reads 12 bytes per candidate.
+    pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 => near_max_on;
+    /// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
+    pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>)
+        => select_on;
+    /// Appends those of `xs` whose keys are at or above `low` and below `high`, in order. Reads 4
+    /// bytes per element, or 8 where the keys are others.
+    pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) => pick_on;
+}
+
+/// Appends the indices, counted from `first`, of all logits at or above `threshold`. Reads 12 bytes
+/// per candidate.
+pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u32>) {
+    push_at_least(data, first as u32, threshold, to);
+}
+
+#[inline(always)]
+fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) {
+    let thresholds = v.splat(threshold);
+    let mut base = first;
+    let mut pairs = data.chunks_exact(2 * V::LANES);
+    for pair in &mut pairs {
+        let (low, high) = pair.split_at(V::LANES);
+        let of_low = v.ge(v.load_logits(low), thresholds);
+        let of_high = v.ge(v.load_logits(high), thresholds);
+        if of_low | of_high != 0 {
+            v.push_indices(of_low, base, to);
+            v.push_indices(of_high, base + V::LANES as u32, to);
+        }
+        base += 2 * V::LANES as u32;
+    }
+    let mut chunks = pairs.remainder().chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        v.push_indices(v.ge(v.load_logits(chunk), thresholds), base, to);
+        base += V::LANES as u32;
+    }
+    let rest = padded_candidates(chunks.remainder());
+    let in_rest = (1u32 << chunks.remainder().len()) - 1;
+    let mut bits = 0;
+    for (i, lanes) in rest.chunks_exact(V::LANES).enumerate() {
+        bits |= v.ge(v.load_logits(lanes), thresholds) << (i * V::LANES);
+    }
+    push_indices(bits & in_rest, base, to);
+}
+
+/// The first ones are read twice: what would be kept before a large logit came is mostly there. What
+/// is kept on the way is little unless the logits rise.
+#[inline(always)]
+fn near_max_on<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    let first = data.get(..2 * SUM_BLOCK).unwrap_or(data);
+    let mut max = max_on(v, first).max(f32::MIN);
+    let mut pairs = data.chunks_exact(2 * V::LANES);
+    let mut thresholds = v.splat(max + below);
+    for pair in &mut pairs {
+        let (chunk, next) = pair.split_at(V::LANES);
+        let (x, y) = (v.load_logits(chunk), v.load_logits(next));
+        if v.ge(x, thresholds) | v.ge(y, thresholds) == 0 {
+            continue;
+        }
+        let maxima = v.splat(max);
+        if v.lt(maxima, x) | v.lt(maxima, y) != 0 {
+            // NaN leaves what is on the right.
+            max = v.reduce_max(v.max(y, v.max(x, maxima)));
+            thresholds = v.splat(max + below);
+        }
+        v.push_candidates(v.ge(x, thresholds), chunk, to);
+        v.push_candidates(v.ge(y, thresholds), next, to);
+    }
+    let mut rest = pairs.remainder().chunks_exact(V::LANES);
+    for chunk in &mut rest {
+        max = near_max_of_chunk(v, max, chunk, below, to);
+    }
+    for chunk in padded_candidates(rest.remainder()).chunks_exact(V::LANES) {
+        max = near_max_of_chunk(v, max, chunk, below, to);
+    }
+    max
+}
+
+/// The same of one register, after candidates whose largest was `max`.
+#[inline(always)]
+fn near_max_of_chunk<V: Vector>(
+    v: V,
+    max: f32,
+    chunk: &[TokenData],
+    below: f32,
+    to: &mut Vec<TokenData>,
+) -> f32 {
+    let x = v.load_logits(chunk);
+    let max = v.reduce_max(v.max(x, v.splat(max)));
+    v.push_candidates(v.ge(x, v.splat(max + below)), chunk, to);
+    max
+}
+
+/// The numbers of the lanes.
+static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Appends elements and their indices register by register. Whole registers are written, also
+/// behind the last.
+pub struct Selection<'a, V: Vector> {
+    indices: &'a mut [MaybeUninit<f32>],
+    picked: &'a mut [MaybeUninit<f32>],
+    /// Of the lanes of the register that comes next.
+    numbers: V::F,
+    thresholds: V::F,
+    /// How many were appended.
+    pub count: usize,
+}
+
+impl<'a, V: Vector> Selection<'a, V> {
+    /// One to which nothing is pushed.
+    #[inline(always)]
+    pub fn none(v: V) -> Self {
+        Self {
+            indices: &mut [],
+            picked: &mut [],
+            numbers: v.splat(0.0),
+            thresholds: v.splat(0.0),
+            count: 0,
+        }
+    }
+
+    /// One that appends to both, with room for `n` more, and a register.
+    #[inline(always)]
+    pub fn new(
+        v: V,
+        n: usize,
+        threshold: f32,
+        indices: &'a mut Vec<u32>,
+        picked: &'a mut Vec<f32>,
+    ) -> Self {
+        indices.reserve(n + MAX_LANES);
+        picked.reserve(n + MAX_LANES);
+        let room: *mut [_] = indices.spare_capacity_mut();
+        Self {
+            // SAFETY: the same memory; floats are as large as these numbers, and their bits are
+            // moved as they are.
+            indices: unsafe { &mut *(room as *mut [MaybeUninit<f32>]) },
+            picked: picked.spare_capacity_mut(),
+            numbers: v.load_u32(&NUMBERS),
+            thresholds: v.splat(threshold),
+            count: 0,
+        }
+    }
+
+    /// Appends what of a register is at or above the threshold.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "no more are appended than were looked at, and there is room for all and a register"
+    )]
+    pub fn push(&mut self, v: V, x: V::F) {
+        let lanes = v.ge(x, self.thresholds);
+        if lanes != 0 {
+            v.compress_store(lanes, self.numbers, &mut self.indices[self.count..]);
+            v.compress_store(lanes, x, &mut self.picked[self.count..]);
+            self.count += lanes.count_ones() as usize;
+        }
+        let step = v.splat(f32::from_bits(V::LANES as u32));
+        self.numbers = v.add_bits(self.numbers, step);
+    }
+}
+
+/// Says that `n` more are in both.
+///
+/// # Safety
+/// They were written.
+#[inline(always)]
+pub unsafe fn extend(n: usize, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
+    let (end_of_indices, end_of_picked) = (indices.len() + n, picked.len() + n);
+    // SAFETY: as the caller says.
+    unsafe {
+        indices.set_len(end_of_indices);
+        picked.set_len(end_of_picked);
+    }
+}
+
+#[inline(always)]
+fn select_on<V: Vector>(
+    v: V,
+    xs: &[f32],
+    threshold: f32,
+    indices: &mut Vec<u32>,
+    picked: &mut Vec<f32>,
+) {
+    let mut selection = Selection::new(v, xs.len(), threshold, indices, picked);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        selection.push(v, v.load(chunk));
+    }
+    let count = selection.count;
+    // SAFETY: so many were appended.
+    unsafe { extend(count, indices, picked) };
+    let rest = chunks.remainder();
+    let first = (xs.len() - rest.len()) as u32;
+    for (&x, i) in rest.iter().zip(first..) {
+        if x >= threshold {
+            indices.push(i);
+            picked.push(x);
+        }
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more are picked than were read, and there is room for all and a register: just reserved"
+)]
+fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
+    assert_eq!(keys.len(), xs.len());
+    // Whole registers are written, also behind the last.
+    to.reserve(xs.len() + MAX_LANES);
+    let len = to.len();
+    let room = to.spare_capacity_mut();
+    let (lowest, highest) = (v.splat(low), v.splat(high));
+    let mut picked = 0;
+    let mut key_chunks = keys.chunks_exact(V::LANES);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
+        let key = v.load(keys);
+        let lanes = v.ge(key, lowest) & v.lt(key, highest);
+        if lanes != 0 {
+            picked += v.compress_store(lanes, v.load(chunk), &mut room[picked..]);
+        }
+    }
+    // SAFETY: so many were written.
+    unsafe { to.set_len(len + picked) };
+    for (&key, &x) in key_chunks.remainder().iter().zip(chunks.remainder()) {
+        if key >= low && key < high {
+            to.push(x);
+        }
+    }
+}

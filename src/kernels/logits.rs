@@ -1,0 +1,251 @@
+//! Raw logits of one position, in any of three precisions: widened in registers, never copied.
+
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::{bf16, f16};
+
+use super::layout::CHUNK;
+use crate::simd::{MAX_LANES, Vector};
+
+/// Raw logits of one position, indexed by token, in any of three precisions.
+#[derive(Clone, Copy, Debug)]
+pub enum Logits<'a> {
+    /// Single precision.
+    F32(&'a [f32]),
+    /// IEEE half precision.
+    F16(&'a [f16]),
+    /// bfloat16: the upper half of a `f32`.
+    Bf16(&'a [bf16]),
+}
+
+impl<'a> From<&'a [f32]> for Logits<'a> {
+    fn from(logits: &'a [f32]) -> Self {
+        Logits::F32(logits)
+    }
+}
+
+impl<'a> From<&'a Vec<f32>> for Logits<'a> {
+    fn from(logits: &'a Vec<f32>) -> Self {
+        Logits::F32(logits)
+    }
+}
+
+impl<'a> From<&'a [f16]> for Logits<'a> {
+    fn from(logits: &'a [f16]) -> Self {
+        Logits::F16(logits)
+    }
+}
+
+impl<'a> From<&'a [bf16]> for Logits<'a> {
+    fn from(logits: &'a [bf16]) -> Self {
+        Logits::Bf16(logits)
+    }
+}
+
+/// The same expression for each precision.
+macro_rules! each {
+    ($logits:expr, $xs:ident => $body:expr) => {
+        match $logits {
+            Logits::F32($xs) => $body,
+            Logits::F16($xs) => $body,
+            Logits::Bf16($xs) => $body,
+        }
+    };
+}
+
+pub(super) use each;
+
+impl<'a> Logits<'a> {
+    /// The size of the vocabulary.
+    pub fn len(&self) -> usize {
+        each!(self, xs => xs.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One logit, widened.
+    ///
+    /// # Panics
+    /// If there is none at `index`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller passes a token of the vocabulary"
+    )]
+    pub fn at(&self, index: usize) -> f32 {
+        each!(self, xs => xs[index].to_f32())
+    }
+
+    /// Those from `start` to before `end`.
+    ///
+    /// # Panics
+    /// If not all of these are there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller passes a range of the vocabulary"
+    )]
+    pub fn part(&self, start: usize, end: usize) -> Logits<'a> {
+        each!(self, xs => (&xs[start..end]).into())
+    }
+
+    /// Writes those from `start` on, widened, into `to`.
+    ///
+    /// # Panics
+    /// If there are not enough to fill it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: every caller asks for a range of the vocabulary"
+    )]
+    pub fn widen(&self, start: usize, to: &mut [f32]) {
+        let range = start..start + to.len();
+        match self {
+            Logits::F32(xs) => to.copy_from_slice(&xs[range]),
+            Logits::F16(xs) => xs[range].convert_to_f32_slice(to),
+            Logits::Bf16(xs) => xs[range].convert_to_f32_slice(to),
+        }
+    }
+}
+
+/// One of the three precisions.
+pub trait Number: Copy + 'static {
+    /// In single precision, without rounding.
+    fn to_f32(self) -> f32;
+}
+
+impl Number for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+impl Number for f16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self.to_f32()
+    }
+}
+
+impl Number for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+/// A precision that an instruction set can load.
+pub trait Load: Number {
+    /// Whether it has 16 bits: 1 of sign, which comes first, and then the magnitude, so that those
+    /// from 0 on order as the bits do.
+    const IS_HALF: bool;
+    /// Infinity, if it has.
+    const INFINITE: u16 = 0;
+    /// The first numbers of `from`, widened.
+    fn load<V: Vector>(v: V, from: &[Self]) -> V::F;
+    /// All of a chunk in single precision, where they are or in `to`.
+    #[inline(always)]
+    fn widened<'c, V: Vector>(v: V, chunk: &'c [Self], to: &'c mut [f32; CHUNK]) -> &'c [f32] {
+        widen_into(v, chunk, to)
+    }
+    /// The numbers, of single precision.
+    #[inline(always)]
+    fn singles(_from: &[Self]) -> &[f32] {
+        &[]
+    }
+    /// The bits, of numbers that have 16.
+    #[inline(always)]
+    fn bits(_from: &[Self]) -> &[u16] {
+        &[]
+    }
+    /// As many numbers of those bits as a register holds, widened.
+    #[inline(always)]
+    fn load_bits<V: Vector>(v: V, _bits: &[u16]) -> V::F {
+        v.splat(0.0)
+    }
+}
+
+impl Load for f32 {
+    const IS_HALF: bool = false;
+    #[inline(always)]
+    fn widened<'c, V: Vector>(_v: V, chunk: &'c [f32], _to: &'c mut [f32; CHUNK]) -> &'c [f32] {
+        chunk
+    }
+    #[inline(always)]
+    fn singles(from: &[f32]) -> &[f32] {
+        from
+    }
+    #[inline(always)]
+    fn load<V: Vector>(v: V, from: &[f32]) -> V::F {
+        v.load(from)
+    }
+}
+
+impl Load for f16 {
+    const IS_HALF: bool = true;
+    const INFINITE: u16 = 0x7C00;
+    #[inline(always)]
+    fn bits(from: &[f16]) -> &[u16] {
+        from.reinterpret_cast()
+    }
+    #[inline(always)]
+    fn load_bits<V: Vector>(v: V, bits: &[u16]) -> V::F {
+        v.load_f16(bits.reinterpret_cast())
+    }
+    #[inline(always)]
+    fn load<V: Vector>(v: V, from: &[f16]) -> V::F {
+        v.load_f16(from)
+    }
+}
+
+impl Load for bf16 {
+    const IS_HALF: bool = true;
+    const INFINITE: u16 = 0x7F80;
+    #[inline(always)]
+    fn bits(from: &[bf16]) -> &[u16] {
+        from.reinterpret_cast()
+    }
+    #[inline(always)]
+    fn load_bits<V: Vector>(v: V, bits: &[u16]) -> V::F {
+        v.load_bf16(bits.reinterpret_cast())
+    }
+    #[inline(always)]
+    fn load<V: Vector>(v: V, from: &[bf16]) -> V::F {
+        v.load_bf16(from)
+    }
+}
+
+/// The last numbers, fewer than a register's, widened, and behind them minus infinity.
+#[inline(always)]
+pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    for (to, x) in padded.iter_mut().zip(rest) {
+        *to = x.to_f32();
+    }
+    padded
+}
+
+/// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next
+/// chunk comes into the first-level cache.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: a chunk has at most `CHUNK` numbers"
+)]
+pub fn widen_into<'c, V: Vector, T: Load>(
+    v: V,
+    chunk: &[T],
+    to: &'c mut [f32; CHUNK],
+) -> &'c [f32] {
+    let to = &mut to[..chunk.len()];
+    let mut from = chunk.chunks_exact(V::LANES);
+    let mut registers = to.chunks_exact_mut(V::LANES);
+    for (from, to) in (&mut from).zip(&mut registers) {
+        v.prefetch(from.as_ptr().wrapping_add(CHUNK));
+        v.store(to, T::load(v, from));
+    }
+    for (x, to) in from.remainder().iter().zip(registers.into_remainder()) {
+        *to = x.to_f32();
+    }
+    to
+}

@@ -1,0 +1,139 @@
+//! The passes over raw logits in plain Rust: the oracle of the tests. Sums are `double`s here, and
+//! `exp` is the host's.
+
+use super::layout::{GROUP, SUM_BLOCK};
+use super::logits::{Logits, Number, each};
+use super::online_softmax::Sums;
+use super::packed::{Packed, THRESHOLDS};
+use crate::simd::libm::exp_f64;
+use crate::token::{Token, TokenData, comparable};
+
+/// The largest; minus infinity when empty.
+pub fn max(xs: Logits<'_>) -> f32 {
+    each!(xs, xs => largest(xs))
+}
+
+fn largest<T: Number>(xs: &[T]) -> f32 {
+    let logits = xs.iter().map(|x| comparable(x.to_f32()));
+    logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
+}
+
+/// The largest of each block, and of all.
+pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
+    assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
+    each!(xs, xs => {
+        for (block, to) in xs.chunks(GROUP).zip(&mut *maxima) {
+            *to = largest(block);
+        }
+    });
+    largest(maxima)
+}
+
+/// The same, and how many logits are above minus infinity.
+pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize) {
+    let max = block_maxima(xs, maxima);
+    let unmasked = each!(xs, xs => xs.iter().filter(|x| x.to_f32() > f32::NEG_INFINITY).count());
+    (max, unmasked)
+}
+
+/// exp(d) below this, relative to the largest 1, is beyond what a `double` sum keeps, and beyond a
+/// `float` result.
+const NEGLIGIBLE: f64 = -120.0;
+
+/// Adds logits to the sums, and leaves the largest of each block in `maxima`, if that is not empty.
+pub fn add(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
+    let max = match maxima {
+        [] => max(xs),
+        maxima => block_maxima(xs, maxima),
+    };
+    each!(xs, xs => add_all(sums, xs, max));
+}
+
+fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
+    let logits = xs.iter().map(|x| comparable(x.to_f32()));
+    let mut left_out = max > sums.max;
+    if left_out {
+        sums.raise(max);
+    }
+    for x in logits {
+        if x == f32::NEG_INFINITY {
+            continue;
+        }
+        sums.unmasked += 1;
+        if left_out && x == sums.max {
+            left_out = false;
+            continue;
+        }
+        // Exact, as no difference of two floats is in `float`.
+        let d = f64::from(x) - f64::from(sums.max);
+        if d < NEGLIGIBLE || sums.max == f32::INFINITY {
+            continue;
+        }
+        let e = exp_f64(d);
+        sums.rest += e;
+        sums.spread -= d * e;
+    }
+}
+
+/// The sums of the exponentials, relative to `max`, of all and of those at or above each threshold.
+pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS] {
+    let mut masses = [0.0; 1 + THRESHOLDS];
+    for &x in xs {
+        let e = exp_f64(f64::from(x) - f64::from(max));
+        masses[0] += e;
+        for (mass, &threshold) in masses[1..].iter_mut().zip(thresholds) {
+            *mass += if x < threshold { 0.0 } else { e };
+        }
+    }
+    masses
+}
+
+/// How many are at or above `threshold`.
+pub fn count_from(xs: &[f32], threshold: f32) -> usize {
+    xs.iter().filter(|&&x| x >= threshold).count()
+}
+
+/// The running sums of the exponentials, relative to the largest, of blocks of packed.
+pub fn kept_masses(packed: &Packed, to: &mut [f64]) {
+    let max = f64::from(packed.max());
+    let mut sum = 0.0;
+    for (block, to) in to.iter_mut().enumerate() {
+        let end = packed.len().min((block + 1) * SUM_BLOCK);
+        let kept = (block * SUM_BLOCK..end).filter_map(|place| packed.at(place));
+        sum += kept.map(|x| exp_f64(f64::from(x) - max)).sum::<f64>();
+        *to = sum;
+    }
+}
+
+/// Appends the numbers of `range`, without its upper end, as candidates with their indices.
+pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
+    for (id, &logit) in (0..).zip(xs) {
+        if logit >= range.0 && logit < range.1 {
+            to.push(TokenData { id, logit, p: 0.0 });
+        }
+    }
+}
+
+/// Appends the candidates at or above `threshold`.
+pub fn collect(
+    xs: Logits<'_>,
+    maxima: &[f32],
+    first: u32,
+    threshold: f32,
+    to: &mut Vec<TokenData>,
+) {
+    assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
+    each!(xs, xs => {
+        for ((i, block), &max) in xs.chunks(GROUP).enumerate().zip(maxima) {
+            if max < threshold {
+                continue;
+            }
+            let ids = first as Token + (i * GROUP) as Token..;
+            for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
+                if logit >= threshold {
+                    to.push(TokenData { id, logit, p: 0.0 });
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,76 @@
+//! The ranks of a few numbers by comparing each with all, without branches that depend on them:
+//! between two tokens a model runs, and what branches were taken is forgotten by then.
+
+use crate::simd::{MAX_LANES, Vector, dispatched};
+
+/// So many numbers can be ranked.
+pub const MOST: usize = 64;
+
+dispatched! {
+    /// Writes for each of `xs`, [`MOST`] at most and none of them NaN or minus infinity, how many
+    /// are larger, or equal and before it.
+    pub fn ranks(xs: &[f32], to: &mut [u32]) => ranks_on;
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "documented: at most `MOST` numbers, which is a multiple of the lanes"
+)]
+fn ranks_on<V: Vector>(v: V, xs: &[f32], to: &mut [u32]) {
+    let mut padded = [f32::NEG_INFINITY; MOST];
+    padded[..xs.len()].copy_from_slice(xs);
+    let used = &padded[..xs.len().next_multiple_of(V::LANES)];
+    for (i, (&x, to)) in xs.iter().zip(to).enumerate() {
+        let one = v.splat(x);
+        let (mut larger, mut equal) = (0u64, 0u64);
+        for (at, others) in used.chunks_exact(V::LANES).enumerate() {
+            let others = v.load(others);
+            larger |= u64::from(v.lt(one, others)) << (at * V::LANES);
+            equal |= u64::from(v.eq(one, others)) << (at * V::LANES);
+        }
+        let before = (1 << i) - 1;
+        *to = (larger | equal & before).count_ones();
+    }
+}
+
+const _: () = assert!(MOST == u64::BITS as usize && MOST.is_multiple_of(MAX_LANES));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Isa;
+
+    fn numbers(n: usize, seed: u32, coarse: f32) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((state >> 8) as f32 / 65_536.0 - 128.0) / coarse
+        };
+        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
+    }
+
+    #[test]
+    fn ranks_are_the_places_of_a_stable_sort() {
+        for n in (0..=MOST).step_by(if cfg!(miri) { 21 } else { 1 }) {
+            let mut xs = numbers(n, n as u32, 16.0);
+            if n > 3 {
+                (xs[0], xs[1], xs[2]) = (0.0, -0.0, f32::INFINITY);
+            }
+            let mut places: Vec<u32> = (0..n as u32).collect();
+            places.sort_by(|&a, &b| {
+                xs[b as usize]
+                    .partial_cmp(&xs[a as usize])
+                    .expect("numbers")
+            });
+            for isa in Isa::supported() {
+                let _forced = isa.force();
+                let mut to = vec![0; n];
+                ranks(&xs, &mut to);
+                let at = |i: u32| places.iter().position(|&p| p == i).expect("each once") as u32;
+                let expected: Vec<u32> = (0..n as u32).map(at).collect();
+                assert_eq!(to, expected, "{n}, {isa:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Exponentials of raw logits relative to the largest, in single precision, right within 5e-7.
+//!
+//! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of
+//! degree 5. x is reduced itself, not its difference from the largest logit, which `float` could
+//! round by 1e-6 of a term; the difference is taken of the exponents, which are integers, and what
+//! is left in `double`, once per sum. Terms are 2^64 times too large, so that those down to e^-131
+//! are normal `float`s: a distribution so certain that nothing else is left keeps its digits.
+
+use crate::simd::Vector;
+use crate::simd::exp::{POLYNOMIAL, ROUND_F32};
+use crate::simd::libm::exp_f64;
+
+/// A reference as far from 0 at most is near.
+pub const NEAR_REFERENCE: f32 = 40.0;
+
+/// How far below 1 terms keep their digits: they are computed 2^64 times as large.
+const SCALE: i32 = 64;
+
+/// Maxima further from 0 than this are subtracted from their logits first, exactly where it
+/// matters: the integers of the exponents must fit beside [`ROUND_F32`].
+const FAR: f32 = 65_536.0;
+
+/// What terms are relative to.
+pub struct Reference {
+    /// The largest logit.
+    pub max: f32,
+    /// It is subtracted from the logits first.
+    pub far: bool,
+    /// What the logits are compared with then: `max`, or 0.
+    pub origin: f32,
+    /// `ROUND_F32` less the exponent of the terms' unit.
+    round: f32,
+    /// What a computed sum must be multiplied with to be relative to the largest logit.
+    pub unit: f64,
+    /// The same of what [`exp_approx`](Vector::exp_approx) gave.
+    pub near_unit: f64,
+}
+
+/// [`exp_approx`](Vector::exp_approx) gives e^(x (1 - this)), since ln 2 is a `float` there. The sums
+/// are relative to the largest logit's, which takes away nearly all of it.
+const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 - 1.0;
+
+/// Below the largest logit by this much a term is 0 in all that is computed: e^-130.
+const LOWEST: f32 = -130.0;
+
+impl Reference {
+    /// Terms are to be relative to `max`.
+    pub fn of(max: f32) -> Self {
+        let far = max.abs() > FAR;
+        let origin = if far { 0.0 } else { max };
+        let k = (origin * std::f32::consts::LOG2_E).round() as i32;
+        let exact = f64::from(k) * f64::from(std::f32::consts::LN_2) - f64::from(origin);
+        Self {
+            max,
+            far,
+            origin,
+            round: ROUND_F32 - (k - SCALE) as f32,
+            unit: exp_f64(exact) * f64::from(-SCALE).exp2(),
+            near_unit: exp_f64(-f64::from(max) * (1.0 - LN_2_ERROR)),
+        }
+    }
+}
+
+/// One register, no number of it too low, and e^d of it.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is below the number of coefficients"
+)]
+pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
+    // NaN, too, becomes the lowest.
+    let x = v.max(x, v.splat(reference.origin + LOWEST));
+    let round = v.splat(reference.round);
+    let shifted = v.fma(x, v.splat(std::f32::consts::LOG2_E), round);
+    let k = v.sub(shifted, round);
+    let r = v.fma(k, v.splat(-std::f32::consts::LN_2), x);
+    let mut e = v.splat(POLYNOMIAL[5]);
+    for i in (0..5).rev() {
+        e = v.fma(e, r, v.splat(POLYNOMIAL[i]));
+    }
+    (x, v.ldexp(e, shifted))
+}

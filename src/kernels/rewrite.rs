@@ -1,0 +1,258 @@
+//! Logits and probabilities that are written where they stand.
+
+use super::layout::SUM_BLOCK;
+use super::registers::{AHEAD, FAR, LastChunk, prefetch_candidates};
+use crate::simd::{Vector, dispatched};
+use crate::token::{Token, TokenData, comparable};
+
+/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
+#[derive(Clone, Copy, Debug)]
+pub struct Curve {
+    /// Where the curve is highest.
+    pub target: f32,
+    /// What distances are multiplied by.
+    pub per_width: f32,
+    /// The height there.
+    pub peak: f32,
+    /// How steeply it falls.
+    pub sharpness: f32,
+}
+
+dispatched! {
+    /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
+    pub fn divide_logits(data: &mut [TokenData], by: f32) => divide_logits_on;
+    /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
+    /// where something changes.
+    pub fn mask_below(data: &mut [TokenData], threshold: f32) => mask_below_on;
+    /// Divides all. Reads and writes 4 bytes per element.
+    pub fn divide(xs: &mut [f32], by: f32) => divide_on;
+    /// Writes the probabilities. Reads 4 bytes per candidate, and reads and writes its 12.
+    pub fn set_p(data: &mut [TokenData], ps: &[f32]) => set_p_on;
+    /// Divides the probabilities by `by` and returns their sum in `double`, with last bits that
+    /// depend on the instruction set; `sums`, one for each block of [`SUM_BLOCK`], takes the sum up
+    /// to the end of each. Reads and writes 12 bytes per candidate.
+    pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 => divide_p_on;
+    /// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and
+    /// writes 12.
+    pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32)
+        => write_divided_on;
+    /// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but
+    /// for candidates that are masked. Returns the largest, and whether all are numbers, NaN that
+    /// came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+    pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool)
+        => bend_on;
+}
+
+/// The last ones first.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `at` is less by a register at least"
+)]
+fn set_p_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
+    assert_eq!(data.len(), ps.len());
+    let (Some(last), Some(from)) = (data.last_chunk_of_mut::<V>(), ps.last_chunk_of::<V>()) else {
+        return set_each_p(data, ps);
+    };
+    v.store_probabilities(last, v.load(from));
+    let mut at = data.len() - data.len() % V::LANES;
+    while at > 0 {
+        at -= V::LANES;
+        prefetch_candidates(v, data.as_ptr().wrapping_add(at).wrapping_sub(AHEAD));
+        v.store_probabilities(&mut data[at..], v.load(&ps[at..]));
+    }
+}
+
+/// The same one by one.
+#[inline(always)]
+fn set_each_p(data: &mut [TokenData], ps: &[f32]) {
+    for (candidate, &p) in data.iter_mut().zip(ps) {
+        candidate.p = p;
+    }
+}
+
+/// As [`set_p`], of a block that is in the first-level cache.
+#[inline(always)]
+pub fn write_p<V: Vector>(v: V, block: &mut [TokenData], ps: &[f32]) {
+    let mut chunks = block.chunks_exact_mut(V::LANES);
+    let mut from = ps.chunks_exact(V::LANES);
+    for (chunk, from) in (&mut chunks).zip(&mut from) {
+        v.store_probabilities(chunk, v.load(from));
+    }
+    set_each_p(chunks.into_remainder(), from.remainder());
+}
+
+/// The last ones first.
+#[inline(always)]
+fn divide_p_on<V: Vector>(v: V, data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
+    let divisor = v.splat(by);
+    for (block, to) in data.chunks_mut(SUM_BLOCK).zip(sums.iter_mut()).rev() {
+        let mut added = [v.splat_d(0.0); 2];
+        let mut chunks = block.chunks_exact_mut(V::LANES);
+        for chunk in &mut chunks {
+            prefetch_candidates(v, chunk.as_ptr().wrapping_sub(SUM_BLOCK));
+            let p = v.div(v.load_probabilities(chunk), divisor);
+            v.store_probabilities(chunk, p);
+            let [low, high] = v.widen(p);
+            added = [v.add_d(added[0], low), v.add_d(added[1], high)];
+        }
+        let mut rest = 0.0;
+        for candidate in chunks.into_remainder() {
+            candidate.p /= by;
+            rest += f64::from(candidate.p);
+        }
+        *to = v.reduce_add_d(v.add_d(added[0], added[1])) + rest;
+    }
+    let mut sum = 0.0;
+    for to in sums {
+        sum += *to;
+        *to = sum;
+    }
+    sum
+}
+
+#[inline(always)]
+fn divide_on<V: Vector>(v: V, xs: &mut [f32], by: f32) {
+    let divisor = v.splat(by);
+    let Some(last) = xs.last_chunk_of::<V>() else {
+        return xs.iter_mut().for_each(|x| *x /= by);
+    };
+    let last = v.div(v.load(last), divisor);
+    for chunk in xs.chunks_exact_mut(V::LANES) {
+        v.store(chunk, v.div(v.load(chunk), divisor));
+    }
+    if let Some(to) = xs.last_chunk_of_mut::<V>() {
+        v.store(to, last);
+    }
+}
+
+/// The last ones first.
+#[inline(always)]
+fn divide_logits_on<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
+    let divisor = v.splat(by);
+    let Some(last) = data.last_chunk_of::<V>() else {
+        return data.iter_mut().for_each(|c| c.logit /= by);
+    };
+    let last = v.div(v.load_logits(last), divisor);
+    for chunk in data.chunks_exact_mut(V::LANES).rev() {
+        let x = v.div(v.load_logits(chunk), divisor);
+        v.store_logits(chunk, x);
+    }
+    if let Some(to) = data.last_chunk_of_mut::<V>() {
+        v.store_logits(to, last);
+    }
+}
+
+/// The last ones first, where the pass before has ended.
+#[inline(always)]
+fn mask_below_on<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
+    let thresholds = v.splat(threshold);
+    let masked = v.splat(f32::NEG_INFINITY);
+    let Some(last) = data.last_chunk_of_mut::<V>() else {
+        for candidate in data.iter_mut().filter(|c| c.logit < threshold) {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+        return;
+    };
+    // A NaN is not below anything, and stays.
+    let x = v.load_logits(last);
+    v.store_logits(last, v.select_lt(x, thresholds, masked, x));
+    for chunk in data.chunks_exact_mut(V::LANES).rev() {
+        let x = v.load_logits(chunk);
+        if v.lt(x, thresholds) == 0 {
+            continue;
+        }
+        let x = v.select_lt(x, thresholds, masked, x);
+        v.store_logits(chunk, x);
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the lengths are equal: asserted; `whole` is at most that"
+)]
+fn write_divided_on<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    ids: &[u32],
+    logits: &[f32],
+    ps: &[f32],
+    by: f32,
+) {
+    let n = data.len();
+    assert!(n == ids.len() && n == logits.len() && n == ps.len());
+    let divisor = v.splat(by);
+    let whole = n - n % V::LANES;
+    for at in (0..whole).step_by(V::LANES) {
+        prefetch_candidates(v, data.as_ptr().wrapping_add(at + AHEAD));
+        let p = v.div(v.load(&ps[at..]), divisor);
+        v.store_candidates(&mut data[at..], &ids[at..], v.load(&logits[at..]), p);
+    }
+    for i in whole..n {
+        data[i] = TokenData {
+            id: ids[i] as Token,
+            logit: logits[i],
+            p: ps[i] / by,
+        };
+    }
+}
+
+/// The last ones first. Two divisions take as long.
+#[inline(always)]
+fn bend_on<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    by: f32,
+    original: &mut [f32],
+    curve: Curve,
+) -> (f32, bool) {
+    assert_eq!(data.len(), original.len());
+    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
+    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
+    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let divisor = v.splat(by);
+    let mut max = lowest;
+    let mut all_numbers = true;
+    let whole = data.len() - data.len() % V::LANES;
+    let (data, last) = data.split_at_mut(whole);
+    let (original, last_original) = original.split_at_mut(whole);
+    let chunks = data.chunks_exact_mut(V::LANES);
+    for (chunk, original) in chunks.zip(original.chunks_exact_mut(V::LANES)).rev() {
+        prefetch_candidates(v, chunk.as_ptr().wrapping_sub(FAR));
+        let p = v.div(v.load_probabilities(chunk), divisor);
+        v.store(original, p);
+        let d = v.abs(v.mul(v.sub(p, target), per_width));
+        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
+        let bent = v.sub(peak, fall);
+        let old = v.load_logits(chunk);
+        // NaN counts as minus infinity, which is below every number.
+        let known = v.max(old, lowest);
+        let value = v.select_lt(known, v.splat(f32::MIN), lowest, bent);
+        all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
+        max = v.max(value, max);
+        v.store_logits(chunk, v.select_lt(known, v.splat(f32::MIN), old, bent));
+    }
+    let (max_of_rest, rest_numbers) = bend_each(last, by, last_original, curve);
+    let max = v.reduce_max(max);
+    let max = if max < max_of_rest { max_of_rest } else { max };
+    (max, all_numbers && rest_numbers)
+}
+
+/// The same one by one.
+fn bend_each(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
+    let mut max = f32::NEG_INFINITY;
+    let mut all_numbers = true;
+    for (candidate, original) in data.iter_mut().zip(original) {
+        *original = candidate.p / by;
+        if comparable(candidate.logit) == f32::NEG_INFINITY {
+            continue;
+        }
+        let d = ((*original - curve.target) * curve.per_width).abs();
+        let value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        candidate.logit = value;
+        all_numbers &= !value.is_nan();
+        max = if max < value { value } else { max };
+    }
+    (max, all_numbers)
+}

@@ -1,0 +1,339 @@
+//! Exact sums of terms that are computed approximately, by Ziv's rounding test.
+//!
+//! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's
+//! unit (see [`sequential_sum`](super::sequential_sum)). To know which multiple that is takes no
+//! exact term, unless it lies near the middle between two: an exponential in single precision, right
+//! within [`ERROR`], takes a quarter of the time of one that has the built-in's last bit, and tells
+//! it for all terms but a few. For a sum of S in units of u, of whatever number of terms, about 2 S
+//! / u times the error lie too near, and S / u is below 2^24: some dozens of an array, which are
+//! computed exactly. Terms that are half-way, one or two of an array, are among those few.
+
+use super::layout::{SUM_BLOCK, binade};
+use super::sequential_sum::add_block;
+use super::softmax::exp_block;
+use crate::simd::bits::push_indices;
+use crate::simd::libm::{exp, ln};
+use crate::simd::{MAX_LANES, Vector, dispatched};
+
+/// How far an exponential in single precision may be off, relative to itself, and the exact one
+/// from it: for `exp_approx` down to e^-30, 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the
+/// exponent), half a unit of a float for the exact one, and some. Three units of 1.
+pub const ERROR: f32 = 3.0 * f32::EPSILON;
+
+/// The same of what a probability adds to the entropy, where that is below 0.3: the exponential,
+/// the sum's reciprocal, its logarithm, the logarithm as a difference, and two products here, there
+/// a quotient, a logarithm and a product, half a unit each. Ten units of 1.
+pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
+
+/// Logits that are further below the largest count as being so far below. Their exponentials are
+/// nothing beside every sum that is looked at.
+pub const FURTHEST: f32 = -30.0;
+
+/// Smaller sums are not added up this way: 2^-10.
+pub const SMALLEST: f32 = 1.0 / 1024.0;
+
+/// Logits whose terms are added up, rounded, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounded {
+    /// The largest of all logits.
+    pub max: f32,
+    /// Only logits above it count.
+    pub above: f32,
+    /// Only logits below it count.
+    pub below: f32,
+    /// Terms of lower logits are known to round to nothing.
+    pub lowest: f32,
+    /// The power of two from which on the floats have the unit, which is [`SMALLEST`] at least.
+    pub c: f32,
+    /// Of the sum of the exponentials, where the entropy is added up; its terms are below 0.3 of
+    /// it.
+    pub sum: Option<f32>,
+}
+
+impl Rounded {
+    /// What a logit adds, in the arithmetic of the built-ins.
+    pub fn term(&self, x: f32) -> f32 {
+        let e = exp(x - self.max);
+        let Some(sum) = self.sum else {
+            return e;
+        };
+        let p = e / sum;
+        if p > 0.0 { -p * ln(p) } else { 0.0 }
+    }
+
+    /// A term rounded to the unit; `None` if it is half-way between two multiples.
+    pub fn round(&self, term: f32) -> Option<f32> {
+        let rounded = (term + self.c) - self.c;
+        let halfway = (term - rounded).abs() == self.c * (f32::EPSILON / 2.0);
+        (!halfway).then_some(rounded)
+    }
+}
+
+dispatched! {
+    fn softmax_sum_of_finite(xs: &[f32], max: f32) -> f32 => softmax_sum_on;
+    /// Returns the sum of the rounded terms, exactly, but for those of which it is in doubt how they
+    /// round: their indices are appended to `doubtful`. Which these are depends on the instruction
+    /// set; those half-way are among them. Reads 4 bytes per element; those of a block with a term
+    /// in doubt again.
+    pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on;
+}
+
+/// Returns the sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above
+/// `max`. Reads 4 bytes per element; those of a part of a block with a term in doubt, or in which
+/// the sum leaves its binade, again.
+pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
+    if !max.is_finite() && !logits.is_empty() {
+        // A difference of infinities is among them.
+        return f32::NAN;
+    }
+    softmax_sum_of_finite(logits, max)
+}
+
+/// Below this the exponential is less than half a unit of `sum`, or of a larger one.
+pub fn noticeable(sum: f32) -> f32 {
+    if sum < f32::MIN_POSITIVE {
+        return f32::NEG_INFINITY;
+    }
+    let binade = sum.to_bits() >> 23;
+    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far
+    // smaller than the margin.
+    let exponent = binade as f32 - 127.0 - 24.0;
+    exponent * std::f32::consts::LN_2 - 1e-3
+}
+
+/// e^d of one register, approximately: d = x - max.
+#[inline(always)]
+fn approximate_exp<V: Vector>(v: V, d: V::F) -> V::F {
+    v.exp_approx(v.max(d, v.splat(FURTHEST)))
+}
+
+/// Terms in units of the floats from c to 2 c.
+///
+/// Added to c a term is rounded to the unit, and the bits of the result count the units: one
+/// multiplication by a little less than 1 and the addition in one operation, and an integer
+/// addition. The same with a little more than 1, and where both sums of a block are equal, so is
+/// what each of its terms was rounded to. Rounding first, and then looking at what was rounded off,
+/// takes 7 operations instead of 4.
+#[derive(Clone, Copy)]
+struct Units<V: Vector> {
+    c: V::F,
+    less: V::F,
+    more: V::F,
+}
+
+impl<V: Vector> Units<V> {
+    #[inline(always)]
+    fn new(v: V, c: f32, error: f32) -> Self {
+        Self {
+            c: v.splat(c),
+            less: v.splat(1.0 - error),
+            more: v.splat(1.0 + error),
+        }
+    }
+
+    /// A term as far down and as far up as it may be: c more, and rounded.
+    #[inline(always)]
+    fn round(self, v: V, term: V::F) -> [V::F; 2] {
+        [
+            v.fma(term, self.less, self.c),
+            v.fma(term, self.more, self.c),
+        ]
+    }
+
+    /// What [`round`](Self::round) gave where both agree, and no term where they do not: the
+    /// indices of those lanes, the first of which is `first`, are appended to `doubtful`.
+    #[inline(always)]
+    fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
+        push_indices(v.lt(less, more), first, doubtful);
+        v.select_lt(less, more, self.c, less)
+    }
+}
+
+/// How many units more than so many times those of `c` the bits of the lanes count. No lane counts
+/// 2^32 and more.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a register has at most `MAX_LANES` lanes"
+)]
+fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
+    let mut lanes = [0; MAX_LANES];
+    v.store_u32(&mut lanes, bits);
+    let none = c.to_bits().wrapping_mul(added as u32);
+    let lanes = lanes[..V::LANES].iter();
+    lanes.map(|lane| u64::from(lane.wrapping_sub(none))).sum()
+}
+
+/// Whether all bits of two registers are equal.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a register has at most `MAX_LANES` lanes"
+)]
+fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
+    let (mut lanes_of_a, mut lanes_of_b) = ([0; MAX_LANES], [0; MAX_LANES]);
+    v.store_u32(&mut lanes_of_a, a);
+    v.store_u32(&mut lanes_of_b, b);
+    lanes_of_a[..V::LANES] == lanes_of_b[..V::LANES]
+}
+
+#[inline(always)]
+fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
+    let mut sum = 0.0;
+    for block in xs.chunks(SUM_BLOCK) {
+        if let Some(after) = try_approximately(v, sum, block, max) {
+            sum = after;
+            continue;
+        }
+        for part in block.chunks(PART) {
+            sum = match try_approximately(v, sum, part, max) {
+                Some(after) => after,
+                None => add_exactly(v, sum, part, max),
+            };
+        }
+    }
+    sum
+}
+
+/// What gets exact exponentials where a whole block cannot do without.
+const PART: usize = 64;
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the caller's parts have at most `PART` elements"
+)]
+fn add_exactly<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> f32 {
+    let mut es = [0.0; PART];
+    let es = &mut es[..xs.len()];
+    es.copy_from_slice(xs);
+    exp_block(v, es, max);
+    add_block(v, sum, es)
+}
+
+/// `sum` and e^(x - max) of all, as if added one by one, if that takes no exact exponential.
+#[inline(always)]
+fn try_approximately<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> Option<f32> {
+    if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
+        return None;
+    }
+    let c = binade(sum);
+    let units = Units::new(v, c, ERROR);
+    let maxima = v.splat(max);
+    let mut counted = [v.splat(0.0); 2];
+    for chunk in xs.chunks_exact(V::LANES) {
+        let e = approximate_exp(v, v.sub(v.load(chunk), maxima));
+        let rounded = units.round(v, e);
+        counted = [
+            v.add_bits(counted[0], rounded[0]),
+            v.add_bits(counted[1], rounded[1]),
+        ];
+    }
+    if !equal(v, counted[0], counted[1]) {
+        return None;
+    }
+    let units = count(v, counted[0], xs.len() / V::LANES, c);
+    let total = f64::from(sum) + units as f64 * f64::from(c * f32::EPSILON);
+    (total < f64::from(2.0 * c)).then_some(total as f32)
+}
+
+/// What is the same for all registers of a sum.
+#[derive(Clone, Copy)]
+struct Lanes<V: Vector> {
+    max: V::F,
+    above: V::F,
+    below: V::F,
+    inverse: V::F,
+    ln_sum: V::F,
+    units: Units<V>,
+}
+
+/// One register's terms, as [`Units::round`] has it.
+#[inline(always)]
+fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
+    v: V,
+    x: V::F,
+    of: Lanes<V>,
+) -> [V::F; 2] {
+    let zero = v.splat(0.0);
+    let d = v.max(v.sub(x, of.max), v.splat(FURTHEST));
+    let e = v.exp_approx(d);
+    let term = if ENTROPIES {
+        v.mul(v.mul(e, of.inverse), v.sub(of.ln_sum, d))
+    } else {
+        e
+    };
+    let mut term = v.select_lt(x, of.below, term, zero);
+    if BOUNDED {
+        term = v.select_lt(of.above, x, term, zero);
+    }
+    of.units.round(v, term)
+}
+
+#[inline(always)]
+fn rounded_sum_on<V: Vector>(v: V, xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
+    match (of.above > f32::NEG_INFINITY, of.sum.is_some()) {
+        (false, false) => rounded_sum_of::<V, false, false>(v, xs, of, doubtful),
+        (false, true) => rounded_sum_of::<V, false, true>(v, xs, of, doubtful),
+        (true, false) => rounded_sum_of::<V, true, false>(v, xs, of, doubtful),
+        (true, true) => rounded_sum_of::<V, true, true>(v, xs, of, doubtful),
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a remainder has fewer elements than a register has lanes"
+)]
+fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
+    v: V,
+    xs: &[f32],
+    of: Rounded,
+    doubtful: &mut Vec<u32>,
+) -> f64 {
+    let sum = of.sum.unwrap_or(1.0);
+    let error = if ENTROPIES { ERROR_OF_ENTROPY } else { ERROR };
+    let lanes = Lanes {
+        max: v.splat(of.max),
+        above: v.splat(of.above),
+        below: v.splat(of.below),
+        inverse: v.splat(1.0 / sum),
+        ln_sum: v.splat(ln(sum)),
+        units: Units::new(v, of.c, error),
+    };
+    let mut total = 0;
+    let mut base = 0;
+    for block in xs.chunks(SUM_BLOCK) {
+        let mut counted = [v.splat(0.0); 2];
+        let mut chunks = block.chunks_exact(V::LANES);
+        for chunk in &mut chunks {
+            let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
+            counted = [
+                v.add_bits(counted[0], rounded[0]),
+                v.add_bits(counted[1], rounded[1]),
+            ];
+        }
+        if !equal(v, counted[0], counted[1]) {
+            // Again without those in doubt.
+            counted[0] = v.splat(0.0);
+            for (i, chunk) in block.chunks_exact(V::LANES).enumerate() {
+                let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
+                let first = base + (i * V::LANES) as u32;
+                let sure = lanes.units.sure(v, rounded, first, doubtful);
+                counted[0] = v.add_bits(counted[0], sure);
+            }
+        }
+        total += count(v, counted[0], block.len() / V::LANES, of.c);
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+            padded[..rest.len()].copy_from_slice(rest);
+            let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(&padded), lanes);
+            let first = base + (block.len() - rest.len()) as u32;
+            let sure = lanes.units.sure(v, rounded, first, doubtful);
+            total += count(v, sure, 1, of.c);
+        }
+        base += SUM_BLOCK as u32;
+    }
+    total as f64 * f64::from(of.c * f32::EPSILON)
+}

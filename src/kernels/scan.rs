@@ -1,0 +1,155 @@
+//! Searches that change nothing: the largest, where it is, whether there is one in a range, how many.
+//!
+//! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
+//! beginning, so what the cache still has is its end: passes that are alone with the array begin
+//! there. Where several follow each other, each begins where the one before it ended. What keeps
+//! candidates in their order, and sums that are added in order, go forwards.
+
+use super::registers::LastChunk;
+use crate::simd::{Vector, dispatched};
+use crate::token::{TokenData, comparable};
+
+dispatched! {
+    /// Returns the largest logit, minus infinity where there is none. Reads 12 bytes per candidate.
+    pub fn max(data: &[TokenData]) -> f32 => max_on;
+    /// Returns the index of the largest logit, the first of equals; 0 where there is none.
+    fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
+    /// Whether a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
+    pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
+    /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
+    pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
+    /// Returns the first index from `start` on, which is not 0, whose element is above the one
+    /// before; the length if there is none. Reads 4 bytes per element.
+    pub fn next_rise(xs: &[f32], start: usize) -> usize => next_rise_on;
+}
+
+/// Returns the largest logit; that of the first candidate if the array is `sorted`. Minus infinity
+/// when empty. Reads 12 bytes per candidate.
+pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
+    match data.first() {
+        Some(first) if sorted => comparable(first.logit),
+        _ => max(data),
+    }
+}
+
+/// Returns the index of the largest logit, the first of equals; `None` when empty. Reads 12 bytes
+/// per candidate.
+pub fn argmax(data: &[TokenData]) -> Option<usize> {
+    (!data.is_empty()).then(|| index_of_max(data))
+}
+
+/// What counts as the largest of logits, of which `largest` is: the first, if they are said to be
+/// sorted.
+pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
+    match data.first() {
+        Some(first) if sorted => comparable(first.logit),
+        _ => largest,
+    }
+}
+
+/// [`max`] on one instruction set.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
+pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
+    let mut a = v.splat(f32::NEG_INFINITY);
+    let mut b = a;
+    let mut pairs = data.chunks_exact(2 * V::LANES);
+    for pair in &mut pairs {
+        a = v.max(v.load_logits(pair), a);
+        b = v.max(v.load_logits(&pair[V::LANES..]), b);
+    }
+    if let Some(last) = data.last_chunk_of::<V>() {
+        if pairs.remainder().len() > V::LANES {
+            a = v.max(v.load_logits(pairs.remainder()), a);
+        }
+        return v.reduce_max(v.max(v.max(v.load_logits(last), b), a));
+    }
+    let logits = data.iter().map(|c| comparable(c.logit));
+    logits.fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Each candidate is read once, and those of one pair of registers again. The last ones come first:
+/// of equals the one that comes later in the pass is the first.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a pair has twice the lanes; `start` is below the length"
+)]
+fn argmax_on<V: Vector>(v: V, data: &[TokenData]) -> usize {
+    // Minus infinity is never above that.
+    let mut best = f32::MIN;
+    let mut bests = v.splat(best);
+    let mut found = None;
+    let whole = data.len() - data.len() % (2 * V::LANES);
+    for (i, candidate) in data.iter().enumerate().skip(whole) {
+        if candidate.logit > best || (found.is_none() && candidate.logit == best) {
+            best = candidate.logit;
+            bests = v.splat(best);
+            found = Some(i);
+        }
+    }
+    let lowest = v.splat(f32::NEG_INFINITY);
+    for (i, pair) in data.chunks_exact(2 * V::LANES).enumerate().rev() {
+        let (x, y) = (v.load_logits(pair), v.load_logits(&pair[V::LANES..]));
+        if v.ge(x, bests) | v.ge(y, bests) != 0 {
+            best = v.reduce_max(v.max(y, v.max(x, lowest)));
+            bests = v.splat(best);
+            found = Some(i * 2 * V::LANES);
+        }
+    }
+    let Some(start) = found else {
+        return 0;
+    };
+    let place = data[start..].iter().position(|c| c.logit == best);
+    start + place.unwrap_or(0)
+}
+
+#[inline(always)]
+fn any_between_on<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> bool {
+    let Some(last) = data.last_chunk_of::<V>() else {
+        return data.iter().any(|c| c.logit >= low && c.logit < high);
+    };
+    let (lows, highs) = (v.splat(low), v.splat(high));
+    let last = v.load_logits(last);
+    if v.ge(last, lows) & v.lt(last, highs) != 0 {
+        return true;
+    }
+    for chunk in data.chunks_exact(V::LANES) {
+        let x = v.load_logits(chunk);
+        if v.ge(x, lows) & v.lt(x, highs) != 0 {
+            return true;
+        }
+    }
+    false
+}
+
+#[inline(always)]
+fn count_at_least_on<V: Vector>(v: V, xs: &[f32], threshold: f32) -> usize {
+    let thresholds = v.splat(threshold);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    let mut count = 0;
+    for chunk in &mut chunks {
+        count += v.ge(v.load(chunk), thresholds).count_ones() as usize;
+    }
+    let rest = chunks.remainder().iter();
+    count + rest.filter(|&&x| x >= threshold).count()
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`at` starts above 0, and a whole register more is there"
+)]
+fn next_rise_on<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
+    let mut at = start;
+    while at + V::LANES <= xs.len() {
+        let rises = v.lt(v.load(&xs[at - 1..]), v.load(&xs[at..]));
+        if rises != 0 {
+            return at + rises.trailing_zeros() as usize;
+        }
+        at += V::LANES;
+    }
+    (at..xs.len())
+        .find(|&i| xs[i - 1] < xs[i])
+        .unwrap_or(xs.len())
+}

@@ -1,0 +1,178 @@
+//! Sums in double precision in the order of the array, but not one by one.
+//!
+//! They are like those of [`sequential_sum`](super::sequential_sum), but terms of 24 bits are
+//! half-way between multiples of 53 bits all the time, as soon as they are 2^30 times smaller than
+//! the sum.
+
+use super::sequential_sum::block_sum_double;
+use crate::simd::Vector;
+
+/// `sum` and the terms, which are not negative, as if added one by one.
+#[inline(always)]
+pub fn add_in_order<V: Vector>(v: V, sum: f64, terms: &[f64]) -> f64 {
+    let whole = terms.len() - terms.len() % V::LANES;
+    let (at_once, rest) = terms.split_at(whole);
+    let sum = match try_block(v, sum, at_once) {
+        Some(sum) => sum,
+        None => at_once.iter().fold(sum, |sum, t| sum + t),
+    };
+    rest.iter().fold(sum, |sum, t| sum + t)
+}
+
+/// A little less than 1, and a little more.
+const BELOW: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
+
+const ABOVE: f64 = 1.0 + f64::EPSILON;
+
+/// The same where the order of the terms does not matter: the sum stays in its binade [c, 2c), and
+/// no term is half-way between two of that binade's numbers.
+///
+/// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A
+/// term that is half-way goes down where it is made a little less, and up where it is made a little
+/// more; for all others that makes no difference, or only the one of calling them half-way.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`i` is 0 or 1; a chunk has two registers"
+)]
+fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
+    if !(1.0..1e300).contains(&sum) {
+        return None;
+    }
+    let binade = f64::from_bits(sum.to_bits() & 0x7ff0_0000_0000_0000);
+    let middle = v.splat_d(1.5 * binade);
+    let (below, above) = (v.splat_d(BELOW), v.splat_d(ABOVE));
+    let (mut down, mut up) = ([middle; 2], [middle; 2]);
+    for chunk in terms.chunks_exact(V::LANES) {
+        for i in 0..2 {
+            let t = v.load_d(&chunk[i * V::LANES / 2..]);
+            down[i] = v.fma_d(t, below, down[i]);
+            up[i] = v.fma_d(t, above, up[i]);
+        }
+    }
+    let largest = v.reduce_max_d(v.max_d(up[0], up[1]));
+    // Numbers of the binade, or of a lower one: their sum is exact while it is less than the
+    // binade.
+    let added = total_above(v, down, middle);
+    let sum = sum + added;
+    let decided =
+        added == total_above(v, up, middle) && largest < 2.0 * binade && sum < 2.0 * binade;
+    decided.then_some(sum)
+}
+
+/// How many terms have a bit each.
+const TERMS: usize = 64;
+
+/// What is tried at once where a whole block does not go.
+const PART: usize = TERMS;
+
+/// `sum` and the terms, floats that are not negative, as if added one by one in `double`.
+#[inline(always)]
+pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
+    if sum.is_nan() {
+        return sum;
+    }
+    if sum == 0.0 && block_sum_double(v, terms) == 0.0 {
+        return sum;
+    }
+    if let Some(sum) = try_floats(v, sum, terms) {
+        return sum;
+    }
+    let mut sum = sum;
+    for part in terms.chunks(PART) {
+        sum = match try_floats(v, sum, part) {
+            Some(sum) => sum,
+            None => part.iter().fold(sum, |sum, &t| sum + f64::from(t)),
+        };
+    }
+    sum
+}
+
+/// The same where the sum stays in its binade.
+///
+/// Many terms are half-way here: half of those half as large as the smallest that adds without
+/// rounding, a quarter of the next smaller ones, and so on. Every lane takes them down, as in
+/// [`try_block`]. In order each goes to the even one of both neighbours, so that it goes up if the
+/// sum and what the term has below half of a unit are odd together; after it the sum is even. So
+/// all that counts is which terms are half-way and which add an odd number of units: a bit each.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "what remains is less than a group")]
+fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
+    // Then no float is too large or small to be counted in units.
+    if !(1e-15..1e15).contains(&sum) {
+        return None;
+    }
+    let binade = f64::from_bits(sum.to_bits() & 0x7ff0_0000_0000_0000);
+    let unit = binade * f64::EPSILON;
+    let (middle, below) = (v.splat_d(1.5 * binade), v.splat_d(BELOW));
+    let mut down = [middle; 2];
+    let mut odd = sum.to_bits() & 1 == 1;
+    let mut ups = 0;
+    let scale = v.splat((0.5 / unit) as f32);
+    let mut groups = terms.chunks_exact(TERMS);
+    for group in &mut groups {
+        let [halves, odds] = take_down(v, group, scale, below, &mut down);
+        ups += rounded_up(halves, odds, &mut odd);
+    }
+    let rest = groups.remainder();
+    if !rest.is_empty() {
+        let mut padded = [0.0; TERMS];
+        padded[..rest.len()].copy_from_slice(rest);
+        let [halves, odds] = take_down(v, &padded, scale, below, &mut down);
+        ups += rounded_up(halves, odds, &mut odd);
+    }
+    let largest = v.reduce_max_d(v.max_d(down[0], down[1]));
+    let sum = sum + total_above(v, down, middle) + f64::from(ups) * unit;
+    (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
+}
+
+/// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an
+/// odd number of these, or half a unit more. `scale` gives half of their number.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
+fn take_down<V: Vector>(
+    v: V,
+    group: &[f32],
+    scale: V::F,
+    below: V::D,
+    down: &mut [V::D; 2],
+) -> [u64; 2] {
+    let (quarter, middle) = (v.splat(0.25), v.splat(0.5));
+    let three_quarters = v.splat(0.75);
+    let (mut halves, mut odds) = (0, 0);
+    for (chunk, shift) in group.chunks_exact(V::LANES).zip((0..).step_by(V::LANES)) {
+        let rest = v.fract(v.mul(v.load(chunk), scale));
+        let half = v.eq(v.abs(v.sub(rest, middle)), quarter);
+        let odd = v.lt(quarter, rest) & v.ge(three_quarters, rest);
+        halves |= u64::from(half) << shift;
+        odds |= u64::from(odd) << shift;
+        let doubles = v.load_widened(chunk);
+        for i in 0..2 {
+            down[i] = v.fma_d(doubles[i], below, down[i]);
+        }
+    }
+    [halves, odds]
+}
+
+/// How many of the terms that are half-way go up. `odd`: whether the sum was odd, or will be.
+#[inline(always)]
+fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
+    // Each bit of `so_far`: whether the terms up to there add an odd number.
+    let mut so_far = odds;
+    for shift in [1, 2, 4, 8, 16, 32] {
+        so_far ^= so_far << shift;
+    }
+    // What that bit was at the last term before that was half-way: the carries of a sum that makes
+    // one where such a bit is 1, ends it where it is 0, and carries on elsewhere.
+    let set = so_far & halves;
+    let (a, overflow) = (set | !halves).overflowing_add(set);
+    let (added, overflow_too) = a.overflowing_add(u64::from(*odd));
+    let before = added ^ (set | !halves) ^ set;
+    *odd = (so_far >> 63 == 1) != (overflow || overflow_too);
+    ((so_far ^ before) & halves).count_ones()
+}
+
+#[inline(always)]
+fn total_above<V: Vector>(v: V, lanes: [V::D; 2], start: V::D) -> f64 {
+    v.reduce_add_d(v.sub_d(lanes[0], start)) + v.reduce_add_d(v.sub_d(lanes[1], start))
+}

@@ -1,0 +1,301 @@
+//! Exponentials of logits with their sums as if added in order: the host's `expf` and `exp`, bit for
+//! bit.
+//!
+//! What needs more than one pass streams the 12-byte array once into 4 bytes per candidate, which
+//! stay in the second-level cache; or works in the array itself, block by block.
+
+use super::layout::SUM_BLOCK;
+use super::registers::prefetch_candidates;
+use super::rewrite::write_p;
+use super::sequential_sum::add_block;
+use super::sequential_sum_f64::{add_floats_in_order, add_in_order};
+use crate::simd::exp::{HIGHEST, LOWEST};
+use crate::simd::libm;
+use crate::simd::{Isa, MAX_LANES, Vector, dispatched};
+use crate::token::{TokenData, comparable};
+
+dispatched! {
+    /// Replaces every x by e^(x - max), and returns `start` plus all of them, as if added one by
+    /// one. `isa` is what [`isa_for`] says, unless no x is far above `max`. Reads and writes 4 bytes
+    /// per element.
+    pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
+    /// The same on the instruction set in use.
+    pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on;
+    /// As [`exp_sum_by`] from 0 with a sum in `double`; `sums` takes the sum up to the end of each
+    /// block of [`SUM_BLOCK`].
+    pub fn exp_sum_double_by(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
+        => exp_sum_double_on by isa;
+    /// The same on the instruction set in use.
+    pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 => exp_sum_double_on;
+    /// Replaces every x by e^(x - max), the difference taken in `double`, and returns their sum in
+    /// `double` before they are rounded: each off by 2^-32 of itself, which moves 1 in 256 of the
+    /// floats by 1 ulp.
+    pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 => exp_wide_on;
+    /// The same with the host's `exp` and a sum as if added one by one to `start`, in the operations
+    /// of the built-in. Only [`Isa::SCALAR`] takes an x above `max`.
+    pub fn exp_double_by(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on by isa;
+    /// The same on the instruction set in use.
+    pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on;
+    /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum
+    /// as [`exp_sum_double_by`] does. `sums` has one for each block, no more; `values` is scratch.
+    /// Reads and writes 12 bytes per candidate.
+    pub fn exp_p_by(
+        data: &mut [TokenData], max: f32, values: &mut [f32; SUM_BLOCK], sums: &mut [f64],
+    ) -> f64 => exp_p_on by isa;
+    /// The same, but returns their sum in `float`, as if added in order.
+    pub fn exp_p_in_order_by(
+        data: &mut [TokenData], max: f32, values: &mut [f32; SUM_BLOCK],
+    ) -> f32 => exp_p_in_order_on by isa;
+}
+
+/// The instruction set for e^(x - max) of values of which `largest` is the largest: only in an array
+/// that is wrongly said to be sorted it lies so far above `max` that the tables cannot do it. Asked
+/// once, since a comparison for each register costs more.
+pub fn isa_for(largest: f32, max: f32) -> Isa {
+    if largest - max >= HIGHEST {
+        return Isa::SCALAR;
+    }
+    Isa::current()
+}
+
+/// Replaces every x, of a block at most, by e^(x - max).
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a remainder has fewer elements than a register has lanes"
+)]
+pub fn exp_block<V: Vector>(v: V, xs: &mut [f32], max: f32) {
+    if V::WIDENS_FROM_MEMORY {
+        for chunk in xs.chunks_exact_mut(V::LANES) {
+            v.store(chunk, difference(v, chunk, max));
+        }
+    }
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let x = if V::WIDENS_FROM_MEMORY {
+            v.load_widened(chunk)
+        } else {
+            v.widen(difference(v, chunk, max))
+        };
+        let exponentials = v.exp(x);
+        v.store_narrowed(chunk, exponentials);
+    }
+    let rest = chunks.into_remainder();
+    if rest.is_empty() {
+        return;
+    }
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    let exponentials = v.exp(v.widen(difference(v, &padded, max)));
+    v.store_narrowed(&mut padded, exponentials);
+    rest.copy_from_slice(&padded[..rest.len()]);
+}
+
+#[inline(always)]
+fn difference<V: Vector>(v: V, chunk: &[f32], max: f32) -> V::F {
+    difference_of(v, v.load(chunk), max)
+}
+
+#[inline(always)]
+fn difference_of<V: Vector>(v: V, x: V::F, max: f32) -> V::F {
+    let x = v.sub(x, v.splat(max));
+    // What is below rounds to 0 all the same; NaN stays.
+    v.max(v.splat(LOWEST), x)
+}
+
+#[inline(always)]
+fn exp_sum_on<V: Vector>(v: V, start: f32, xs: &mut [f32], max: f32) -> f32 {
+    let mut sum = start;
+    for block in xs.chunks_mut(SUM_BLOCK) {
+        exp_block(v, block, max);
+        sum = add_block(v, sum, block);
+    }
+    sum
+}
+
+#[inline(always)]
+fn exp_sum_double_on<V: Vector>(v: V, xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
+    let mut sum = 0.0;
+    for (block, to) in xs.chunks_mut(SUM_BLOCK).zip(sums) {
+        exp_block(v, block, max);
+        sum = add_floats_in_order(v, sum, block);
+        *to = sum;
+    }
+    sum
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a remainder has fewer elements than a register has lanes"
+)]
+fn exp_wide_on<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    let mut sums = [v.splat_d(0.0); 2];
+    for chunk in &mut chunks {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sums[0] = v.add_d(sums[0], halves[0]);
+        sums[1] = v.add_d(sums[1], halves[1]);
+    }
+    let mut sum = v.reduce_add_d(v.add_d(sums[0], sums[1]));
+    let rest = chunks.into_remainder();
+    if rest.is_empty() {
+        return sum;
+    }
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    for chunk in padded.chunks_exact_mut(V::LANES) {
+        let halves = exp_wide_chunk(v, chunk, max);
+        sum += v.reduce_add_d(v.add_d(halves[0], halves[1]));
+    }
+    rest.copy_from_slice(&padded[..rest.len()]);
+    sum
+}
+
+/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are
+/// rounded to floats.
+#[inline(always)]
+fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
+    let lowest = v.splat_d(f64::from(LOWEST));
+    let max = v.splat_d(f64::from(max));
+    let [a, b] = v.load_widened(chunk);
+    let a = v.max_d(v.sub_d(a, max), lowest);
+    let b = v.max_d(v.sub_d(b, max), lowest);
+    let exponentials = v.exp_of_doubles([a, b]);
+    v.store_narrowed(chunk, exponentials);
+    exponentials
+}
+
+#[inline(always)]
+fn exp_p_on<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    max: f32,
+    values: &mut [f32; SUM_BLOCK],
+    sums: &mut [f64],
+) -> f64 {
+    let mut sum = 0.0;
+    for (block, to) in data.chunks_mut(SUM_BLOCK).zip(sums) {
+        let next = block.as_ptr().wrapping_add(SUM_BLOCK);
+        let values = exponentials_of(v, block, max, next, values);
+        sum = add_floats_in_order(v, sum, values);
+        *to = sum;
+        write_p(v, block, values);
+    }
+    sum
+}
+
+#[inline(always)]
+fn exp_p_in_order_on<V: Vector>(
+    v: V,
+    data: &mut [TokenData],
+    max: f32,
+    values: &mut [f32; SUM_BLOCK],
+) -> f32 {
+    let mut sum = 0.0;
+    for block in data.chunks_mut(SUM_BLOCK) {
+        let next = block.as_ptr().wrapping_add(SUM_BLOCK);
+        let values = exponentials_of(v, block, max, next, values);
+        sum = add_block(v, sum, values);
+        write_p(v, block, values);
+    }
+    sum
+}
+
+/// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the
+/// first-level cache, since what is computed takes longer than reading.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `SUM_BLOCK` candidates, and a remainder less than a register's"
+)]
+fn exponentials_of<'v, V: Vector>(
+    v: V,
+    block: &[TokenData],
+    max: f32,
+    next: *const TokenData,
+    values: &'v mut [f32; SUM_BLOCK],
+) -> &'v [f32] {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let values = &mut values[..block.len()];
+    let chunks = block.chunks_exact(V::LANES);
+    let rest = chunks.remainder();
+    for (chunk, to) in chunks.zip(values.chunks_exact_mut(V::LANES)) {
+        let x = v.max(v.load_logits(chunk), lowest);
+        v.store(to, difference_of(v, x, max));
+    }
+    let mut next = next;
+    let mut to = values.chunks_exact_mut(V::LANES);
+    for chunk in &mut to {
+        prefetch_candidates(v, next);
+        next = next.wrapping_add(V::LANES);
+        let exponentials = v.exp(v.load_widened(chunk));
+        v.store_narrowed(chunk, exponentials);
+    }
+    if rest.is_empty() {
+        return values;
+    }
+    let mut last = [f32::NEG_INFINITY; MAX_LANES];
+    for (candidate, x) in rest.iter().zip(&mut last) {
+        *x = comparable(candidate.logit);
+    }
+    let exponentials = v.exp(v.widen(difference(v, &last, max)));
+    v.store_narrowed(&mut last, exponentials);
+    to.into_remainder().copy_from_slice(&last[..rest.len()]);
+    values
+}
+
+/// Far enough below for the float to be 0, and for the double not to change a sum of 1 or more.
+const LOWEST_DOUBLE: f64 = -120.0;
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a block has at most `SUM_BLOCK` elements, and a remainder less than a register's"
+)]
+fn exp_double_on<V: Vector>(v: V, start: f64, xs: &mut [f32], max: f32) -> f64 {
+    let mut terms = [0.0; SUM_BLOCK];
+    let mut sum = start;
+    for block in xs.chunks_mut(SUM_BLOCK) {
+        let terms = &mut terms[..block.len()];
+        let mut chunks = block.chunks_exact_mut(V::LANES);
+        let mut to = terms.chunks_exact_mut(V::LANES);
+        for (chunk, to) in (&mut chunks).zip(&mut to) {
+            exponentiate_doubles(v, chunk, to, max);
+        }
+        let (rest, to) = (chunks.into_remainder(), to.into_remainder());
+        let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+        let mut doubles = [0.0; MAX_LANES];
+        padded[..rest.len()].copy_from_slice(rest);
+        exponentiate_doubles(v, &mut padded[..V::LANES], &mut doubles[..V::LANES], max);
+        rest.copy_from_slice(&padded[..rest.len()]);
+        to.copy_from_slice(&doubles[..rest.len()]);
+        sum = add_in_order(v, sum, terms);
+    }
+    sum
+}
+
+/// Replaces a register of x by e^(x - max); `to` takes them before they are rounded.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "the caller passes whole registers")]
+fn exponentiate_doubles<V: Vector>(v: V, chunk: &mut [f32], to: &mut [f64], max: f32) {
+    let max = v.splat_d(f64::from(max));
+    let lowest = v.splat_d(LOWEST_DOUBLE);
+    let [low, high] = v.load_widened(chunk);
+    let low = v.exp_d(v.max_d(v.sub_d(low, max), lowest));
+    let high = v.exp_d(v.max_d(v.sub_d(high, max), lowest));
+    v.store_d(to, low);
+    v.store_d(&mut to[V::LANES / 2..], high);
+    v.store_narrowed(chunk, [low, high]);
+}
+
+/// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, added in array order. For
+/// the few candidates that are left at the end: in the array itself, one by one.
+pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
+    let mut sum = 0.0f64;
+    for candidate in data {
+        candidate.p = libm::exp(comparable(candidate.logit) - max);
+        sum += f64::from(candidate.p);
+    }
+    sum
+}

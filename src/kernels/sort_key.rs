@@ -1,0 +1,87 @@
+//! Keys that sort floats as integers, and the passes of a radix sort.
+
+use super::layout::TWO_23;
+use crate::simd::{Vector, dispatched};
+use crate::token::comparable;
+
+dispatched! {
+    /// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number
+    /// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below `last`
+    /// is only so for a finite `max` and every x at or below. Reads and writes 4 bytes per element.
+    pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
+    /// The elements that `indices` name. What should descend and does not may be exchanged, with its
+    /// index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them in no
+    /// order, and writes 8.
+    ///
+    /// # Panics
+    /// If an index names no element.
+    pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) => fetch_on;
+}
+
+/// Falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
+#[inline]
+pub fn descending_key(logit: f32) -> u32 {
+    let bits = (comparable(logit) + 0.0).to_bits();
+    bits ^ reversed(bits)
+}
+
+/// Negative floats already fall as their bits rise; the positive ones come before them, reversed:
+/// the bits to turn over. Without a branch, since signs are hard to predict.
+#[inline]
+fn reversed(bits: u32) -> u32 {
+    ((!bits as i32) >> 31) as u32 >> 1
+}
+
+/// The logit of a key, but for the sign of 0 and NaN.
+#[inline]
+pub fn logit_of(key: u32) -> f32 {
+    f32::from_bits(key ^ reversed(key))
+}
+
+#[inline(always)]
+fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
+    assert_eq!(xs.len(), to.len());
+    let (maxima, factors, lasts) = (v.splat(max), v.splat(factor), v.splat(last));
+    let two_23 = v.splat(TWO_23);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let step = v.mul(v.sub(maxima, v.load(chunk)), factors);
+        let step = v.select_lt(step, lasts, step, lasts);
+        v.store_u32(to, v.add(step, two_23));
+    }
+    for (x, to) in chunks.remainder().iter().zip(rest.into_remainder()) {
+        let step = (max - x) * factor;
+        // Written so that NaN becomes the last step.
+        let step = if step < last { step } else { last };
+        *to = (step + TWO_23).to_bits();
+    }
+}
+
+/// Twice so many neighbours in a row come into order.
+const EXCHANGES: usize = 2;
+
+/// Waiting for memory, it has time for the exchanges.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "documented: it panics")]
+fn fetch_on<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
+    assert_eq!(indices.len(), to.len());
+    let mut chunks = indices.chunks_exact_mut(V::LANES);
+    let mut rest = to.chunks_exact_mut(V::LANES);
+    for (chunk, to) in (&mut chunks).zip(&mut rest) {
+        let mut pair = (v.gather(from, chunk), v.load_u32(chunk));
+        for _ in 0..EXCHANGES {
+            pair = v.compare_exchange_even(pair.0, pair.1);
+            pair = v.compare_exchange_odd(pair.0, pair.1);
+        }
+        v.store(to, pair.0);
+        v.store_u32(chunk, pair.1);
+    }
+    for (&mut i, to) in chunks
+        .into_remainder()
+        .iter_mut()
+        .zip(rest.into_remainder())
+    {
+        *to = from[i as usize];
+    }
+}

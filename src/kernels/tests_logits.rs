@@ -1,0 +1,317 @@
+//! The passes over raw logits of every instruction set that this processor has, in every precision,
+//! against the naive passes.
+
+use half::{bf16, f16};
+
+use super::collect::between;
+use super::layout::{CHUNK, GROUP, SUM_BLOCK};
+use super::logits::Logits;
+use super::naive_logits as naive;
+use super::online_softmax::Sums;
+use super::packed::{Packed, THRESHOLDS, masses_above};
+use super::tests::{SIZES, STEP, inputs};
+use crate::simd::Isa;
+use crate::token::TokenData;
+
+/// Calls `check` on every instruction set with every input in every precision.
+fn for_all(mut check: impl FnMut(Logits<'_>)) {
+    let more = [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + GROUP, 63, 64, 65];
+    for isa in Isa::supported() {
+        let _forced = isa.force();
+        // Miri takes minutes for all of them.
+        let more = &more[if cfg!(miri) { more.len() - 1 } else { 0 }..];
+        for n in SIZES.iter().chain(more).copied() {
+            for logits in inputs(n).into_iter().chain(unusual(n)).step_by(STEP) {
+                let halves: Vec<f16> = logits.iter().map(|&x| f16::from_f32(x)).collect();
+                let brains: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
+                check(Logits::from(&logits));
+                check(Logits::from(&halves[..]));
+                check(Logits::from(&brains[..]));
+            }
+        }
+    }
+}
+
+/// Logits far from 0, almost certain, and as masks make them.
+fn unusual(n: usize) -> Vec<Vec<f32>> {
+    let base = inputs(n).swap_remove(1);
+    let mut certain = vec![0.0; n];
+    let mut masked = vec![f32::MIN; n];
+    let mut alone = vec![f32::NEG_INFINITY; n];
+    if n > 0 {
+        certain[n / 2] = 75.0;
+        masked[n / 3] = 2.0;
+        alone[n / 3] = -7.0;
+    }
+    let mut some_masked = base.clone();
+    for x in some_masked.iter_mut().skip(5).step_by(7) {
+        *x = f32::NEG_INFINITY;
+    }
+    let moved = |by: f32| base.iter().map(|x| x + by).collect();
+    let steep = (0..n).map(|i| i as f32 * 0.01).collect();
+    vec![
+        moved(1e4),
+        moved(-1e4),
+        moved(1e6),
+        moved(-3e30),
+        certain,
+        masked,
+        alone,
+        some_masked,
+        steep,
+    ]
+}
+
+fn bits(data: &[TokenData]) -> Vec<(i32, f32, f32)> {
+    data.iter().map(|c| (c.id, c.logit, c.p)).collect()
+}
+
+#[test]
+fn maxima() {
+    for_all(|xs| {
+        let blocks = xs.len().div_ceil(GROUP);
+        let [mut a, mut b, mut c] = [(); 3].map(|()| vec![7.0; blocks]);
+        let max = naive::block_maxima(xs, &mut a);
+        assert_eq!(xs.block_maxima(&mut b), max);
+        assert_eq!(a, b);
+        assert_eq!(xs.max(), max);
+        let counted = naive::block_maxima_and_count(xs, &mut a);
+        assert_eq!(xs.block_maxima_and_count(&mut c), counted);
+        assert_eq!(a, c);
+    });
+}
+
+#[test]
+fn candidates() {
+    for_all(|xs| {
+        let mut maxima = vec![0.0; xs.len().div_ceil(GROUP)];
+        let max = naive::block_maxima(xs, &mut maxima);
+        for threshold in [f32::MIN, -3.0, 2.5, max, f32::INFINITY] {
+            if threshold == f32::NEG_INFINITY {
+                continue;
+            }
+            let before = TokenData {
+                id: 9,
+                logit: 1.0,
+                p: 2.0,
+            };
+            let [mut a, mut b] = [(); 2].map(|()| vec![before]);
+            let first = 3 * GROUP as u32;
+            naive::collect(xs, &maxima, first, threshold, &mut a);
+            xs.collect(&maxima, first, threshold, &mut b);
+            assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
+            assert_eq!(bits(&b)[0], bits(&[before])[0]);
+            let mut packed = Packed::default();
+            packed.clear(xs.len() + first as usize, max);
+            xs.collect_packed(&maxima, first, threshold, &mut packed);
+            let mut written = vec![before];
+            packed.write_to(&mut written);
+            assert_eq!(bits(&written), bits(&a), "packed, threshold {threshold}");
+            assert_eq!(packed.len(), a.len() - 1);
+            for (place, candidate) in a[1..].iter().enumerate().step_by(7) {
+                assert_eq!(packed.token(place), candidate.id);
+            }
+        }
+    });
+}
+
+#[test]
+fn numbers_between() {
+    for_all(|xs| {
+        let Logits::F32(xs) = xs else {
+            return;
+        };
+        let ends = [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN];
+        for range in ends.into_iter().flat_map(|a| ends.map(|b| (a, b))) {
+            let [mut a, mut b] = [(); 2].map(|()| Vec::new());
+            naive::between(xs, range, &mut a);
+            between(xs, range, &mut b);
+            assert_eq!(bits(&a), bits(&b), "{range:?}");
+        }
+    });
+}
+
+/// The finite logits of `xs` as packed.
+fn packed_of(xs: Logits<'_>) -> Packed {
+    let mut maxima = vec![0.0; xs.len().div_ceil(GROUP)];
+    let max = naive::block_maxima(xs, &mut maxima);
+    let mut all = Packed::default();
+    all.clear(xs.len(), max);
+    xs.collect_packed(&maxima, 0, f32::MIN, &mut all);
+    all
+}
+
+#[test]
+fn packed_after_a_cut() {
+    for_all(|xs| {
+        let max = naive::max(xs);
+        if !max.is_finite() {
+            return;
+        }
+        for (threshold, divisor) in [(f32::MIN, 1.0), (-3.0, 0.8), (max, 0.01), (max - 3.0, 1.7)] {
+            let mut packed = packed_of(xs);
+            for place in (1..packed.len()).step_by(5) {
+                if packed.logits()[place] < max {
+                    packed.leave_out(place);
+                }
+            }
+            let kept = packed.cut(threshold);
+            assert_eq!(naive::count_from(packed.logits(), threshold), kept);
+            packed.divide(divisor);
+            if !packed.max().is_finite() {
+                continue;
+            }
+            let blocks = packed.len().div_ceil(SUM_BLOCK);
+            let [mut ours, mut expected] = [(); 2].map(|()| vec![0.0; blocks]);
+            packed.masses(&mut ours);
+            naive::kept_masses(&packed, &mut expected);
+            for (a, b) in ours.iter().zip(&expected) {
+                assert!((a - b).abs() <= 5e-7 * b.max(1e-40), "{a}, not {b}");
+            }
+            let [mut before, mut after] = [(); 2].map(|()| Vec::new());
+            packed.write_to(&mut before);
+            assert_eq!(before.len(), kept);
+            let divided = packed.max();
+            packed.settle();
+            packed.write_to(&mut after);
+            assert_eq!(bits(&before), bits(&after));
+            assert_eq!(packed.max(), divided);
+        }
+    });
+}
+
+#[test]
+fn masses() {
+    for_all(|xs| {
+        let Logits::F32(xs) = xs else {
+            return;
+        };
+        let max = naive::max(Logits::F32(xs));
+        let finite: Vec<f32> = xs.iter().copied().filter(|x| x.is_finite()).collect();
+        if !max.is_finite() {
+            return;
+        }
+        let mut thresholds = [max; THRESHOLDS];
+        thresholds[..3].copy_from_slice(&[f32::MIN, max - 2.0, f32::INFINITY]);
+        let expected = naive::masses_above(&finite, max, &thresholds);
+        let masses = masses_above(&finite, max, &thresholds);
+        for (mass, expected) in masses.into_iter().zip(expected) {
+            assert!(
+                (mass - expected).abs() <= 5e-7 * expected,
+                "{mass}, not {expected}"
+            );
+        }
+    });
+}
+
+/// 5e-7 is what the module promises.
+#[test]
+fn sums() {
+    let mut worst = 0.0f64;
+    for_all(|xs| {
+        let blocks = xs.len().div_ceil(GROUP);
+        let [mut a, mut b] = [(); 2].map(|()| vec![7.0; blocks]);
+        let [mut ours, mut expected, mut again] = [Sums::default(); 3];
+        naive::add(&mut expected, xs, &mut a);
+        ours.add(xs, &mut b);
+        assert_eq!(a, b);
+        again.add(xs, &mut []);
+        assert_eq!(again, ours);
+        assert_eq!((ours.max, ours.unmasked), (expected.max, expected.unmasked));
+        if ours.max == f32::INFINITY {
+            return;
+        }
+        let mut mass = Sums::default();
+        mass.add_mass(xs, &mut []);
+        assert_eq!((mass.rest, mass.max), (ours.rest, ours.max));
+        assert_eq!(mass.unmasked, ours.unmasked);
+        for (a, b) in [(ours.rest, expected.rest), (ours.spread, expected.spread)] {
+            // What the reference leaves out is below 1e-50.
+            let error = (a - b).abs() / b.max(1e-40);
+            assert!(error < 5e-7, "{ours:?} {expected:?}");
+            worst = worst.max(error);
+        }
+    });
+    eprintln!("largest relative error: {worst:.1e}");
+}
+
+/// Whatever number is among plain ones, it is in the sums, or known to be masked or infinite.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn sums_with_any_number() {
+    const N: usize = 3 * CHUNK;
+    let mut logits = inputs(N).swap_remove(0);
+    let steps = (0..=u32::MAX).step_by(9_437_189);
+    for x in steps.chain(0xFF80_0000..=0xFF80_0001).map(f32::from_bits) {
+        for place in [7, N - 100] {
+            let plain = std::mem::replace(&mut logits[place], x);
+            let mut expected = Sums::default();
+            naive::add(&mut expected, Logits::from(&logits), &mut []);
+            for isa in Isa::supported() {
+                let _forced = isa.force();
+                let mut ours = Sums::default();
+                ours.add(Logits::from(&logits), &mut []);
+                assert_eq!((ours.max, ours.unmasked), (expected.max, expected.unmasked));
+                let [of_rest, of_spread] =
+                    [(ours.rest, expected.rest), (ours.spread, expected.spread)]
+                        .map(|(a, b)| (a - b).abs() / b.max(1e-40));
+                assert!(
+                    of_rest < 5e-7 && of_spread < 5e-7,
+                    "{x:e}: {ours:?} {expected:?}"
+                );
+            }
+            logits[place] = plain;
+        }
+    }
+}
+
+/// Registers that cross no line begin at any place in one.
+#[test]
+fn maxima_wherever_numbers_lie() {
+    let mut logits = inputs(3 * CHUNK + GROUP + 33).swap_remove(0);
+    // Miri takes minutes for all of them.
+    let (starts, ends) = if cfg!(miri) { (7, 2) } else { (1, 3) };
+    for x in logits.iter_mut().step_by(37) {
+        *x = f32::NAN;
+    }
+    for isa in Isa::supported() {
+        let _forced = isa.force();
+        for start in (0..=16).step_by(starts) {
+            let all = [start + 79, start + GROUP * 5 + 16, logits.len()];
+            for end in all.into_iter().take(ends) {
+                let xs = Logits::from(&logits[start..end]);
+                let [mut a, mut b] = [(); 2].map(|()| vec![7.0; xs.len().div_ceil(GROUP)]);
+                let max = naive::block_maxima(xs, &mut a);
+                assert_eq!(xs.block_maxima(&mut b), max);
+                assert_eq!(xs.max(), max);
+                assert_eq!(a, b, "from {start} to {end}");
+            }
+        }
+    }
+}
+
+/// A stream may be cut at every chunk; and sums of parts merge to those of the whole.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn sums_of_parts() {
+    let logits = inputs(5000).swap_remove(1);
+    let mut expected = Sums::default();
+    naive::add(&mut expected, Logits::from(&logits), &mut []);
+    for isa in Isa::supported() {
+        let _forced = isa.force();
+        let mut whole = Sums::default();
+        whole.add(Logits::from(&logits), &mut []);
+        let mut parts = Sums::default();
+        let mut merged = Sums::default();
+        for part in logits.chunks(2 * CHUNK) {
+            parts.add(Logits::from(part), &mut []);
+            let mut own = Sums::default();
+            own.add(Logits::from(part), &mut []);
+            merged.merge(&own);
+        }
+        assert_eq!(parts, whole);
+        assert_eq!((merged.max, merged.unmasked), (whole.max, whole.unmasked));
+        assert!((merged.rest - expected.rest).abs() < 5e-7 * expected.rest);
+        assert!((merged.spread - expected.spread).abs() < 5e-7 * expected.spread);
+    }
+}

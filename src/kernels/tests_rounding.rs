@@ -1,0 +1,180 @@
+//! Sums of approximate terms against those of exact ones.
+
+use super::entropy::{nearness, surprisals};
+use super::layout::binade;
+use super::naive;
+use super::rounding_test::{Rounded, SMALLEST, rounded_sum, softmax_sum};
+use super::tests::{SIZES, inputs};
+use crate::simd::Isa;
+use crate::simd::libm::exp;
+
+/// Every input without NaN, as it is, its largest, and wider and narrower.
+fn for_all(mut check: impl FnMut(&[f32], f32)) {
+    for n in SIZES {
+        for logits in inputs(n) {
+            for (factor, offset) in [(1.0, 0.0), (3.0, -5.0), (0.3, 1e4), (20.0, -1e6)] {
+                let scaled = logits.iter().map(|x| x * factor + offset);
+                let xs: Vec<f32> = scaled.filter(|x| !x.is_nan()).collect();
+                let max = xs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                if max.is_finite() {
+                    check(&xs, max);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn sums_of_exponentials_are_those_one_by_one() {
+    for_all(|xs, max| {
+        let exact = xs.iter().fold(0.0, |sum, x| sum + exp(x - max));
+        for isa in Isa::supported() {
+            let _forced = isa.force();
+            let ours = softmax_sum(xs, max);
+            assert_eq!(ours.to_bits(), exact.to_bits(), "{isa:?}");
+        }
+    });
+}
+
+/// The rounded sum with what was in doubt, and how many of that were half-way.
+fn resolved(
+    rounded_sum: impl Fn(&[f32], Rounded, &mut Vec<u32>) -> f64,
+    xs: &[f32],
+    of: Rounded,
+) -> (f64, usize) {
+    let mut doubtful = Vec::new();
+    let mut sum = rounded_sum(xs, of, &mut doubtful);
+    let mut halfway = 0;
+    for &i in &doubtful {
+        match of.round(of.term(xs[i as usize])) {
+            Some(rounded) => sum += f64::from(rounded),
+            None => halfway += 1,
+        }
+    }
+    (sum, halfway)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn rounded_sums_are_those_of_exact_terms() {
+    for_all(|xs, max| {
+        for (below, above) in [(0.0, f32::NEG_INFINITY), (-1.7, -9.0), (-5.0, -60.0)] {
+            let exponentials = Rounded {
+                max,
+                above: max + above,
+                below: max + below,
+                lowest: f32::MIN,
+                c: 64.0,
+                sum: None,
+            };
+            let entropies = Rounded {
+                below: max + below.min(-1.5),
+                c: 4.0,
+                sum: Some(70.0),
+                ..exponentials
+            };
+            let tiny = Rounded {
+                c: SMALLEST,
+                ..exponentials
+            };
+            for of in [exponentials, entropies, tiny] {
+                let exact = resolved(naive::rounded_sum, xs, of);
+                // Where a lane is full it is not exact, and need not be.
+                if exact.0 > f64::from(of.c) {
+                    continue;
+                }
+                for isa in Isa::supported() {
+                    let _forced = isa.force();
+                    let ours = resolved(rounded_sum, xs, of);
+                    assert_eq!(ours, exact, "{isa:?} {of:?} {}", xs.len());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn surprisals_and_distances_are_those_of_the_host() {
+    for_all(|xs, max| {
+        let es: Vec<f32> = xs.iter().map(|x| exp(x - max)).collect();
+        let of = |isa: Option<Isa>| {
+            let _forced = isa.map(Isa::force);
+            let mut to = [
+                vec![0.0; es.len()],
+                vec![0.0; es.len()],
+                vec![0.0; es.len()],
+            ];
+            let [ps, lns, terms] = &mut to;
+            let mut distances = vec![0.0; es.len()];
+            let total = match isa {
+                Some(_) => {
+                    let total = surprisals(&es, 70.0, ps, lns, terms);
+                    nearness(lns, 4.3, &mut distances);
+                    total
+                }
+                None => {
+                    let total = naive::surprisals(&es, 70.0, ps, lns, terms);
+                    naive::nearness(lns, 4.3, &mut distances);
+                    total
+                }
+            };
+            let bits = |xs: &Vec<f32>| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            // The sign of a term of 0 does not matter.
+            terms.iter_mut().for_each(|term| *term += 0.0);
+            (to.each_ref().map(bits), bits(&distances), total)
+        };
+        let expected = of(None);
+        for isa in Isa::supported() {
+            let ours = of(Some(isa));
+            assert!(ours.0 == expected.0 && ours.1 == expected.1);
+            assert!((ours.2 - expected.2).abs() <= 1e-9 * (1.0 + expected.2));
+        }
+    });
+}
+
+/// Rounds the terms of one float in so many of all from `first` to 30 below the largest, each
+/// to a unit so fine that it tells an error beyond the margin.
+fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
+    let bits = (first.to_bits()..30f32.to_bits()).step_by(step);
+    let mut xs = [0.0f32; 16];
+    let mut bits = bits.map(|bits| -f32::from_bits(bits)).peekable();
+    while bits.peek().is_some() {
+        xs.iter_mut().for_each(|x| *x = bits.next().unwrap_or(*x));
+        let mut of = Rounded {
+            max: 0.0,
+            above: f32::NEG_INFINITY,
+            below: 0.0,
+            lowest: f32::MIN,
+            c: 1.0,
+            sum,
+        };
+        of.c = binade(of.term(xs[0])) * fineness;
+        let exact = resolved(naive::rounded_sum, &xs, of).0;
+        for isa in Isa::supported() {
+            let _forced = isa.force();
+            let ours = resolved(rounded_sum, &xs, of).0;
+            assert_eq!(ours, exact, "{isa:?} {xs:?} {of:?}");
+        }
+    }
+}
+
+fn margins_suffice(step: usize) {
+    margin_suffices(1e-9, None, 16.0, step);
+    for sum in [1.0, 1.999_999_9, 3.7, 70.3, 1e5] {
+        margin_suffices(1.3, Some(sum), 4.0, step);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn the_margins_of_error_suffice() {
+    margins_suffice(997);
+}
+
+#[test]
+#[ignore = "takes minutes; the test above takes one float in 997"]
+fn the_margins_of_error_suffice_for_every_float() {
+    margins_suffice(1);
+}

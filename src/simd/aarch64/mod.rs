@@ -1,0 +1,3 @@
+//! The instruction set of 64-bit ARM.
+
+pub mod neon;

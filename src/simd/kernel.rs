@@ -1,0 +1,14 @@
+//! What runs on an instruction set.
+
+use super::vector::Vector;
+
+/// What runs on an instruction set: a value with its arguments.
+///
+/// No closure in it may hold vector code: only what is marked `#[inline(always)]` is compiled with
+/// the instructions of the function that it ends up in.
+pub trait Kernel {
+    /// What it returns.
+    type Output;
+    /// Runs with the instructions of `v`; marked `#[inline(always)]`.
+    fn run<V: Vector>(self, v: V) -> Self::Output;
+}

@@ -1,0 +1,91 @@
+//! `expf`, `logf` and their like, of the C library the process runs on.
+//!
+//! The built-ins call these, so their last bit is part of the exactness contract. The standard
+//! library's `f32::exp` and `f32::ln` compile to the same calls on Linux, but promise nothing of
+//! the kind; these do.
+
+#[cfg(not(miri))]
+unsafe extern "C" {
+    safe fn expf(x: f32) -> f32;
+    safe fn logf(x: f32) -> f32;
+    safe fn log2f(x: f32) -> f32;
+    safe fn powf(x: f32, y: f32) -> f32;
+    #[link_name = "exp"]
+    safe fn exp_double(x: f64) -> f64;
+    #[link_name = "pow"]
+    safe fn pow_double(x: f64, y: f64) -> f64;
+}
+
+/// Miri interprets no C library. It checks memory, not last bits.
+#[cfg(miri)]
+mod interpreted {
+    pub fn expf(x: f32) -> f32 {
+        x.exp()
+    }
+    pub fn logf(x: f32) -> f32 {
+        x.ln()
+    }
+    pub fn log2f(x: f32) -> f32 {
+        x.log2()
+    }
+    pub fn powf(x: f32, y: f32) -> f32 {
+        x.powf(y)
+    }
+    pub fn exp_double(x: f64) -> f64 {
+        x.exp()
+    }
+    pub fn pow_double(x: f64, y: f64) -> f64 {
+        x.powf(y)
+    }
+}
+#[cfg(miri)]
+use interpreted::{exp_double, expf, log2f, logf, pow_double, powf};
+
+/// e^x, bit for bit the host's `expf`.
+#[inline]
+pub fn exp(x: f32) -> f32 {
+    expf(x)
+}
+
+/// The natural logarithm, bit for bit the host's `logf`.
+#[inline]
+pub fn ln(x: f32) -> f32 {
+    logf(x)
+}
+
+/// The logarithm to base 2, bit for bit the host's `log2f`.
+#[inline]
+pub fn log2(x: f32) -> f32 {
+    log2f(x)
+}
+
+/// x^y, bit for bit the host's `powf`.
+#[inline]
+pub fn pow(x: f32, y: f32) -> f32 {
+    powf(x, y)
+}
+
+/// e^x in double precision, bit for bit the host's `exp`.
+#[inline]
+pub fn exp_f64(x: f64) -> f64 {
+    exp_double(x)
+}
+
+/// x^y in double precision, bit for bit the host's `pow`.
+#[inline]
+pub fn pow_f64(x: f64, y: f64) -> f64 {
+    pow_double(x, y)
+}
+
+/// A float as a C++ `int`, as the host's compiled code converts it.
+///
+/// Out of range the language leaves it undefined; x86's instruction then gives the smallest
+/// integer, Arm's the nearest.
+#[inline]
+pub fn as_int(x: f32) -> i32 {
+    let in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);
+    if cfg!(target_arch = "x86_64") && !in_range {
+        return i32::MIN;
+    }
+    x as i32
+}

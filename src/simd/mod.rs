@@ -1,0 +1,42 @@
+//! Instruction sets: the only place with intrinsics.
+//!
+//! - [`vector`]: the trait that a backend implements and that kernels are written against;
+//!   [`kernel`]: what runs on one; [`bits`]: sets of lanes;
+//! - [`dispatch`](mod@dispatch): which instruction set runs a kernel, and how it is entered;
+//! - `scalar`, `x86_64`, `aarch64`: the backends;
+//! - [`exp`], [`exp_f64`], [`ln`]: tables and polynomials; [`libm`]: the C library's own;
+//! - `self_check`: whether those agree on this machine.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+pub mod bits;
+pub mod dispatch;
+pub mod exp;
+pub mod exp_f64;
+pub mod kernel;
+pub mod libm;
+pub mod ln;
+mod scalar;
+mod self_check;
+pub mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+pub(crate) use dispatch::dispatched;
+pub use dispatch::{Isa, dispatch, instruction_set};
+pub use kernel::Kernel;
+pub use vector::{MAX_LANES, Vector};
+
+/// Asks for the cache line of an element, if there is one, before it is needed. A hint: any number
+/// will do.
+#[inline(always)]
+pub fn prefetch<T>(of: &[T], at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: reads nothing and cannot fail; every processor of this architecture has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(of.as_ptr().wrapping_add(at).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (of, at);
+}

@@ -1,0 +1,596 @@
+//! What the kernels need of an instruction set.
+
+use std::mem::MaybeUninit;
+
+use half::{bf16, f16};
+
+use super::exp::{POLYNOMIAL, ROUND_F32};
+use super::ln::{self, LnParts};
+use super::{bits, exp, exp_f64};
+use crate::token::{Token, TokenData};
+
+/// No `F` holds more floats.
+pub const MAX_LANES: usize = 16;
+
+/// An instruction set, as a value. One exists only where the processor has the instructions, which
+/// is what makes the methods safe.
+///
+/// `F` holds [`LANES`](Self::LANES) floats, `D` half as many doubles; names of operations on
+/// doubles end in `_d`. Comparisons give one bit per lane, the first lane lowest. A method that
+/// reads or writes a slice uses its first elements and panics if these are fewer than the lanes,
+/// unless it says otherwise.
+///
+/// The required methods are what every backend has to write. The provided ones are correct for
+/// every backend; one overrides them where its instructions were measured to do better.
+/// Everything is `#[inline(always)]`, so that it is compiled with the instruction set of the
+/// function that it ends up in.
+pub trait Vector: Copy {
+    /// How many floats `F` holds; at most [`MAX_LANES`].
+    const LANES: usize;
+    /// Floats.
+    type F: Copy;
+    /// Doubles, half as many.
+    type D: Copy;
+
+    // Load and store.
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::F;
+    /// Reads floats.
+    fn load(self, from: &[f32]) -> Self::F;
+    /// Writes floats.
+    fn store(self, to: &mut [f32], x: Self::F);
+    /// Reads the logits of candidates.
+    fn load_logits(self, data: &[TokenData]) -> Self::F;
+    /// Writes the logits of candidates and nothing else.
+    fn store_logits(self, data: &mut [TokenData], x: Self::F);
+    /// Writes the probabilities of candidates and nothing else.
+    fn store_probabilities(self, data: &mut [TokenData], x: Self::F);
+    /// `x` in every lane.
+    fn splat_d(self, x: f64) -> Self::D;
+    /// Reads doubles.
+    fn load_d(self, from: &[f64]) -> Self::D;
+    /// Writes doubles.
+    fn store_d(self, to: &mut [f64], x: Self::D);
+
+    // Arithmetic.
+
+    /// a + b.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a - b.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a * b.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a / b.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a * b + c, rounded once.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger one; `b` where either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The absolute value.
+    fn abs(self, a: Self::F) -> Self::F;
+    /// a - floor(a).
+    fn fract(self, a: Self::F) -> Self::F;
+    /// The sum of the bits of each lane as integers, modulo 2^32.
+    fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a * 2^n, where n is the low 9 bits of `shifted` as a signed integer, as adding 1.5 * 2^23
+    /// leaves them. Only the exponent is added to.
+    fn ldexp(self, a: Self::F, shifted: Self::F) -> Self::F;
+    /// a + b.
+    fn add_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a - b.
+    fn sub_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a * b.
+    fn mul_d(self, a: Self::D, b: Self::D) -> Self::D;
+    /// a * b + c, rounded once.
+    fn fma_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
+    /// The larger one; `b` where either is NaN.
+    fn max_d(self, a: Self::D, b: Self::D) -> Self::D;
+
+    // Compare and select.
+
+    /// a >= b, false for NaN.
+    fn ge(self, a: Self::F, b: Self::F) -> u32;
+    /// a < b, false for NaN.
+    fn lt(self, a: Self::F, b: Self::F) -> u32;
+    /// a == b, false for NaN.
+    fn eq(self, a: Self::F, b: Self::F) -> u32;
+    /// `x` where a < b, else `y`; NaN is not below anything.
+    fn select_lt(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
+
+    // Convert.
+
+    /// The lower and the upper half as doubles.
+    fn widen(self, a: Self::F) -> [Self::D; 2];
+    /// Rounded to floats.
+    fn narrow(self, a: [Self::D; 2]) -> Self::F;
+
+    // Provided: load and store.
+
+    /// The lanes, and zeros behind them.
+    #[inline(always)]
+    fn lanes(self, x: Self::F) -> [f32; MAX_LANES] {
+        let mut lanes = [0.0; MAX_LANES];
+        self.store(&mut lanes, x);
+        lanes
+    }
+    /// Reads the first [`LANES`](Self::LANES) of so many floats.
+    #[inline(always)]
+    fn load_lanes(self, lanes: [f32; MAX_LANES]) -> Self::F {
+        self.load(&lanes)
+    }
+    /// Whether doubles come cheaper from memory than from a register of floats, even if these have
+    /// to be written first.
+    const WIDENS_FROM_MEMORY: bool = false;
+    /// Whether loads that cross a cache line are slow enough to be avoided.
+    const ALIGNS_LOADS: bool = false;
+    /// Reads the probabilities of candidates.
+    #[inline(always)]
+    fn load_probabilities(self, data: &[TokenData]) -> Self::F {
+        assert!(data.len() >= Self::LANES);
+        let mut lanes = [0.0; MAX_LANES];
+        for (p, candidate) in lanes.iter_mut().zip(data) {
+            *p = candidate.p;
+        }
+        self.load_lanes(lanes)
+    }
+    /// Writes whole candidates.
+    #[inline(always)]
+    fn store_candidates(self, data: &mut [TokenData], ids: &[u32], logits: Self::F, ps: Self::F) {
+        assert!(data.len() >= Self::LANES && ids.len() >= Self::LANES);
+        let lanes = self.lanes(logits).into_iter().zip(self.lanes(ps));
+        for ((candidate, &id), (logit, p)) in data.iter_mut().zip(ids).zip(lanes).take(Self::LANES)
+        {
+            *candidate = TokenData {
+                id: id as Token,
+                logit,
+                p,
+            };
+        }
+    }
+    /// Whether the ids of the candidates count up from `first`.
+    #[inline(always)]
+    fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
+        assert!(data.len() >= Self::LANES);
+        let ids = data.iter().take(Self::LANES).map(|c| c.id as u32);
+        ids.zip(0..).all(|(id, i)| id == first.wrapping_add(i))
+    }
+    /// Reads words as they are.
+    #[inline(always)]
+    fn load_u32(self, from: &[u32]) -> Self::F {
+        let from: *const [u32] = from;
+        // SAFETY: the same memory; every word is the bits of a float.
+        self.load(unsafe { &*(from as *const [f32]) })
+    }
+    /// Writes the bits.
+    #[inline(always)]
+    fn store_u32(self, to: &mut [u32], x: Self::F) {
+        let to: *mut [u32] = to;
+        // SAFETY: the same memory; the bits of every float are a word.
+        self.store(unsafe { &mut *(to as *mut [f32]) }, x);
+    }
+    /// Reads numbers of half precision.
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> Self::F {
+        assert!(from.len() >= Self::LANES);
+        let mut lanes = [0.0; MAX_LANES];
+        for (lane, x) in lanes.iter_mut().zip(from) {
+            *lane = x.to_f32();
+        }
+        self.load_lanes(lanes)
+    }
+    /// Reads numbers of bfloat16.
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16]) -> Self::F {
+        assert!(from.len() >= Self::LANES);
+        let mut lanes = [0.0; MAX_LANES];
+        for (lane, x) in lanes.iter_mut().zip(from) {
+            *lane = f32::from_bits(u32::from(x.to_bits()) << 16);
+        }
+        self.load_lanes(lanes)
+    }
+    /// Reads floats as doubles.
+    #[inline(always)]
+    fn load_widened(self, from: &[f32]) -> [Self::D; 2] {
+        self.widen(self.load(from))
+    }
+    /// Writes doubles, rounded to floats.
+    #[inline(always)]
+    fn store_narrowed(self, to: &mut [f32], a: [Self::D; 2]) {
+        self.store(to, self.narrow(a));
+    }
+    /// Reads the elements of `from` that `indices` name.
+    ///
+    /// # Panics
+    /// If one names none.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "documented: it panics")]
+    fn gather(self, from: &[f32], indices: &[u32]) -> Self::F {
+        assert!(indices.len() >= Self::LANES);
+        let mut lanes = [0.0; MAX_LANES];
+        for (lane, &i) in lanes.iter_mut().zip(indices).take(Self::LANES) {
+            *lane = from[i as usize];
+        }
+        self.load_lanes(lanes)
+    }
+    /// Asks for a cache line. The address may be any.
+    #[inline(always)]
+    fn prefetch<T>(self, _at: *const T) {}
+
+    // Provided: arithmetic.
+
+    /// The larger of the absolute values; |b| if `a` is NaN.
+    #[inline(always)]
+    fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
+        self.max(self.abs(a), self.abs(b))
+    }
+    /// The larger one in the lanes that `lanes` has bits for, `b` in the others and where either is
+    /// NaN.
+    #[inline(always)]
+    fn max_masked(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
+        let mut all = self.lanes(a);
+        for (lane, x) in all.iter_mut().enumerate() {
+            if lanes >> lane & 1 == 0 {
+                *x = f32::NEG_INFINITY;
+            }
+        }
+        self.max(self.load_lanes(all), b)
+    }
+    /// a * b - c, rounded once.
+    #[inline(always)]
+    fn fms_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D {
+        self.fma_d(a, b, self.sub_d(self.splat_d(-0.0), c))
+    }
+    /// a / b.
+    #[inline(always)]
+    fn div_d(self, a: Self::D, b: Self::D) -> Self::D {
+        let (mut quotients, b) = (lanes_d(self, a), lanes_d(self, b));
+        for (a, b) in quotients.iter_mut().zip(b) {
+            *a /= b;
+        }
+        self.load_d(&quotients)
+    }
+    /// The absolute value.
+    #[inline(always)]
+    fn abs_d(self, a: Self::D) -> Self::D {
+        self.max_d(a, self.sub_d(self.splat_d(0.0), a))
+    }
+
+    // Provided: reduce.
+
+    /// The largest lane; no lane is NaN.
+    #[inline(always)]
+    fn reduce_max(self, a: Self::F) -> f32 {
+        let lanes = self.lanes(a).into_iter().take(Self::LANES);
+        lanes.fold(f32::NEG_INFINITY, f32::max)
+    }
+    /// The sum of the lanes, in no particular order.
+    #[inline(always)]
+    fn reduce_add(self, a: Self::F) -> f32 {
+        self.lanes(a).into_iter().take(Self::LANES).sum()
+    }
+    /// The largest lane; no lane is NaN.
+    #[inline(always)]
+    fn reduce_max_d(self, a: Self::D) -> f64 {
+        let lanes = lanes_d(self, a).into_iter().take(Self::LANES / 2);
+        lanes.fold(f64::NEG_INFINITY, f64::max)
+    }
+    /// The sum of the lanes, in no particular order.
+    #[inline(always)]
+    fn reduce_add_d(self, a: Self::D) -> f64 {
+        lanes_d(self, a).into_iter().take(Self::LANES / 2).sum()
+    }
+    /// The largest lane of each register; no lane is NaN.
+    #[inline(always)]
+    fn reduce_max_each(self, a: [Self::F; 4]) -> [f32; 4] {
+        let [a, b, c, d] = a;
+        [
+            self.reduce_max(a),
+            self.reduce_max(b),
+            self.reduce_max(c),
+            self.reduce_max(d),
+        ]
+    }
+    /// The largest of each of four blocks of 64 numbers of 16 bits, the sign first. `None` where a
+    /// block has none from 0 on, or one above `infinity`, or where this instruction set has no
+    /// quick way.
+    #[inline(always)]
+    fn reduce_max_u16_each(self, _blocks: &[u16], _infinity: u16) -> Option<[u16; 4]> {
+        None
+    }
+
+    // Provided: compress and permute.
+
+    /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which has room for a
+    /// whole register, and returns how many. What is behind them may be overwritten.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
+    fn compress_store(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
+        let all = self.lanes(x);
+        let mut written = 0;
+        while lanes != 0 {
+            to[written].write(all[lanes.trailing_zeros() as usize % MAX_LANES]);
+            written += 1;
+            lanes &= lanes - 1;
+        }
+        written
+    }
+    /// The same into memory that holds floats.
+    #[inline(always)]
+    fn compress_over(self, lanes: u32, x: Self::F, to: &mut [f32]) -> usize {
+        let to: *mut [f32] = to;
+        // SAFETY: the same memory, and `compress_store` writes nothing but floats.
+        self.compress_store(lanes, x, unsafe { &mut *(to as *mut [MaybeUninit<f32>]) })
+    }
+    /// Appends `first` plus the number of each lane that `lanes` has a bit for.
+    #[inline(always)]
+    fn push_indices(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
+        bits::push_indices(lanes, first, to);
+    }
+    /// Appends the candidates that `lanes` has bits for.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: there are as many as lanes"
+    )]
+    fn push_candidates(self, mut lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
+        while lanes != 0 {
+            to.push(data[lanes.trailing_zeros() as usize]);
+            lanes &= lanes - 1;
+        }
+    }
+    /// Writes the logits `x` of `lanes` as candidates, numbered from `first` by their lanes, to the
+    /// beginning of `to`, which has room for a whole register, and returns how many.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: room for a whole register; lanes are less than their number"
+    )]
+    fn compress_candidates(
+        self,
+        x: Self::F,
+        mut lanes: u32,
+        first: u32,
+        to: &mut [MaybeUninit<TokenData>],
+    ) -> usize {
+        let logits = self.lanes(x);
+        let mut written = 0;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            to[written].write(TokenData {
+                id: (first + lane) as Token,
+                logit: logits[lane as usize % MAX_LANES],
+                p: 0.0,
+            });
+            written += 1;
+            lanes &= lanes - 1;
+        }
+        written
+    }
+    /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
+    #[inline(always)]
+    fn compare_exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
+        compare_exchange(self, x, y, 0)
+    }
+    /// The same of lanes 1 and 2, 3 and 4, and so on.
+    #[inline(always)]
+    fn compare_exchange_odd(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
+        compare_exchange(self, x, y, 1)
+    }
+
+    // Provided: exponentials and logarithms. What they promise, `simd::exp` and its like say.
+
+    /// e^x of floats from [`exp::LOWEST`] to below [`exp::HIGHEST`] that were widened. Rounded to
+    /// floats they are the host's `expf`, bit for bit.
+    #[inline(always)]
+    fn exp(self, x: [Self::D; 2]) -> [Self::D; 2] {
+        let [(a, k_a), (b, k_b)] = [exp2_of_remainder(self, x[0]), exp2_of_remainder(self, x[1])];
+        let [scale_a, scale_b] = self.exp2_32nds([k_a, k_b]);
+        [self.mul_d(a, scale_a), self.mul_d(b, scale_b)]
+    }
+    /// e^x of doubles in that range, within 2^-32 of itself.
+    #[inline(always)]
+    fn exp_of_doubles(self, x: [Self::D; 2]) -> [Self::D; 2] {
+        self.exp(x)
+    }
+    /// e^x of doubles from -120 to 0: the host's `exp`, bit for bit.
+    #[inline(always)]
+    fn exp_d(self, x: Self::D) -> Self::D {
+        let shifted = self.fma_d(x, self.splat_d(exp_f64::SCALE), self.splat_d(exp::ROUND));
+        let k = self.sub_d(shifted, self.splat_d(exp::ROUND));
+        let r = self.fma_d(k, self.splat_d(exp_f64::STEP[0]), x);
+        let r = self.fma_d(k, self.splat_d(exp_f64::STEP[1]), r);
+        let [left_out, scale] = exp2_128ths(self, shifted);
+        let r2 = self.mul_d(r, r);
+        let [a, b, c, d] = exp_f64::C;
+        let low = self.fma_d(self.splat_d(b), r, self.splat_d(a));
+        let high = self.fma_d(self.splat_d(d), r, self.splat_d(c));
+        let e = self.fma_d(r2, low, self.add_d(left_out, r));
+        let e = self.fma_d(self.mul_d(r2, r2), high, e);
+        self.fma_d(scale, e, scale)
+    }
+    /// ln x of positive normal floats: the host's `logf`, bit for bit.
+    #[inline(always)]
+    fn ln(self, x: Self::F) -> Self::F {
+        let parts = self.ln_parts(x);
+        self.narrow([ln_of_half(self, &parts, 0), ln_of_half(self, &parts, 1)])
+    }
+    /// Whether [`exp_approx`](Self::exp_approx) gives what is not finite for all numbers that it
+    /// cannot take, and 0 or more for those below -80, so that nothing has to be asked before.
+    const EXP_APPROX_TELLS: bool = false;
+    /// [`exp_approx`](Self::exp_approx) takes numbers up to 40 whose squares are less than this.
+    const EXP_APPROX_SQUARES: f32 = 7225.0;
+    /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones
+    /// whose squares are below [`EXP_APPROX_SQUARES`](Self::EXP_APPROX_SQUARES).
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` is below the number of coefficients"
+    )]
+    fn exp_approx(self, x: Self::F) -> Self::F {
+        let round = self.splat(ROUND_F32);
+        let shifted = self.fma(x, self.splat(std::f32::consts::LOG2_E), round);
+        let k = self.sub(shifted, round);
+        let r = self.fma(k, self.splat(-std::f32::consts::LN_2), x);
+        let mut e = self.splat(POLYNOMIAL[5]);
+        for i in (0..5).rev() {
+            e = self.fma(e, r, self.splat(POLYNOMIAL[i]));
+        }
+        self.ldexp(e, shifted)
+    }
+    /// The same of several registers, step by step.
+    #[inline(always)]
+    fn exp_approx_each<const N: usize>(self, x: [Self::F; N]) -> [Self::F; N] {
+        x.map(|x| self.exp_approx(x))
+    }
+
+    // Provided: what the tables of exponentials and logarithms need.
+
+    /// 2^(n/32) by the table of [`exp`], where n is the low half of each double, an integer.
+    #[inline(always)]
+    fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2] {
+        let [a, b] = [lanes_d(self, n[0]), lanes_d(self, n[1])];
+        [
+            self.load_d(&a.map(exp::power_of_32nds)),
+            self.load_d(&b.map(exp::power_of_32nds)),
+        ]
+    }
+    /// The entries of the table of [`ln`] for positive normal floats.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`lane` is below `MAX_LANES`, `entry` below the length of the tables"
+    )]
+    fn ln_parts(self, x: Self::F) -> LnParts<Self::D> {
+        let (mut z, mut inverse) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        let (mut ln, mut k) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        for (lane, x) in self.lanes(x).into_iter().enumerate().take(Self::LANES) {
+            let (exponent, reduced, entry) = ln::reduce(x);
+            z[lane] = reduced;
+            inverse[lane] = ln::INVERSES[entry];
+            ln[lane] = ln::LOGARITHMS[entry];
+            k[lane] = f64::from(exponent);
+        }
+        let half = Self::LANES / 2;
+        LnParts {
+            z: self.widen(self.load_lanes(z)),
+            inverse: [self.load_d(&inverse), self.load_d(&inverse[half..])],
+            ln: [self.load_d(&ln), self.load_d(&ln[half..])],
+            k: [self.load_d(&k), self.load_d(&k[half..])],
+        }
+    }
+    /// The sum of the bits of each `entry` and 2^45 times those of each n, as integers.
+    #[inline(always)]
+    fn add_shifted_bits(self, entry: Self::D, n: Self::D) -> Self::D {
+        let (mut sums, n) = (lanes_d(self, entry), lanes_d(self, n));
+        for (entry, n) in sums.iter_mut().zip(n) {
+            *entry = f64::from_bits(entry.to_bits().wrapping_add(n.to_bits() << 45));
+        }
+        self.load_d(&sums)
+    }
+    /// a == b, false for NaN.
+    #[inline(always)]
+    fn eq_d(self, a: Self::D, b: Self::D) -> u32 {
+        let lanes = lanes_d(self, a).into_iter().zip(lanes_d(self, b));
+        let bits = lanes.take(Self::LANES / 2).enumerate();
+        bits.fold(0, |bits, (i, (a, b))| bits | u32::from(a == b) << i)
+    }
+    /// `x` where a == b, else `y`.
+    #[inline(always)]
+    fn select_eq_d(self, a: Self::D, b: Self::D, x: Self::D, y: Self::D) -> Self::D {
+        let (mut selected, x) = (lanes_d(self, y), lanes_d(self, x));
+        let equal = self.eq_d(a, b);
+        for (i, (y, x)) in selected.iter_mut().zip(x).enumerate() {
+            if equal >> i & 1 == 1 {
+                *y = x;
+            }
+        }
+        self.load_d(&selected)
+    }
+}
+
+/// The lanes, and zeros behind them.
+#[inline(always)]
+pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
+    let mut lanes = [0.0; MAX_LANES / 2];
+    v.store_d(&mut lanes, x);
+    lanes
+}
+
+/// Exchanges neighbours from `start` on, lane by lane.
+#[inline(always)]
+fn compare_exchange<V: Vector>(v: V, x: V::F, y: V::F, start: usize) -> (V::F, V::F) {
+    let (mut xs, mut ys) = (v.lanes(x), [0; MAX_LANES]);
+    v.store_u32(&mut ys, y);
+    for i in (start..V::LANES - 1).step_by(2) {
+        if let (Some([a, b]), Some([_, _])) = (xs.get(i..i + 2), ys.get(i..i + 2))
+            && a < b
+        {
+            xs.swap(i, i + 1);
+            ys.swap(i, i + 1);
+        }
+    }
+    (v.load_lanes(xs), v.load_u32(&ys))
+}
+
+/// 2^(r/32), where r is what remains of x, and a double whose low bits are k; see [`exp`].
+#[inline(always)]
+fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
+    let scale = v.splat_d(exp::SCALE);
+    let round = v.splat_d(exp::ROUND);
+    // Fused or not, k is the same for every float from LOWEST to HIGHEST.
+    let shifted = v.fma_d(x, scale, round);
+    let k = v.sub_d(shifted, round);
+    let r = v.fms_d(x, scale, k);
+    let high = v.fma_d(v.splat_d(exp::C[0]), r, v.splat_d(exp::C[1]));
+    let low = v.fma_d(v.splat_d(exp::C[2]), r, v.splat_d(1.0));
+    (v.fma_d(high, v.mul_d(r, r), low), shifted)
+}
+
+/// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for the
+/// k in the low bits of each double.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "modulo the length of the table; a register has at most half of `MAX_LANES`"
+)]
+fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
+    let mut ks = [0.0; MAX_LANES / 2];
+    v.store_d(&mut ks, shifted);
+    let ks = &ks[..V::LANES / 2];
+    let entry = |k: f64| exp_f64::TABLE[k.to_bits() as usize % exp_f64::TABLE.len()];
+    let (first, last) = (v.splat_d(ks[0]), v.splat_d(ks[V::LANES / 2 - 1]));
+    // In the order of the logits, mostly two neighbours or the same.
+    let every = u32::MAX >> (32 - V::LANES / 2);
+    if v.eq_d(shifted, first) | v.eq_d(shifted, last) == every {
+        let (of_first, of_last) = (entry(ks[0]), entry(ks[V::LANES / 2 - 1]));
+        let left_out = (v.splat_d(of_first[0]), v.splat_d(of_last[0]));
+        let power = (v.splat_d(of_first[1]), v.splat_d(of_last[1]));
+        let power = v.select_eq_d(shifted, first, power.0, power.1);
+        return [
+            v.select_eq_d(shifted, first, left_out.0, left_out.1),
+            v.add_shifted_bits(power, shifted),
+        ];
+    }
+    let (mut left_out, mut powers) = ([0.0; MAX_LANES / 2], [0.0; MAX_LANES / 2]);
+    for ((k, left_out), power) in ks.iter().zip(&mut left_out).zip(&mut powers) {
+        [*left_out, *power] = entry(*k);
+    }
+    let power = v.add_shifted_bits(v.load_d(&powers), shifted);
+    [v.load_d(&left_out), power]
+}
+
+/// ln x of one half of a register; see [`ln`].
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
+fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
+    let r = v.fms_d(parts.z[i], parts.inverse[i], v.splat_d(1.0));
+    let whole = v.fma_d(parts.k[i], v.splat_d(ln::LN_2), parts.ln[i]);
+    let r2 = v.mul_d(r, r);
+    let y = v.fma_d(v.splat_d(ln::A[1]), r, v.splat_d(ln::A[2]));
+    let y = v.fma_d(v.splat_d(ln::A[0]), r2, y);
+    v.fma_d(y, r2, v.add_d(whole, r))
+}

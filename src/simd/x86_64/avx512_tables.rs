@@ -1,0 +1,148 @@
+//! Which lanes hold what, and the tables of the exponentials, for AVX-512.
+
+use crate::simd::exp::TABLE;
+
+/// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No
+/// lane is used twice, so merging under a mask gathers all and one permutation puts them in order.
+pub const LOGITS: [u16; 3] = lanes_of_field(1);
+/// The same of the ids.
+pub const IDS: [u16; 3] = lanes_of_field(0);
+/// The same of the probabilities.
+pub const PROBABILITIES: [u16; 3] = lanes_of_field(2);
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn lanes_of_field(field: usize) -> [u16; 3] {
+    let mut masks = [0; 3];
+    let mut word = field;
+    while word < 48 {
+        masks[word / 16] |= 1 << (word % 16);
+        word += 3;
+    }
+    masks
+}
+
+/// Which candidate each of the 48 words belongs to, as a bit.
+pub static OWNERS: [[i32; 16]; 3] = owners();
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn owners() -> [[i32; 16]; 3] {
+    let mut owners = [[0; 16]; 3];
+    let mut word = 0;
+    while word < 48 {
+        owners[word / 16][word % 16] = 1 << (word / 3);
+        word += 1;
+    }
+    owners
+}
+
+/// Lane of candidate i in the merged register.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn gathering(field: i32) -> [i32; 16] {
+    let mut lanes = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        lanes[i] = (3 * i as i32 + field) % 16;
+        i += 1;
+    }
+    lanes
+}
+
+/// Candidate of lane i in the merged register.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn scattering(field: i32) -> [i32; 16] {
+    let mut candidates = [0; 16];
+    let lanes = gathering(field);
+    let mut i = 0;
+    while i < 16 {
+        candidates[lanes[i] as usize] = i as i32;
+        i += 1;
+    }
+    candidates
+}
+
+// Constants, not statics: the compiler sees through them in every unit that it generates code for.
+pub const GATHER_LOGITS: [i32; 16] = gathering(1);
+pub const GATHER_PROBABILITIES: [i32; 16] = gathering(2);
+pub const SCATTER_IDS: [i32; 16] = scattering(0);
+pub const SCATTER_LOGITS: [i32; 16] = scattering(1);
+pub const SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
+
+pub const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// The first and the last lane have no neighbour.
+pub const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
+
+/// The lower halves of the doubles in two registers, in the order in which unpacking words joins
+/// them to doubles again: it takes the first two of every four, then the last two.
+pub const LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
+
+/// The lower halves of the entries of the table, then the upper ones.
+pub static HALVES: [u32; 64] = halves();
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn halves() -> [u32; 64] {
+    let mut halves = [0; 64];
+    let mut i = 0;
+    while i < 32 {
+        halves[i] = TABLE[i] as u32;
+        halves[32 + i] = (TABLE[i] >> 32) as u32;
+        i += 1;
+    }
+    halves
+}
+
+/// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
+/// 0, which a mask makes.
+pub static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
+/// Where those are not 0.
+pub const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn words_of_candidates() -> [[i32; 16]; 3] {
+    let mut words = [[0; 16]; 3];
+    let mut i = 0;
+    while i < 48 {
+        words[i / 16][i % 16] = (i / 3 + if i % 3 == 1 { 16 } else { 0 }) as i32;
+        i += 1;
+    }
+    words
+}
+
+/// 1.5 * 2^18: adding it leaves the nearest 32nd in the low bits.
+pub const ROUND_32NDS: f32 = 393_216.0;
+/// (e^r - 1) / r for |r| <= ln 2 / 64, the constant and the factor of r: e^r within 6e-8.
+pub const EXPM1: [f32; 2] = [1.000_014_7, 0.500_005];
+/// 2^(i/32).
+pub static POWERS: [f32; 32] = powers();
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
+const fn powers() -> [f32; 32] {
+    let mut powers = [0.0; 32];
+    let mut i = 0;
+    while i < 32 {
+        powers[i] = f64::from_bits(TABLE[i] + ((i as u64) << 47)) as f32;
+        i += 1;
+    }
+    powers
+}
