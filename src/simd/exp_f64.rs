@@ -13,7 +13,7 @@ pub const STEP: [f64; 2] = [
     f64::from_bits(0xbf76_2e42_fefa_0000),
     f64::from_bits(0xbd0c_f79a_bc9e_3b3a),
 ];
-/// e^r = 1 + r + (C[0] + C[1] r) r^2 + (C[2] + C[3] r) r^4.
+/// `e^r = 1 + r + (C[0] + C[1] r) r^2 + (C[2] + C[3] r) r^4`.
 pub const C: [f64; 4] = [
     f64::from_bits(0x3fdf_ffff_ffff_fdbd),
     f64::from_bits(0x3fc5_5555_5555_543c),
