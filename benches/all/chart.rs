@@ -7,7 +7,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::report::{Measurement, Run};
+use super::report::{Measurement, Run};
 
 /// The size that the bars are drawn for.
 const N: usize = 128_256;

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use vendor_llama_cpp::sys;
 
@@ -139,6 +139,14 @@ impl Drop for HostSampler {
         // SAFETY: owned by this handle alone.
         unsafe { sys::llama_sampler_free(self.0) };
     }
+}
+
+/// Held by a test that sets, limits or measures what belongs to the whole process: tests of one
+/// binary run side by side otherwise.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing that another one needs.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number that the environment sets, or else `default`.

@@ -1,0 +1,311 @@
+//! Programs in C and C++, compiled and linked in every way that a host can be, and run. What each
+//! checks is in its own source, in c-tests/.
+
+use std::fmt::Write;
+use std::fs;
+
+use crate::toolchain::{Build, Link, Program, has_sanitizers, our_library, said, skipped};
+use llama_sieve::ffi::llama_h::LAYOUT;
+use vendor_llama_cpp::paths;
+
+// The header.
+
+#[test]
+fn the_header_needs_nothing_from_c() {
+    let build = Build::new("header_alone_c", "c-tests/header_alone.c").with_ours(Link::Shared);
+    let version = build.build().succeed(&[]);
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_header_needs_nothing_from_cxx() {
+    let build = Build::new("header_alone_cpp", "c-tests/header_alone.cpp").with_ours(Link::Static);
+    let version = build.build().succeed(&[]);
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_header_stands_before_and_behind_llama_h() {
+    let source = "c-tests/header_with_llama.c";
+    for (name, is_cxx, llama_h_first) in [
+        ("header_before_llama_h_c", false, false),
+        ("header_behind_llama_h_c", false, true),
+        ("header_before_llama_h_cpp", true, false),
+        ("header_behind_llama_h_cpp", true, true),
+    ] {
+        let mut build = match is_cxx {
+            true => Build::as_cxx(name, source),
+            false => Build::new(name, source),
+        };
+        if llama_h_first {
+            build = build.flag("-DLLAMA_H_FIRST");
+        }
+        let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
+        build.build().succeed(&[]);
+    }
+}
+
+#[test]
+fn our_mirrors_of_llama_h_have_its_layout() {
+    let build = Build::new("llama_h_layout", "c-tests/llama_h_layout.c").with_llama_h();
+    let mut facts = String::new();
+    for (name, value) in LAYOUT {
+        writeln!(facts, "SAME({name}, {value})").expect("a string takes everything");
+    }
+    let folder = build.folder().to_owned();
+    fs::write(folder.join("llama_h_layout.inc"), facts).expect("the folder is writable");
+    build.flag("-I").flag(folder).build().succeed(&[]);
+}
+
+#[test]
+fn our_constructors_have_the_types_of_the_built_ins() {
+    let build = Build::new("llama_h_signatures", "c-tests/llama_h_signatures.cpp").with_llama_h();
+    build.build().succeed(&[]);
+}
+
+// The same program in every linkage.
+
+fn chain(name: &str, ours: Link, llama: Link) {
+    let build = Build::new(name, "c-tests/chain.c");
+    let text = build.with_ours(ours).with_llama(llama).build().succeed(&[]);
+    assert_eq!(text, "the same tokens\n");
+}
+
+#[test]
+fn chain_all_static() {
+    chain("chain_all_static", Link::Static, Link::Static);
+}
+
+#[test]
+fn chain_all_static_in_the_other_order() {
+    let build = Build::new("chain_llama_first", "c-tests/chain.c");
+    let build = build.with_llama(Link::Static).with_ours(Link::Static);
+    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
+}
+
+#[test]
+fn chain_with_a_static_host_and_ours_shared() {
+    chain("chain_static_host", Link::Shared, Link::Static);
+}
+
+#[test]
+fn chain_with_a_shared_host_and_ours_static() {
+    chain("chain_static_ours", Link::Static, Link::Shared);
+}
+
+#[test]
+fn chain_with_a_shared_host_and_ours_static_at_a_fixed_address() {
+    let build = Build::new("chain_no_pie", "c-tests/chain.c").flag("-no-pie");
+    let build = build.with_ours(Link::Static).with_llama(Link::Shared);
+    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
+}
+
+#[test]
+fn chain_all_shared() {
+    chain("chain_all_shared", Link::Shared, Link::Shared);
+}
+
+#[test]
+fn bad_input_has_an_answer() {
+    for (name, link) in [
+        ("bad_input_static", Link::Static),
+        ("bad_input_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/bad_input.c");
+        let text = build.with_ours(link).with_llama(link).build().succeed(&[]);
+        assert_eq!(text, "everything had an answer\n");
+    }
+}
+
+#[test]
+fn log_callbacks_may_use_what_is_at_work() {
+    for (name, link) in [("log_static", Link::Static), ("log_shared", Link::Shared)] {
+        let build = Build::new(name, "c-tests/log.c").flag("-pthread");
+        let program = build.with_ours(link).with_llama(link).build();
+        assert_eq!(program.succeed(&[]), "every message was delivered\n");
+    }
+}
+
+fn sanitized(name: &str, source: &str, expected: &str) {
+    if !has_sanitizers(&format!("{name}_probe")) {
+        skipped(&format!(
+            "{name}: the C compiler has no runtime for -fsanitize=address,undefined"
+        ));
+        return;
+    }
+    let build = Build::new(name, source).sanitized();
+    let program = build
+        .with_ours(Link::Static)
+        .with_llama(Link::Static)
+        .build()
+        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+        .env("UBSAN_OPTIONS", "print_stacktrace=1");
+    assert_eq!(program.succeed(&[]), expected);
+}
+
+#[test]
+fn chains_sample_straight_from_the_logits() {
+    let build = Build::new("chain_logits", "c-tests/chain_logits.c");
+    let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
+}
+
+#[test]
+fn chains_from_logits_under_sanitizers() {
+    let source = "c-tests/chain_logits.c";
+    sanitized("chain_logits_sanitized", source, "the same tokens\n");
+}
+
+#[test]
+fn chain_under_sanitizers() {
+    sanitized("chain_sanitized", "c-tests/chain.c", "the same tokens\n");
+}
+
+#[test]
+fn bad_input_under_sanitizers() {
+    sanitized(
+        "bad_input_sanitized",
+        "c-tests/bad_input.c",
+        "everything had an answer\n",
+    );
+}
+
+#[test]
+fn log_callbacks_under_sanitizers() {
+    sanitized(
+        "log_sanitized",
+        "c-tests/log.c",
+        "every message was delivered\n",
+    );
+}
+
+// Hosts that the linker knows nothing of.
+
+fn dlopen(name: &str, order: &str) {
+    let program = Build::new(name, "c-tests/host_dlopen.c")
+        .with_llama_h()
+        .build();
+    let ours = our_library(Link::Shared).display().to_string();
+    let libllama = paths::shared_library().display().to_string();
+    let text = program.succeed(&[order, &ours, &libllama]);
+    assert_eq!(text, "found a local host\n");
+}
+
+#[test]
+fn a_local_host_is_found_that_came_after_us() {
+    dlopen("dlopen_ours_first", "ours-first");
+}
+
+#[test]
+fn a_local_host_is_found_that_came_before_us() {
+    dlopen("dlopen_llama_first", "llama-first");
+}
+
+fn late(name: &str, ours: Link) {
+    let build = Build::new(name, "c-tests/host_late.c");
+    let program = build.with_llama_h().with_ours(ours).build();
+    let libllama = paths::shared_library().display().to_string();
+    for how in ["found", "bound"] {
+        let text = program.succeed(&[how, &libllama]);
+        assert_eq!(text, "found a late host\n");
+    }
+}
+
+#[test]
+fn without_a_host_the_library_says_so_and_takes_a_late_one() {
+    late("late_shared", Link::Shared);
+}
+
+#[test]
+fn linked_statically_it_takes_a_late_host_too() {
+    late("late_static", Link::Static);
+}
+
+#[test]
+fn the_host_is_found_under_ld_preload() {
+    let build = Build::new("preload", "c-tests/host_preload.c").with_llama(Link::Shared);
+    let program = build
+        .build()
+        .env("LD_PRELOAD", our_library(Link::Shared).display());
+    assert_eq!(program.succeed(&[]), "found the host under LD_PRELOAD\n");
+}
+
+#[test]
+fn the_smoke_program_of_the_cmake_project() {
+    for (name, link) in [
+        ("smoke_static", Link::Static),
+        ("smoke_shared", Link::Shared),
+    ] {
+        let program = Build::new(name, "c-tests/smoke.c").with_ours(link).build();
+        let text = program.succeed(&[]);
+        let first = format!("llama-sieve {}", env!("CARGO_PKG_VERSION"));
+        assert!(text.starts_with(&first), "{text}");
+    }
+}
+
+// examples/generate.c
+
+fn generate(name: &str) -> Program {
+    let build = Build::new(name, "examples/generate.c");
+    build
+        .with_ours(Link::Static)
+        .with_llama(Link::Static)
+        .build()
+}
+
+#[test]
+fn generate_gives_the_text_of_the_built_in_chain() {
+    let program = generate("generate");
+    for options in [
+        "--seed 42",
+        // The random seed, which both chains must share.
+        "",
+        "--temp 0",
+        "--top-k 0 --top-p 1 --min-p 0 -s 7",
+        "--typical 0.9 --top-nsigma 2.5 --temp 1.2",
+        "--repeat-penalty 1.2 --repeat-last-n 32 -s 3",
+        "--presence-penalty 0.3 --frequency-penalty 0.2 -p Blessed",
+    ] {
+        // One thread: the tests beside this one need the other cores.
+        let mut args = vec!["--compare", "-n", "64", "--threads", "1"];
+        args.extend(options.split_whitespace());
+        let text = program.succeed(&args);
+        assert!(text.contains("\nidentical\n"), "{options:?}: {text}");
+        assert!(text.contains("tokens per second"), "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn generate_repeats_itself_with_a_seed() {
+    let program = generate("generate_seed");
+    let text = |seed| program.output(&["-n", "24", "-t", "1", "-s", seed]).stdout;
+    assert!(text("1").starts_with(b"And the LORD said unto"));
+    assert_eq!(text("1"), text("1"));
+    assert_ne!(text("1"), text("2"));
+}
+
+#[test]
+fn generate_names_a_wrong_option_and_what_is_allowed() {
+    let program = generate("generate_options");
+    for (args, code, words) in [
+        (&["--top-x", "3"][..], 2, &["--top-x", "--top-k"][..]),
+        (&["--top-p"], 2, &["--top-p", "a finite number"]),
+        (&["--top-p", "nan"], 2, &["--top-p", "\"nan\"", "finite"]),
+        (&["--temp", "0.8x"], 2, &["--temp", "0.8x", "number"]),
+        (&["--top-k", "4.5"], 2, &["--top-k", "4.5", "whole number"]),
+        (&["--seed", "-2"], 2, &["--seed", "-2", "4294967295"]),
+        (&["-n", "0"], 2, &["-n", "\"0\"", "from 1"]),
+        (&[""], 2, &["unknown option", "--prompt"]),
+        (&["--model", "nowhere.gguf"], 1, &["--model nowhere.gguf"]),
+    ] {
+        let output = program.output(args);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no {word} in {text}");
+        }
+    }
+    let help = program.output(&["--help"]);
+    assert!(help.status.success());
+    assert!(said(&help).contains("--repeat-last-n"));
+}

@@ -1,0 +1,116 @@
+//! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its
+//! own source, in c-tests/sieve/.
+
+use std::fs::{Permissions, read_to_string, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+use crate::toolchain::{Build, Link, has_sanitizers, our_library, root, skipped, succeed};
+
+#[test]
+fn the_sieve_without_llama_cpp() {
+    for (name, link) in [
+        ("sieve_static", Link::Static),
+        ("sieve_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/sieve/sieve.c").with_ours(link);
+        assert_eq!(build.build().succeed(&[]), "the sieve answers\n");
+    }
+}
+
+#[test]
+fn the_sieve_in_a_chain() {
+    for (name, link) in [
+        ("sieve_chain_static", Link::Static),
+        ("sieve_chain_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/sieve/chain.c");
+        let program = build.with_ours(link).with_llama(link).build();
+        assert_eq!(program.succeed(&[]), "the sieve in a chain\n");
+    }
+}
+
+#[test]
+fn the_sieve_under_sanitizers() {
+    if !has_sanitizers("sieve_probe") {
+        skipped("the C compiler has no runtime for -fsanitize=address,undefined");
+        return;
+    }
+    let build = Build::new("sieve_sanitized", "c-tests/sieve/sieve.c").sanitized();
+    let program = build.with_ours(Link::Static).build();
+    let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
+    assert_eq!(program.succeed(&[]), "the sieve answers\n");
+}
+
+fn process(mode: &str) {
+    for (name, link) in [("static", Link::Static), ("shared", Link::Shared)] {
+        let name = format!("process_{mode}_{name}");
+        let build = Build::new(&name, "c-tests/sieve/process.c").with_ours(link);
+        let program = build.flag("-pthread").build();
+        let program = program.env("RAYON_NUM_THREADS", 64);
+        assert_eq!(program.succeed(&[mode]), "every batch gave its tokens\n");
+    }
+}
+
+#[test]
+fn a_batch_whose_threads_cannot_start_is_done_by_the_calling_one() {
+    process("limit");
+}
+
+#[test]
+fn a_batch_has_no_more_threads_than_it_asks_for() {
+    process("environment");
+}
+
+#[test]
+fn a_batch_after_a_fork() {
+    process("fork");
+}
+
+#[test]
+fn batches_in_children_that_were_forked_before_the_first() {
+    process("prefork");
+}
+
+/// A program whose owner is another than who starts it has the owner's rights.
+#[test]
+fn a_setuid_program_does_not_read_the_environment() {
+    const NOBODY: u32 = 65534;
+    let build = || Build::new("environment", "c-tests/sieve/environment.c");
+    let usual = build().with_ours(Link::Static).build().succeed(&[]);
+    let program = build().with_ours(Link::Static).build();
+    let program = program.env("LLAMA_SIEVE_SIMD", "scalar");
+    assert_eq!(program.succeed(&[]), "scalar 0\n");
+    if chown(program.path(), Some(NOBODY), None).is_err() {
+        return skipped("only root can make a setuid program of another user's");
+    }
+    let setuid = Permissions::from_mode(0o4755);
+    set_permissions(program.path(), setuid).expect("root may");
+    let text = program.succeed(&[]);
+    if text.ends_with(" 0\n") {
+        return skipped("setuid programs have no effect in the target directory");
+    }
+    assert_eq!(text, usual.replace(" 0", " 1"));
+}
+
+#[test]
+fn the_library_needs_what_the_readme_says() {
+    let mut command = Command::new("readelf");
+    let text = succeed(command.arg("--dynamic").arg(our_library(Link::Shared)));
+    let needed: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .filter_map(|line| line.split(['[', ']']).nth(1))
+        .collect();
+    assert!(needed.contains(&"libc.so.6"), "{text}");
+    // The dynamic linker is a part of the C library.
+    let known = ["libc.so.", "libm.so.", "ld-linux", "libgcc_s.so."];
+    for library in needed {
+        assert!(
+            known.iter().any(|known| library.starts_with(known)),
+            "{library}"
+        );
+    }
+    let readme = read_to_string(root().join("README.md")).expect("it is there");
+    assert!(readme.contains("libgcc_s"));
+}

@@ -1,0 +1,255 @@
+//! The example `constrained`, in Rust and in C: what it chooses, what it measures, and what it says
+//! to wrong options.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::toolchain::{Build, Link, Program, empty_folder, said, skipped};
+use serde_json::Value;
+
+const PROMPT: &str = "And the LORD said unto";
+
+/// The Rust example, which `cargo test` builds; a run of this test alone does not.
+fn rust_example(test: &str) -> Option<PathBuf> {
+    let executable = std::env::current_exe().expect("a test knows its path");
+    let profile = executable
+        .ancestors()
+        .nth(2)
+        .expect("a test is in a folder");
+    let example = profile.join("examples/constrained");
+    if !example.exists() {
+        skipped(&format!(
+            "{test}: the example was not built; cargo build --release --example constrained"
+        ));
+        return None;
+    }
+    Some(example)
+}
+
+fn run(example: &PathBuf, args: &[&str]) -> Output {
+    let output = Command::new(example).args(args).output();
+    output.unwrap_or_else(|error| panic!("{}: {error}", example.display()))
+}
+
+fn succeed(example: &PathBuf, args: &[&str]) -> String {
+    let output = run(example, args);
+    assert!(output.status.success(), "{args:?}: {}", said(&output));
+    String::from_utf8(output.stdout).expect("the example prints UTF-8")
+}
+
+/// The JSON record of some options.
+fn record(example: &PathBuf, args: &[&str]) -> Value {
+    let text = succeed(example, &[&["--json"], args].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn number(record: &Value, field: &str) -> f64 {
+    let number = record[field].as_f64();
+    number.unwrap_or_else(|| panic!("{field} is no number in {record}"))
+}
+
+fn c_example(name: &str) -> Program {
+    let build = Build::new(name, "examples/constrained.c");
+    build
+        .with_ours(Link::Static)
+        .with_llama(Link::Static)
+        .build()
+}
+
+/// Values with common beginnings, one of which is the whole of another.
+const MANY: &str = "Abinadab,Jehoshaphat,Jeroboam the son of Nebat,the king,the king of Assyria";
+
+/// Texts that a careless payload or grammar would break.
+const ODD: &str = "a \"word\",a \\ b,caf\u{e9},(x) | [y]";
+
+#[test]
+fn the_c_example_chooses_what_the_rust_example_does() {
+    let Some(rust) = rust_example("the_c_example_chooses_what_the_rust_example_does") else {
+        return;
+    };
+    let c = c_example("constrained");
+    for choices in ["Moses,Aaron,the LORD", MANY, ODD] {
+        let mut seen = Vec::new();
+        for seed in 1..=12 {
+            let seed = seed.to_string();
+            let args = ["--seed", &seed, "--temp", "2", "--choices", choices];
+            let text = succeed(&rust, &args);
+            let output = c.output(&args);
+            assert!(output.status.success(), "{args:?}: {}", said(&output));
+            assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{args:?}");
+            let value = text.strip_prefix(&format!("{PROMPT} "));
+            let value = value.expect("it prints the prompt first").trim_end();
+            assert!(choices.split(',').any(|choice| choice == value), "{text}");
+            seen.push(value.to_owned());
+        }
+        seen.sort();
+        seen.dedup();
+        assert!(seen.len() > 1, "at this temperature, only {seen:?}");
+    }
+    let greedy = ["--greedy", "--choices", MANY];
+    let text = succeed(&rust, &greedy);
+    assert_eq!(String::from_utf8_lossy(&c.output(&greedy).stdout), text);
+}
+
+#[test]
+fn the_c_example_appends_forced_runs_as_one_batch() {
+    let program = c_example("constrained_forced");
+    let text = program.succeed(&["--choices", "Joshua the son of Nun"]);
+    let first = format!("{PROMPT} Joshua the son of Nun\n\"Joshua the son of Nun\": ");
+    let counts = text
+        .strip_prefix(&first)
+        .unwrap_or_else(|| panic!("{text}"));
+    let counts: Vec<&str> = counts.split(' ').collect();
+    assert_eq!(counts[0], counts[2], "every token is forced: {text}");
+    assert!(
+        text.ends_with("of them forced, 1 forward passes\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_written_payload_is_read_again() {
+    let Some(example) = rust_example("a_written_payload_is_read_again") else {
+        return;
+    };
+    let path = empty_folder("constrained_payload").join("payload.json");
+    let path = path
+        .to_str()
+        .expect("the target directory has a name in UTF-8");
+    let seed = ["--seed", "3", "--temp", "2", "--runs", "10"];
+    let write = ["--choices", MANY, "--write-payload", path];
+    let written = succeed(&example, &[&seed[..], &write].concat());
+    let read = succeed(&example, &[&seed[..], &["--payload", path]].concat());
+    assert_eq!(written, read);
+    assert_eq!(written.lines().count(), 10);
+
+    let json = std::fs::read_to_string(path).expect("it was written");
+    let payload: Value = serde_json::from_str(&json).expect("it is JSON");
+    let leaves = payload["descriptors"][0]["leaves"].as_array();
+    let names: Vec<&str> = leaves
+        .expect("a list of values")
+        .iter()
+        .filter_map(|leaf| leaf["name"].as_str())
+        .collect();
+    assert_eq!(names.join(","), MANY);
+
+    let wrong = json.replace("\"tokens\":[", "\"tokens\":[999999,");
+    std::fs::write(path, wrong).expect("the folder is writable");
+    let output = run(&example, &["--payload", path]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("999999"), "{}", said(&output));
+}
+
+#[test]
+fn the_record_of_a_value_without_choice() {
+    let Some(example) = rust_example("the_record_of_a_value_without_choice") else {
+        return;
+    };
+    let args = ["--choices", "Joshua the son of Nun", "--runs", "5"];
+    let record = record(&example, &args);
+    assert_eq!(number(&record, "skip_ratio_mean"), 1.0);
+    assert_eq!(number(&record, "skip_ratio_std"), 0.0);
+    assert_eq!(number(&record, "token_accuracy"), 1.0);
+    let total = number(&record, "forward_passes_total");
+    assert!(total > 5.0 && total % 5.0 == 0.0, "{record}");
+    // One pass for each run.
+    assert_eq!(number(&record, "forward_passes_saved"), total - 5.0);
+}
+
+#[test]
+fn the_record_of_choices() {
+    let Some(example) = rust_example("the_record_of_choices") else {
+        return;
+    };
+    for args in [
+        &["--choices", MANY, "--temp", "2", "--runs", "60"][..],
+        &["--choices", ODD, "--runs", "10"],
+        &["--greedy", "--choices", MANY, "--runs", "3"],
+        &[],
+    ] {
+        let record = record(&example, &[&["--seed", "1"], args].concat());
+        assert_eq!(number(&record, "token_accuracy"), 1.0, "{record}");
+        let ratio = number(&record, "skip_ratio_mean");
+        assert!((0.0..=1.0).contains(&ratio), "{record}");
+        assert!((0.0..=0.5).contains(&number(&record, "skip_ratio_std")));
+        let saved = number(&record, "forward_passes_saved");
+        let total = number(&record, "forward_passes_total");
+        assert!(saved >= 0.0 && saved < total, "{record}");
+        assert_eq!(ratio > 0.0, saved > 0.0, "{record}");
+        assert!(number(&record, "tokens_per_second") > 0.0);
+        assert!(number(&record, "tokens_per_second_vs_grammar") > 0.0);
+    }
+    // What depends on the seeds alone is the same again.
+    let again = || {
+        let args = [
+            "--seed",
+            "9",
+            "--choices",
+            MANY,
+            "--temp",
+            "2",
+            "--runs",
+            "10",
+        ];
+        let record = record(&example, &args);
+        (
+            number(&record, "skip_ratio_mean"),
+            number(&record, "forward_passes_saved"),
+        )
+    };
+    assert_eq!(again(), again());
+}
+
+/// Wrong options of both, with the exit code and what the message must name.
+const WRONG: [(&[&str], i32, &[&str]); 9] = [
+    (&["--choice", "a"], 2, &["--choice"]),
+    (&["--choices"], 2, &["--choices"]),
+    (&["--choices", "a,,b"], 2, &["--choices", "a,,b", "empty"]),
+    (&["--choices", " "], 2, &["--choices", "empty"]),
+    (&["--temp", "nan"], 2, &["--temp"]),
+    (&["--temp", "1x"], 2, &["--temp", "1x"]),
+    (&["--seed", "-1"], 2, &["--seed", "-1"]),
+    (&["--threads", "0"], 2, &["--threads"]),
+    (&["--model", "nowhere.gguf"], 1, &["nowhere.gguf"]),
+];
+
+fn check_wrong_options(run: impl Fn(&[&str]) -> Output) {
+    for (args, code, words) in WRONG {
+        let output = run(args);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no {word} in {text}");
+        }
+    }
+    let help = run(&["--help"]);
+    assert!(help.status.success());
+    assert!(said(&help).contains("--choices A,B,C"));
+}
+
+#[test]
+fn the_c_example_names_a_wrong_option() {
+    let program = c_example("constrained_options");
+    check_wrong_options(|args| program.output(args));
+}
+
+#[test]
+fn the_rust_example_names_a_wrong_option() {
+    let Some(example) = rust_example("the_rust_example_names_a_wrong_option") else {
+        return;
+    };
+    check_wrong_options(|args| run(&example, args));
+    for (args, code, words) in [
+        (&["--runs", "0"][..], 2, &["--runs"][..]),
+        (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),
+        (&["--payload", "nowhere.json"], 1, &["nowhere.json"]),
+        (&["--payload", "Cargo.toml"], 1, &["Cargo.toml", "line 1"]),
+    ] {
+        let output = run(&example, args);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no {word} in {text}");
+        }
+    }
+}

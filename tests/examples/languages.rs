@@ -1,0 +1,196 @@
+//! The token trie from Python, Node and Bun: each loads libllama and our library in its own way,
+//! and makes the choices that a C program makes with the same seeds.
+//!
+//! What a machine lacks (a runtime, npm, or the network that npm needs once) skips a language, with
+//! a line that says so.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use crate::toolchain::{Build, Link, Program, our_library, root, said, skipped};
+use serde_json::Value;
+use vendor_llama_cpp::paths;
+
+const CHOICES: &str =
+    "Moses,Aaron,the LORD,Joshua the son of Nun,the king,the king of Assyria,caf\u{e9} \"a\\b\"";
+const SEEDS: std::ops::RangeInclusive<u32> = 1..=8;
+
+/// examples/constrained.c, whose choices the others must make.
+static IN_C: LazyLock<Program> = LazyLock::new(|| {
+    let build = Build::new("languages_reference", "examples/constrained.c");
+    build
+        .with_ours(Link::Static)
+        .with_llama(Link::Static)
+        .build()
+});
+
+/// examples/ffi_shim.c as a shared library.
+static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let build = Build::new("languages_shim", "examples/ffi_shim.c");
+    let library = build.folder().join("program");
+    build
+        .flag("-shared")
+        .flag("-fPIC")
+        .with_llama(Link::Shared)
+        .build();
+    library
+});
+
+/// A command that answers `--version`, or None.
+fn runtime(program: impl AsRef<OsStr>) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(version)
+}
+
+/// One language: how its example is started.
+struct Language {
+    name: &'static str,
+    interpreter: PathBuf,
+    script: PathBuf,
+}
+
+impl Language {
+    fn output(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(&self.interpreter);
+        command.arg(&self.script).args(args);
+        command.env("LLAMA_SO", paths::shared_library());
+        command.env("LLAMA_SIEVE_SO", our_library(Link::Shared));
+        command.env("LLAMA_SHIM_SO", &*SHIM);
+        command.arg("--model");
+        command.arg(root().join("models/kjv-tiny.gguf"));
+        // Cargo adds its own folders, and a user has none of them.
+        command.env_remove("LD_LIBRARY_PATH");
+        let output = command.output();
+        output.unwrap_or_else(|error| panic!("{}: {command:?}: {error}", self.name))
+    }
+
+    fn check(&self) {
+        for seed in SEEDS {
+            let seed = seed.to_string();
+            let args = ["--choices", CHOICES, "--temp", "2", "--seed", &seed];
+            let output = self.output(&args);
+            assert!(output.status.success(), "{}: {}", self.name, said(&output));
+            let value = String::from_utf8(output.stdout).expect("the example prints UTF-8");
+            let value = value.trim_end();
+            assert!(CHOICES.split(',').any(|c| c == value), "{value:?}");
+            let in_c = IN_C.succeed(&args);
+            let line = format!("And the LORD said unto {value}\n");
+            assert!(in_c.starts_with(&line), "{}: {value}, C: {in_c}", self.name);
+        }
+        // One value: every token is forced.
+        let output = self.output(&["--choices", "Joshua the son of Nun"]);
+        assert_eq!(said(&output), "Joshua the son of Nun\n", "{}", self.name);
+        // Errors come through as words.
+        for (args, code, words) in [
+            (&["--seed", "x"][..], 2, "--seed"),
+            (&["--choices", "a,,b"], 2, "--choices"),
+            (&["--sieve-so", "nowhere.so"], 1, "nowhere.so"),
+        ] {
+            let output = self.output(args);
+            let text = said(&output);
+            assert_eq!(output.status.code(), Some(code), "{}: {text}", self.name);
+            assert!(text.contains(words), "{}: {text}", self.name);
+        }
+    }
+}
+
+/// The folder of an example of npm's world, with its packages installed; None and a line if that
+/// cannot be.
+fn installed(language: &str, script: &str, package: &str) -> Option<PathBuf> {
+    let source = root().join("examples").join(language);
+    // Not emptied: what npm installed for the last run is used again.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("languages")
+        .join(language);
+    fs::create_dir_all(&folder).expect("the target directory is not writable");
+    for file in ["package.json", script] {
+        fs::copy(source.join(file), folder.join(file)).expect("the example cannot be copied");
+    }
+    let manifest = read_json(&folder.join("package.json")).expect("package.json is JSON");
+    let wanted = manifest["dependencies"][package].as_str();
+    let wanted = wanted.expect("package.json pins the package").to_owned();
+    let there = folder
+        .join("node_modules")
+        .join(package)
+        .join("package.json");
+    if read_json(&there).is_some_and(|found| found["version"] == wanted.as_str()) {
+        return Some(folder);
+    }
+    if runtime("npm").is_none() {
+        skipped(&format!("{language}: there is no npm on this machine"));
+        return None;
+    }
+    let mut install = Command::new("npm");
+    install.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
+    // Without a network it gives up soon.
+    install.args(["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]);
+    let output = install.current_dir(&folder).output().expect("npm runs");
+    if !output.status.success() {
+        let text = said(&output);
+        let why = text.lines().find(|line| line.starts_with("npm error"));
+        skipped(&format!(
+            "{language}: npm cannot install {package} {wanted}: {}",
+            why.unwrap_or("it says nothing")
+        ));
+        return None;
+    }
+    Some(folder)
+}
+
+fn read_json(path: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+#[test]
+fn python_with_ctypes() {
+    if runtime("python3").is_none() {
+        skipped("python: there is no python3 on this machine");
+        return;
+    }
+    let python = Language {
+        name: "python",
+        interpreter: "python3".into(),
+        script: root().join("examples/python/constrained.py"),
+    };
+    python.check();
+}
+
+#[test]
+fn node_with_koffi() {
+    if runtime("node").is_none() {
+        skipped("node: there is no node on this machine");
+        return;
+    }
+    let Some(folder) = installed("node", "constrained.mjs", "koffi") else {
+        return;
+    };
+    let node = Language {
+        name: "node",
+        interpreter: "node".into(),
+        script: folder.join("constrained.mjs"),
+    };
+    node.check();
+}
+
+#[test]
+fn bun_with_bun_ffi() {
+    let Some(folder) = installed("bun", "constrained.ts", "bun") else {
+        return;
+    };
+    let bun = folder.join("node_modules/.bin/bun");
+    if runtime(&bun).is_none() {
+        // Its package comes without a program for some machines, or where npm runs no scripts.
+        skipped("bun: the bun that npm installed does not start on this machine");
+        return;
+    }
+    let bun = Language {
+        name: "bun",
+        interpreter: bun,
+        script: folder.join("constrained.ts"),
+    };
+    bun.check();
+}

@@ -1,0 +1,13 @@
+//! The examples do what their pages say, and the committed pictures are what their programs draw.
+
+mod charts;
+#[cfg(target_os = "linux")]
+mod constrained;
+#[cfg(target_os = "linux")]
+mod languages;
+mod pictures;
+#[cfg(target_os = "linux")]
+mod sieve;
+#[cfg(target_os = "linux")]
+#[path = "../support/toolchain.rs"]
+mod toolchain;

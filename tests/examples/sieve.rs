@@ -1,0 +1,80 @@
+//! The examples of the sieve run on the trained model and say what they show.
+
+use std::process::{Command, Output};
+
+use crate::toolchain::{Build, Link, root, said, skipped};
+
+/// examples/steering.rs, which cargo builds for a whole test run; `None` where only this test was
+/// asked for.
+fn steering(arguments: &[&str]) -> Option<Output> {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let profile = test
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("two folders up");
+    let example = profile.join("examples/steering");
+    if !example.exists() {
+        skipped(
+            "examples/steering is not built; cargo build --release --example steering builds it",
+        );
+        return None;
+    }
+    let output = Command::new(example).args(arguments).output();
+    Some(output.expect("the example runs"))
+}
+
+#[test]
+fn every_pattern_runs() {
+    for (pattern, words) in [
+        ("deterministic", "identical"),
+        ("creative", "And the LORD said unto"),
+        ("factual", "And the LORD said unto"),
+        ("adaptive", "entropy below 2 nats"),
+        ("steering", "token ids are banned"),
+        ("bursts", "bursts"),
+        ("perplexity", "perplexity"),
+    ] {
+        let Some(output) = steering(&[pattern, "-n", "40"]) else {
+            return;
+        };
+        let text = said(&output);
+        assert!(output.status.success(), "{pattern}: {text}");
+        assert!(text.contains(words), "{pattern}: {text}");
+    }
+}
+
+#[test]
+fn a_wrong_pattern_is_named() {
+    for (arguments, words) in [
+        (&["dreaming"][..], "dreaming"),
+        (&[], "Usage"),
+        (&["-x"], "-x"),
+    ] {
+        let Some(output) = steering(arguments) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+}
+
+#[test]
+fn the_two_commonest_uses_in_c() {
+    let build = Build::new("sieve_example", "examples/sieve.c");
+    let build = build.with_ours(Link::Static).with_llama(Link::Static);
+    let program = build.build();
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    let plain = program.succeed(&[&model, "plain", "In the beginning", "7"]);
+    assert!(plain.starts_with("In the beginning"), "{plain}");
+    assert_eq!(
+        program.succeed(&[&model, "plain", "In the beginning", "7"]),
+        plain
+    );
+    let adaptive = program.succeed(&[&model, "adaptive"]);
+    assert!(adaptive.starts_with("And the LORD said unto"), "{adaptive}");
+    assert_eq!(program.output(&[&model, "dreaming"]).status.code(), Some(2));
+    assert_eq!(
+        program.output(&["nowhere.gguf", "plain"]).status.code(),
+        Some(1)
+    );
+}

@@ -1,0 +1,122 @@
+//! What `llama_sieve_certify` says of the vendored llama.cpp, and of libraries that differ from it
+//! in one thing: c-tests/certify.c, c-tests/altered_host.cpp.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::programs::{Run, SAMPLERS};
+use crate::toolchain::{Build, Link, skipped};
+use vendor_llama_cpp::paths;
+
+// Of llama_sieve.h.
+const SIZE_TO_IDS: [i32; 4] = [2, 3, 4, 5];
+const LOGITS: i32 = 6;
+const PROBABILITIES: i32 = 7;
+const ARGUMENTS: i32 = 8;
+const VOCABULARY: i32 = 9;
+const NOT_MADE: i32 = 10;
+
+fn certify() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Build::new("certify", "c-tests/certify.c");
+        crate::programs::build(program.with_llama_h().with_ours(Link::Static))
+    })
+}
+
+/// The numbers for these samplers of that library.
+fn verdicts(library: &Path, names: &[&str], build: Option<&str>) -> Vec<i32> {
+    let mut run = Run::of(certify()).arg(library.display());
+    for name in names {
+        run = run.arg(name);
+    }
+    if let Some(build) = build {
+        run = run.env("LLAMA_SIEVE_HOST", build);
+    }
+    let said = run.said();
+    let numbers = said.out.lines().zip(names).map(|(line, name)| {
+        let (said, number) = line.rsplit_once(' ').expect("a name and a number");
+        assert_eq!(said, *name);
+        number.parse().expect("a number")
+    });
+    numbers.collect()
+}
+
+#[test]
+fn the_vendored_samplers_are_equal() {
+    let library = paths::shared_library();
+    let verdicts = verdicts(&library, &SAMPLERS, Some("b11434"));
+    for (name, verdict) in SAMPLERS.iter().zip(verdicts) {
+        let expected = if *name == "infill" { VOCABULARY } else { 0 };
+        assert_eq!(verdict, expected, "{name}");
+    }
+}
+
+/// Nothing is handed to a constructor whose arguments may be others.
+#[test]
+fn of_an_unknown_build_what_has_changed_is_not_called() {
+    let names = ["penalties", "dry", "logit-bias", "infill", "dist"];
+    let library = paths::shared_library();
+    let expected = [ARGUMENTS, ARGUMENTS, ARGUMENTS, VOCABULARY, 0];
+    assert_eq!(verdicts(&library, &names, None), expected);
+    // Nor where the user names what nobody has tested.
+    assert_eq!(verdicts(&library, &names, Some("b99999")), expected);
+}
+
+#[test]
+fn without_a_host_there_is_an_error() {
+    assert_eq!(Run::of(certify()).arg("none").said().out, "no host\n");
+}
+
+/// A library with one sampler that is another.
+fn altered(what: &str) -> PathBuf {
+    let name = format!("altered_{}", what.to_lowercase());
+    let host = Build::new(&name, "c-tests/altered_host.cpp");
+    let host = host.flag("-shared").flag("-fPIC").flag(format!("-D{what}"));
+    crate::programs::build(host.with_llama(Link::Shared))
+}
+
+#[test]
+fn what_older_builds_did_otherwise_is_seen() {
+    for (what, sampler, expected) in [
+        ("NOTHING", "dist", [0].as_slice()),
+        ("DRAWS_NOTHING_FOR_ONE", "dist", &[4]),
+        ("SORTS", "dist", &SIZE_TO_IDS),
+        ("SUMS_FLOATS", "dist", &[PROBABILITIES]),
+        ("DRAWS_TWICE", "dist", &[4]),
+        ("STABLE_TOP_K", "top-k", &SIZE_TO_IDS),
+        ("NULL_GREEDY", "greedy", &[NOT_MADE]),
+    ] {
+        let verdicts = verdicts(&altered(what), &[sampler, "min-p"], None);
+        assert!(expected.contains(&verdicts[0]), "{what}: {verdicts:?}");
+        assert_eq!(verdicts[1], 0, "{what}: the others are as they were");
+    }
+}
+
+/// llama.cpp's own source, compiled so that products and sums are fused.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
+    if !is_x86_feature_detected!("fma") {
+        skipped("this processor cannot fuse a multiplication and an addition");
+        return;
+    }
+    let source = paths::source_dir();
+    let unit = source.join("src/llama-sampler.cpp");
+    let host = Build::new("fused_host", &unit.display().to_string());
+    let host = host
+        .flag("-w")
+        .flag("-O2")
+        .flag("-mfma")
+        .flag("-ffp-contract=fast")
+        .flag("-shared")
+        .flag("-fPIC")
+        .flag(format!("-I{}", source.join("src").display()));
+    let library = crate::programs::build(host.with_llama(Link::Shared));
+    let names = ["penalties", "temp-ext", "adaptive-p", "temp"];
+    let verdicts = verdicts(&library, &names, Some("b11434"));
+    assert_eq!(verdicts[0], LOGITS);
+    assert!([LOGITS, PROBABILITIES].contains(&verdicts[1]));
+    assert_eq!(verdicts[2], LOGITS);
+    assert_eq!(verdicts[3], 0);
+}

@@ -1,0 +1,161 @@
+//! include/llama_sieve_dropin.h: sources that know only llama.h get our samplers.
+
+use std::path::{Path, PathBuf};
+
+use crate::programs::{Run, SAMPLERS, build, constructor, model, source, symbols};
+use crate::toolchain::{Build, Link, root};
+
+/// The header goes in by the command line; the source stays as it is.
+fn with_header(build: Build) -> Build {
+    build.flag("-include").flag("llama_sieve_dropin.h")
+}
+
+fn referred_to(file: &Path) -> Vec<String> {
+    let mut names = symbols(file, &["--undefined-only"]);
+    names.retain(|name| name.starts_with("llama_s"));
+    names
+}
+
+/// Functions that are replaced beside the constructors.
+const OTHERS: [(&str, &str); 2] = [
+    ("llama_sampler_get_seed", "llama_sieve_get_seed"),
+    ("llama_sampler_sample", "llama_sieve_chain_sample"),
+];
+
+fn is_built_in(name: &str) -> bool {
+    let constructors = SAMPLERS.into_iter().map(constructor);
+    let others = OTHERS.into_iter().map(|(theirs, _)| theirs.to_owned());
+    let mut replaced = constructors.chain(others);
+    replaced.any(|known| known == name)
+}
+
+fn ours(sampler: &str) -> String {
+    constructor(sampler).replace("llama_sampler_", "llama_sieve_")
+}
+
+/// That every sampler comes from us, and none from llama.cpp.
+fn refers_to_ours_alone(file: &Path) {
+    let names = referred_to(file);
+    for sampler in SAMPLERS {
+        assert!(names.contains(&ours(sampler)), "{sampler}: {names:?}");
+    }
+    for (_, ours) in OTHERS {
+        assert!(names.iter().any(|name| name == ours), "{ours}: {names:?}");
+    }
+    let built_in: Vec<_> = names.iter().filter(|name| is_built_in(name)).collect();
+    assert_eq!(built_in, Vec::<&String>::new());
+}
+
+#[test]
+fn a_program_generates_the_same_text() {
+    let plain = Build::new("dropin_generate_plain", &source("generate.cpp"));
+    let plain = build(plain.with_llama(Link::Shared));
+    let dropin = Build::new("dropin_generate", &source("generate.cpp"));
+    let dropin = with_header(dropin).with_ours(Link::Shared);
+    let dropin = build(dropin.with_llama(Link::Shared));
+    refers_to_ours_alone(&dropin);
+    let run = |program: &PathBuf| Run::of(program).arg(model()).arg(101).arg(20).said();
+    assert_eq!(run(&plain), run(&dropin));
+}
+
+/// Where a backend samples, in whole or in part, the host's own llama_sampler_sample goes on.
+#[test]
+fn chains_in_the_graph_choose_the_same_tokens() {
+    let plain = Build::new("dropin_offload_plain", &source("offload.cpp"));
+    let plain = build(plain.with_llama(Link::Shared));
+    let dropin = with_header(Build::new("dropin_offload", &source("offload.cpp")));
+    let dropin = dropin.with_ours(Link::Shared).with_llama(Link::Shared);
+    let run = |program: &PathBuf| Run::of(program).arg(model()).arg("no copies").said();
+    let (plain, dropin) = (run(&plain), run(&build(dropin)));
+    assert!(plain.out.contains("[+penalties] [+top-k] [+top-p]"));
+    // In part: ours among them, and a draw on the CPU.
+    assert!(dropin.out.contains("[+top-k] ") && dropin.out.contains(" [dist]"));
+    assert_eq!(tokens(&plain.out), tokens(&dropin.out));
+}
+
+/// What was chosen, without the marks that say how much of it was done in the graph.
+fn tokens(text: &str) -> Vec<Vec<&str>> {
+    let chosen = |line| {
+        let words = str::split_whitespace(line).filter(|word| !word.starts_with('['));
+        words
+            .map(|word| word.trim_start_matches(['T', 'P', 'L']))
+            .collect()
+    };
+    text.lines().map(chosen).collect()
+}
+
+#[test]
+fn the_samplers_do_what_their_definitions_say() {
+    for (name, llama) in [
+        ("dropin_cases_shared", Link::Shared),
+        ("dropin_cases_static", Link::Static),
+    ] {
+        let program = Build::new(name, &source("sampling_cases.cpp"));
+        let program = with_header(program).with_ours(llama).with_llama(llama);
+        let said = Run::of(&build(program)).arg(model()).said();
+        assert!(said.out.ends_with("checks hold\n"));
+    }
+}
+
+/// An object file of dropin_names.c.
+fn names(name: &str, is_cxx: bool, flags: &[&str]) -> PathBuf {
+    let source = source("dropin_names.c");
+    let mut object = match is_cxx {
+        true => Build::as_cxx(name, &source),
+        false => Build::new(name, &source),
+    };
+    for flag in flags {
+        object = object.flag(flag);
+    }
+    build(object.flag("-c").with_llama_h())
+}
+
+#[test]
+fn calls_and_addresses_are_renamed_in_both_languages_and_orders() {
+    for (name, is_cxx, flags) in [
+        ("dropin_names_c", false, &[][..]),
+        ("dropin_names_cpp", true, &[]),
+        ("dropin_names_behind_c", false, &["-DLLAMA_H_FIRST"]),
+        ("dropin_names_behind_cpp", true, &["-DLLAMA_H_FIRST"]),
+    ] {
+        let object = names(name, is_cxx, flags);
+        refers_to_ours_alone(&object);
+        // Chains and grammars stay llama.cpp's.
+        let names = referred_to(&object);
+        for kept in ["llama_sampler_chain_add", "llama_sampler_init_grammar"] {
+            assert!(names.iter().any(|name| name == kept), "{kept}: {names:?}");
+        }
+    }
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    let flags = ["-DLLAMA_SIEVE_DROPIN_DISABLE"];
+    let object = names("dropin_names_off", false, &flags);
+    let names = referred_to(&object);
+    assert!(!names.iter().any(|name| name.starts_with("llama_sieve_")));
+    let built_in = names.iter().filter(|name| is_built_in(name));
+    assert_eq!(built_in.count(), SAMPLERS.len() + OTHERS.len());
+}
+
+#[test]
+fn it_replaces_what_we_have_and_nothing_else() {
+    let header = std::fs::read_to_string(root().join("include/llama_sieve_dropin.h"));
+    let header = header.expect("the header is there");
+    let defined = header.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("#define llama_")?.split_whitespace();
+        Some((words.next()?, words.next()?))
+    });
+    let mut defined: Vec<(String, String)> = defined
+        .map(|(from, to)| (format!("llama_{from}"), to.to_owned()))
+        .collect();
+    defined.sort_unstable();
+    let pairs = SAMPLERS
+        .into_iter()
+        .map(|name| (constructor(name), ours(name)));
+    let mut expected: Vec<(String, String)> = pairs.collect();
+    let others = OTHERS.map(|(theirs, ours)| (theirs.to_owned(), ours.to_owned()));
+    expected.extend(others);
+    expected.sort_unstable();
+    assert_eq!(defined, expected);
+}

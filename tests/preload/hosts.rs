@@ -1,0 +1,390 @@
+//! The preload library under programs that know nothing of it. What each program does is in its own
+//! source, in c-tests/preload/.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::old_builds::Old;
+use crate::preloaded::*;
+use crate::programs::{Run, SAMPLERS, Said, build, constructor, model, source, symbols};
+use crate::toolchain::{Build, Link, our_library, root, skipped, succeed};
+use vendor_llama_cpp::paths;
+
+// What it exports.
+
+#[test]
+fn it_exports_the_committed_list() {
+    let committed = std::fs::read_to_string(root().join("preload/exports.txt"));
+    let committed = committed.expect("the list is there");
+    let exported = symbols(preload_library(), &["-D", "--defined-only"]);
+    assert_eq!(exported, committed.lines().collect::<Vec<_>>());
+    for sampler in SAMPLERS {
+        assert!(exported.contains(&constructor(sampler)), "{sampler}");
+    }
+    // A program's own copy of llama-sieve is not to find this one.
+    let ours = std::fs::read_to_string(root().join("tests/exports.txt"));
+    let ours = ours.expect("the list is there");
+    assert!(!exported.iter().any(|name| ours.lines().any(|n| n == name)));
+}
+
+/// Otherwise ldconfig, where both are installed, would take it for libllama_sieve.so.0.
+#[test]
+fn it_has_a_soname_of_its_own() {
+    let mut readelf = Command::new("readelf");
+    let said = succeed(readelf.arg("-d").arg(preload_library()));
+    assert!(said.contains("[libllama_sieve_preload.so]"), "{said}");
+}
+
+#[test]
+fn every_stand_in_decides_before_it_calls() {
+    let sources = std::fs::read_to_string(root().join("preload/src/lib.rs"));
+    let sources = sources.expect("the source is there");
+    let mut count = 0;
+    for function in sources.split("pub unsafe extern \"C-unwind\" fn ").skip(1) {
+        // `choose` and `other` run inside the guard; what they answer is all that there is to do.
+        let name = function.split('(').next().unwrap_or_default();
+        let decides = function.contains("choose(\n") || function.contains("choice::other(c\"");
+        assert!(decides && !function.contains("guard("), "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 5, "the macro, penalties, dry, get_seed and copy");
+    assert!(!sources.contains("extern \"C\" fn"), "a host may throw");
+}
+
+/// Its destructors of threads may run after the last `dlclose`, and samplers live on.
+#[test]
+fn both_libraries_stay_loaded() {
+    for library in [preload_library(), &our_library(Link::Shared)] {
+        let mut readelf = Command::new("readelf");
+        let said = succeed(readelf.arg("-d").arg(library));
+        assert!(said.contains("NODELETE"), "{}", library.display());
+    }
+}
+
+// A program that is linked with libllama.
+
+fn generate() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Build::new("preload_generate", &source("generate.cpp"));
+        build(program.with_llama(Link::Shared))
+    })
+}
+
+#[test]
+fn a_program_generates_the_same_text_with_every_sampler() {
+    let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(20).said();
+    let built_in = arguments(Run::of(generate()));
+    let ours = arguments(preloaded_of_known_build(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(built_in.out, ours.out);
+    assert_eq!(built_in.err, "");
+    assert_eq!(
+        built_in.out.matches("seed 20 ").count(),
+        20,
+        "20 option sets"
+    );
+    // All of them were ours, also those that were cloned.
+    let made = made(&ours);
+    let expected = SAMPLERS.map(|name| format!("{name}: ours"));
+    assert_eq!(
+        made.keys().collect::<BTreeSet<_>>(),
+        expected.iter().collect()
+    );
+    assert!(made.values().all(|&count| count >= 20));
+    assert_eq!(warnings(&ours), Vec::<&str>::new());
+    // It says nothing unasked.
+    let silent = preloaded_of_known_build(generate())
+        .arg(model())
+        .arg(1)
+        .arg(1)
+        .said();
+    assert_eq!(silent.err, "");
+}
+
+#[test]
+fn the_environment_limits_what_is_ours() {
+    let arguments = |run: Run<'_>| run.arg(model()).arg(5).arg(2).said();
+    let built_in = arguments(Run::of(generate()));
+    let with = |value: &str| {
+        let run = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_VERBOSE", 1);
+        let said = arguments(run.env("LLAMA_SIEVE_PRELOAD", value));
+        assert_eq!(said.out, built_in.out, "{value}");
+        said
+    };
+    let ours = |said: &Said| {
+        let made = made(said).into_keys();
+        let ours = made.filter_map(|key| key.strip_suffix(": ours").map(String::from));
+        ours.collect::<Vec<String>>()
+    };
+
+    let off = with("off");
+    assert_eq!(ours(&off), Vec::<String>::new());
+    assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
+    assert_eq!(warnings(&off), Vec::<&str>::new());
+
+    // Also a mixture in one chain, with its clones.
+    for (list, expected) in [
+        ("top-k,dist", vec!["dist", "top-k"]),
+        ("penalties, dry ,xtc", vec!["dry", "penalties", "xtc"]),
+        ("mirostat-v2,logit-bias,", vec!["logit-bias", "mirostat-v2"]),
+    ] {
+        let limited = with(list);
+        assert_eq!(ours(&limited), expected);
+        assert_eq!(warnings(&limited), Vec::<&str>::new());
+    }
+    for all in ["on", "all", ""] {
+        assert_eq!(ours(&with(all)).len(), SAMPLERS.len());
+    }
+
+    let misspelt = with("topk,dist");
+    assert_eq!(ours(&misspelt), ["dist"]);
+    let [warning] = warnings(&misspelt)[..] else {
+        panic!("{}", misspelt.err);
+    };
+    assert!(warning.contains("named topk;") && warning.contains("top-k"));
+}
+
+#[test]
+fn the_samplers_do_what_their_definitions_say() {
+    let program = Build::new("preload_sampling_cases", &source("sampling_cases.cpp"));
+    let program = build(program.with_llama(Link::Shared));
+    let built_in = Run::of(&program).arg(model()).said();
+    assert!(built_in.out.ends_with("checks hold\n"));
+    let ours = preloaded_of_known_build(&program).arg(model()).said();
+    assert_eq!(ours, built_in);
+}
+
+/// A build between two releases says nothing of its arguments: what has changed before, or takes
+/// pointers, stays the host's, with one line each.
+#[test]
+fn of_an_unknown_build_only_what_has_never_changed_is_ours() {
+    let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(2).said();
+    let built_in = arguments(Run::of(generate()));
+    let ours = arguments(preloaded(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(built_in.out, ours.out);
+    let unknown = ["penalties", "dry", "logit-bias", "infill"];
+    for name in SAMPLERS {
+        let is_ours = made(&ours).contains_key(&format!("{name}: ours"));
+        assert_eq!(is_ours, !unknown.contains(&name), "{name}: {}", ours.err);
+    }
+    let warnings = warnings(&ours);
+    assert_eq!(warnings.len(), unknown.len(), "{warnings:?}");
+    for name in unknown {
+        let line = format!("preload: llama.cpp's own {name} is used: this llama.cpp is none of");
+        assert!(warnings.iter().any(|w| w.contains(&line)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_chain_in_the_graph_is_made_of_the_built_ins() {
+    let program = Build::new("preload_offload", &source("offload.cpp"));
+    let program = build(program.with_llama(Link::Shared));
+    let built_in = Run::of(&program).arg(model()).said();
+    assert!(built_in.out.contains("[+penalties] [+top-k] [+top-p]"));
+    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(model()).said();
+    assert_eq!(ours.out, built_in.out);
+    for name in [
+        "greedy",
+        "dist",
+        "top-k",
+        "top-p",
+        "min-p",
+        "temp",
+        "temp-ext",
+        "penalties",
+        "logit-bias",
+    ] {
+        let made = made(&ours);
+        assert!(made.contains_key(&format!("{name}: ours")), "{made:?}");
+    }
+}
+
+/// In whose program: the host's exception has a handler there.
+#[test]
+fn what_the_host_throws_reaches_its_handler() {
+    let host = Build::new("preload_throwing_host", &source("throwing.cpp"));
+    let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
+    let program = Build::new("preload_throwing", &source("throwing.cpp"));
+    let program = build(program.flag(host));
+    let caught = Run::of(&program).said();
+    assert_eq!(caught.out.matches("caught: ").count(), 5, "{}", caught.out);
+    for value in ["on", "off", "top-k"] {
+        let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", value);
+        assert_eq!(run.said().out, caught.out, "{value}");
+    }
+}
+
+// Libraries that come later, and calls that pass us by.
+
+fn addon(name: &str) -> PathBuf {
+    let addon = Build::new(name, &source("addon.cpp"));
+    let addon = addon.flag("-shared").flag("-fPIC");
+    build(addon.with_llama(Link::Shared))
+}
+
+fn addon_host(name: &str) -> PathBuf {
+    build(Build::new(name, &source("addon_host.c")).flag("-D_GNU_SOURCE"))
+}
+
+#[test]
+fn an_addon_with_a_private_libllama_gets_ours() {
+    let addon = addon("preload_addon");
+    let host = addon_host("preload_addon_host");
+    let built_in = Run::of(&host).arg(addon.display()).said();
+    assert!(built_in.out.starts_with("seed 42:"));
+    let ours = preloaded_of_known_build(&host).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(addon.display()).said();
+    assert_eq!(ours.out, built_in.out);
+    let expected = ["dist", "min-p", "penalties", "temp", "top-k"];
+    let expected = expected.map(|name| (format!("{name}: ours"), 1));
+    assert_eq!(made(&ours), BTreeMap::from(expected));
+    // Its own constructors are found as well.
+    let off = preloaded(&host).env("LLAMA_SIEVE_PRELOAD", "off");
+    let off = off
+        .env("LLAMA_SIEVE_VERBOSE", 1)
+        .arg(addon.display())
+        .said();
+    assert_eq!(off.out, built_in.out);
+    assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
+}
+
+/// Each copy finds the other's functions first, and none of a llama.cpp.
+#[test]
+fn two_copies_find_the_llama_cpp_behind_them() {
+    let copy = crate::toolchain::empty_folder("preload_copy").join("libother.so");
+    std::fs::copy(preload_library(), &copy).expect("it can be copied");
+    let addon = addon("preload_addon_of_two_copies");
+    let interposer = Build::new("preload_interposer", &source("interposer.c"));
+    let interposer = interposer.flag("-shared").flag("-fPIC");
+    let interposer = build(interposer.flag("-D_GNU_SOURCE"));
+    let host = addon_host("preload_two_copies_host");
+    let built_in = Run::of(&host).arg(addon.display()).said();
+    let ours = preload_library();
+    for other in [&copy, &interposer] {
+        for (first, second) in [(ours, other.as_path()), (other.as_path(), ours)] {
+            for value in ["on", "off"] {
+                let both = format!("{} {}", first.display(), second.display());
+                let run = Run::of(&host).env("LD_PRELOAD", &both);
+                let run = run.env("LLAMA_SIEVE_PRELOAD", value);
+                let run = run.env("LLAMA_SIEVE_HOST", "b11434");
+                let said = run.arg(addon.display()).said();
+                assert_eq!(said.out, built_in.out, "{both}, {value}: {}", said.err);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sampler_outlives_its_library_and_its_thread() {
+    let program = Build::new("preload_dlclose", "c-tests/dlclose.c");
+    let program = build(program.flag("-D_GNU_SOURCE"));
+    let llama = paths::shared_library();
+    for (library, constructor) in [
+        (
+            our_library(Link::Shared).display().to_string(),
+            "llama_sieve_init_dist",
+        ),
+        (
+            preload_library().display().to_string(),
+            "llama_sampler_init_dist",
+        ),
+    ] {
+        let run = Run::of(&program).arg(llama.display()).arg(library);
+        assert_eq!(run.arg(constructor).said().out, "sampled\n");
+    }
+}
+
+/// The environment of a program with more rights than its user is the user's.
+#[test]
+fn a_setuid_program_does_not_look_at_the_environment() {
+    let program = Build::new("preload_setuid", "c-tests/environment.c");
+    let program = build(program.flag("-D_GNU_SOURCE").with_ours(Link::Static));
+    let said = |program: &Path| {
+        let run = Run::of(program).env("LLAMA_SIEVE_SIMD", "scalar");
+        run.said().out
+    };
+    assert_eq!(said(&program), "scalar, trusted\n");
+    // Where others than the owner of this user's folders may run it.
+    let name = format!("llama-sieve-setuid-{}", std::process::id());
+    let elevated = std::env::temp_dir().join(name);
+    std::fs::copy(&program, &elevated).expect("a writable folder");
+    let mut elevate = Command::new("sh");
+    let command = r#"chown 65534 "$0" && chmod 4755 "$0""#;
+    let elevate = elevate.arg("-c").arg(command).arg(&elevated).status();
+    let out = said(&elevated);
+    std::fs::remove_file(&elevated).expect("it was just made");
+    if !elevate.is_ok_and(|status| status.success()) || out.ends_with(", trusted\n") {
+        skipped("no setuid program can be made here");
+        return;
+    }
+    assert!(out.ends_with(", not trusted\n"), "{out}");
+    assert!(!out.starts_with("scalar,"), "{out}");
+}
+
+#[test]
+fn of_two_private_libllamas_the_first_gets_ours_and_each_its_own_calls() {
+    let first = addon("preload_first_addon");
+    let macros = [
+        "AS_ADDON",
+        "WITH_SAMPLER_COPY",
+        "PENALTIES_WITH_N_VOCAB",
+        "DRY_WITHOUT_N_CTX_TRAIN",
+    ];
+    let second = Old::new("second_addon", &macros).program;
+    let host = addon_host("preload_two_addons_host");
+    let arguments = |run: Run<'_>| run.arg(first.display()).arg(second.display()).said();
+    let built_in = arguments(Run::of(&host));
+    let ours = arguments(preloaded_of_known_build(&host).env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(ours.out, built_in.out);
+    assert!(ours.out.contains("host: penalties(1000, 4, "));
+    let made = made(&ours);
+    assert_eq!(made.get("top-k: ours"), Some(&1));
+    let several = "there are several llama.cpp in this process, and ours serve the first";
+    let theirs = format!("min-p: llama.cpp's own: {several}");
+    assert_eq!(made.get(&theirs), Some(&1));
+    let [warning] = warnings(&ours)[..] else {
+        panic!("{}", ours.err);
+    };
+    assert!(warning.contains(several));
+}
+
+#[test]
+fn what_llama_cpp_makes_for_itself_is_its_own() {
+    let program = Build::new("preload_by_handle", &source("by_handle.cpp"));
+    let program = build(program.with_llama(Link::Shared).flag("-D_GNU_SOURCE"));
+    let library = paths::shared_library();
+    let built_in = Run::of(&program).arg(library.display()).said();
+    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(library.display()).said();
+    assert_eq!(ours.out, built_in.out);
+    let made = made(&ours);
+    assert_eq!(made.get("dist: ours"), Some(&1));
+    let not_finite = "temp: llama.cpp's own: an argument is not finite";
+    assert!(made.contains_key(not_finite) && !made.contains_key("temp: ours"));
+    // Into the clones of these, llama.cpp writes what the original had come to: 12 clones each.
+    for name in [
+        "dist",
+        "mirostat",
+        "mirostat-v2",
+        "xtc",
+        "adaptive-p",
+        "penalties",
+        "dry",
+    ] {
+        let inside = format!("{name}: llama.cpp's own: called by llama.cpp itself");
+        assert_eq!(made.get(&inside), Some(&12), "{name}: {}", ours.err);
+    }
+}
+
+#[test]
+fn without_llama_cpp_nothing_happens() {
+    let program = Build::new("preload_no_host", &source("no_host.c"));
+    let program = build(program.flag("-D_GNU_SOURCE"));
+    assert_eq!(Run::of(&program).said().out, "no constructor\n");
+    let said = preloaded(&program).said();
+    assert_eq!(said.out, "made: 0\n");
+    assert!(said.err.contains("no llama.cpp was found"), "{}", said.err);
+}

@@ -1,0 +1,24 @@
+//! The two ways into programs of others, the preload library and the drop-in header, and the
+//! certificate that says which of a host's samplers may be replaced.
+#![cfg(target_os = "linux")]
+
+mod certificate;
+mod dropin_header;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod hosts;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod old_builds;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod preloaded;
+mod programs;
+#[path = "../support/toolchain.rs"]
+mod toolchain;

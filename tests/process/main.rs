@@ -1,0 +1,15 @@
+//! What is counted, limited or measured for a whole process: allocations, memory, time.
+//!
+//! Every test here holds `alone()`: they come one after the other.
+
+mod allocations;
+mod costs;
+mod counting_allocator;
+#[cfg(target_os = "linux")]
+mod no_memory;
+mod sieve_allocations;
+mod soak;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/thread_time.rs"]
+mod thread_time;

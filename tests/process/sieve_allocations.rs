@@ -1,0 +1,95 @@
+//! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters
+//! change in FAST.
+
+use crate::counting_allocator::allocations;
+use crate::support::alone;
+use crate::support::arrays::{Rng, Shape};
+use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
+
+#[test]
+fn no_sample_allocates_after_warm_up() {
+    let _alone = alone();
+    const N: usize = 20_000;
+    let mut rng = Rng(31);
+    for case in 0..120 {
+        let params = Params {
+            mode: [Mode::Fast, Mode::Parity][case % 2],
+            rng: [
+                RngKind::Xoroshiro128Plus,
+                RngKind::Mt19937,
+                RngKind::Position,
+            ][case % 3],
+            method: [Method::Cdf, Method::Gumbel][case / 2 % 2],
+            order: [Order::TempLast, Order::TempFirst][case / 4 % 2],
+            top_k: rng.pick(&[40, 0, 3000, 1]),
+            top_p: rng.pick(&[0.95, 1.0]),
+            min_p: rng.pick(&[0.05, 0.0]),
+            typical_p: rng.pick(&[1.0, 0.9]),
+            top_n_sigma: rng.pick(&[-1.0, 1.5]),
+            penalty_last_n: rng.pick(&[64, 1000]),
+            bias: vec![(5, 1.0), (3, f32::NEG_INFINITY)],
+            seed: case as u64,
+            ..Params::default()
+        };
+        let mut sieve = Sieve::new(&params).expect("valid parameters");
+        sieve.measure(true);
+        let mut arrays: Vec<Vec<f32>> = Vec::new();
+        for _ in 0..6 {
+            let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked]);
+            let array = shape.array(N, &mut rng);
+            arrays.push(array.data.iter().map(|c| c.logit).collect());
+        }
+        for logits in &arrays {
+            sieve.sample(logits).expect("there is a candidate");
+        }
+        for _ in 0..3000 {
+            sieve.accept(rng.below(N) as i32);
+        }
+        // Once more: penalties lead to larger lists of touched tokens.
+        for logits in &arrays {
+            sieve.sample(logits).expect("there is a candidate");
+        }
+        let before = allocations();
+        for logits in &arrays {
+            let token = sieve.sample(logits).expect("there is a candidate");
+            sieve.accept(token);
+        }
+        assert_eq!(allocations(), before, "{params:?}");
+    }
+}
+
+/// What steering does: other parameters and a bias for every token.
+#[test]
+fn changing_parameters_at_every_token_does_not_allocate() {
+    let _alone = alone();
+    const N: usize = 20_000;
+    let mut rng = Rng(32);
+    let array = Shape::Peaked.array(N, &mut rng);
+    let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let settings: Vec<Params> = (0..8)
+        .map(|i| Params {
+            temperature: 0.5 + i as f32 / 10.0,
+            top_k: [40, 320, 0, 20][i % 4],
+            top_p: 0.8 + i as f32 / 50.0,
+            typical_p: if i == 5 { 0.9 } else { 1.0 },
+            penalty_last_n: [64, 32][i % 2],
+            bias: (0..i as i32).map(|token| (token, 1.5)).collect(),
+            seed: 5,
+            ..Params::default()
+        })
+        .collect();
+    let mut sieve = Sieve::new(&settings[0]).expect("valid parameters");
+    let mut run = |rounds: usize| {
+        for _ in 0..rounds {
+            for params in &settings {
+                sieve.set_params(params).expect("valid parameters");
+                let token = sieve.sample(&logits).expect("there is a candidate");
+                sieve.accept(token);
+            }
+        }
+    };
+    run(40);
+    let before = allocations();
+    run(10);
+    assert_eq!(allocations(), before);
+}

@@ -1,0 +1,314 @@
+//! A soak: 8 threads generate on the trained model with random chains and constraints that change
+//! at random, ours and the built-in chain sampling from the same logits, some of them rounded as
+//! those of a model in half precision are.
+//!
+//! Judged at every token: both sides left the same candidates and chose the same one, and it is one
+//! that a naive model of the constraint allows; at the end: memory is flat. 5 seconds;
+//! LLAMA_SIEVE_SOAK_SECONDS sets another length. From two minutes on, the resident set after the
+//! first minute and at the end must lie within 2 %.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::support::arrays::Rng;
+use crate::support::compare::same;
+use crate::support::family::FAMILY;
+use crate::support::{Grid, HostSampler, alone, fresh_rng, number_from_env, replay, trained_model};
+use llama_sieve::ffi::library::LLAMA_SIEVE_OK;
+use llama_sieve::ffi::trie::*;
+use llama_sieve::sieve::{Params, Sieve};
+use vendor_llama_cpp::{Context, Model, sys};
+
+const THREADS: u64 = 8;
+const N_CTX: u32 = 192;
+/// From this length on memory is judged: a shorter run ends while its allocators still warm up.
+const JUDGED_FROM: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Default)]
+struct Counters {
+    tokens: AtomicU64,
+    chains: AtomicU64,
+    constraints: AtomicU64,
+    constrained_tokens: AtomicU64,
+    completed: AtomicU64,
+}
+
+/// The sequences that are still possible: what a constraint means, with no trie.
+struct Naive {
+    sequences: Vec<Vec<i32>>,
+    depth: usize,
+}
+
+impl Naive {
+    fn free() -> Self {
+        Self {
+            sequences: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        !self.sequences.is_empty()
+    }
+
+    fn allows(&self, token: i32) -> bool {
+        !self.is_active() || self.sequences.iter().any(|s| s[self.depth] == token)
+    }
+
+    /// Whether `token` completed a sequence.
+    fn accept(&mut self, token: i32) -> bool {
+        let was_active = self.is_active();
+        self.sequences.retain(|s| s[self.depth] == token);
+        self.depth += 1;
+        if self.sequences.iter().any(|s| s.len() == self.depth) {
+            // No sequence of a payload is the beginning of another one here.
+            *self = Self::free();
+        }
+        was_active && !self.is_active()
+    }
+}
+
+/// Sequences of equal length, so that none is the beginning of another.
+fn sequences(rng: &mut Rng, n_vocab: usize) -> Vec<Vec<i32>> {
+    let length = 1 + rng.below(4);
+    // Few different tokens: the sequences share beginnings.
+    let tokens: Vec<i32> = (0..2 + rng.below(20))
+        .map(|_| rng.below(n_vocab) as i32)
+        .collect();
+    let mut sequences: Vec<Vec<i32>> = (0..1 + rng.below(30))
+        .map(|_| (0..length).map(|_| rng.pick(&tokens)).collect())
+        .collect();
+    sequences.sort();
+    sequences.dedup();
+    sequences
+}
+
+fn payload(sequences: &[Vec<i32>]) -> String {
+    let leaves: Vec<_> = sequences
+        .iter()
+        .enumerate()
+        .map(|(i, tokens)| serde_json::json!({"name": format!("v{i}"), "tokens": tokens}))
+        .collect();
+    serde_json::json!({"descriptors": [{"path": "p", "leaves": leaves}]}).to_string()
+}
+
+/// The same chain on both sides, each with a slot for a constraint in front.
+struct Chains {
+    label: String,
+    sides: [HostSampler; 2],
+    /// Into the chains, which own them.
+    slots: [*mut sys::llama_sampler; 2],
+    naive: Naive,
+    constrained: bool,
+    /// A member may choose a token that is masked: constraints shrink the array then.
+    compact_only: bool,
+    /// What the logits are rounded to.
+    grid: Grid,
+}
+
+impl Chains {
+    fn new(rng: &mut Rng, model: &Model) -> Self {
+        let n_vocab = model.n_vocab() as i32;
+        // SAFETY: the vocabulary lives.
+        let slot = || HostSampler::new(unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) });
+        let slots = [slot(), slot()];
+        let mut chains = Self {
+            label: String::new(),
+            slots: [slots[0].as_ptr(), slots[1].as_ptr()],
+            sides: slots.map(|slot| HostSampler::chain(vec![slot])),
+            naive: Naive::free(),
+            constrained: rng.chance(0.6),
+            compact_only: false,
+            grid: rng.pick(&Grid::ALL),
+        };
+        for _ in 0..rng.below(7) {
+            chains.add_random(rng, n_vocab);
+        }
+        // What selects, whatever came before.
+        chains.add("dist", rng, n_vocab);
+        chains
+    }
+
+    fn add_random(&mut self, rng: &mut Rng, n_vocab: i32) {
+        let name = FAMILY[rng.below(FAMILY.len())].name;
+        if self.allows_member(name) {
+            self.add(name, rng, n_vocab);
+        }
+    }
+
+    /// Infill compares all pairs of a vocabulary, which takes too long, and a bias of minus
+    /// infinity may forbid all that a constraint allows.
+    fn allows_member(&self, name: &str) -> bool {
+        match name {
+            "infill" => false,
+            "logit_bias" => !self.constrained,
+            _ => true,
+        }
+    }
+
+    fn add(&mut self, name: &str, rng: &mut Rng, n_vocab: i32) {
+        let member = FAMILY.iter().find(|member| member.name == name);
+        let pair = (member.expect("a row of the table").make)(rng, n_vocab, false);
+        self.label += &format!("\n  {}", pair.label);
+        self.compact_only |= matches!(name, "typical" | "xtc" | "mirostat" | "adaptive_p");
+        self.sides[0].add(pair.ours);
+        self.sides[1].add(pair.theirs);
+    }
+
+    /// Sets another constraint, or none, on both sides.
+    fn change_constraint(&mut self, rng: &mut Rng, n_vocab: usize, counters: &Counters) {
+        if !self.constrained {
+            return;
+        }
+        counters.constraints.fetch_add(1, Relaxed);
+        if rng.chance(0.2) {
+            self.naive = Naive::free();
+            for slot in self.slots {
+                // SAFETY: the chains live, and with them their slots.
+                unsafe { llama_sieve_trie_clear(slot.cast()) };
+            }
+            return;
+        }
+        let sequences = sequences(rng, n_vocab);
+        let json = payload(&sequences);
+        self.naive = Naive {
+            sequences,
+            depth: 0,
+        };
+        let compact = if self.compact_only || rng.chance(0.5) {
+            LLAMA_SIEVE_TRIE_COMPACT
+        } else {
+            0
+        };
+        for slot in self.slots {
+            let (data, mode) = (
+                json.as_ptr().cast::<c_char>(),
+                LLAMA_SIEVE_TRIE_SAMPLED | compact,
+            );
+            // SAFETY: the slot lives; the length is the text's.
+            let answer = unsafe { llama_sieve_trie_set(slot.cast(), data, json.len(), mode) };
+            assert_eq!(answer, LLAMA_SIEVE_OK, "{}", llama_sieve::last_error::get());
+        }
+    }
+
+    /// The token of both sides.
+    fn sample_both(&self, context: &Context) -> i32 {
+        let what = || format!("{}, {:?}:{}", replay(), self.grid, self.label);
+        if self.grid == Grid::F32 {
+            let [ours, theirs] = [0, 1].map(|side| self.sides[side].sample(context.as_ptr()));
+            assert_eq!(ours, theirs, "{}", what());
+            return ours;
+        }
+        let sample = |side: usize| self.sides[side].sample_from(context.logits(), self.grid);
+        let [(ours, array), (_, expected)] = [0, 1].map(sample);
+        assert_eq!(same(&array, &expected), Ok(()), "{}", what());
+        ours
+    }
+
+    fn sample(&mut self, context: &Context, counters: &Counters) -> i32 {
+        let ours = self.sample_both(context);
+        assert!(
+            self.naive.allows(ours),
+            "token {ours} is forbidden:{}",
+            self.label
+        );
+        counters.tokens.fetch_add(1, Relaxed);
+        counters
+            .constrained_tokens
+            .fetch_add(u64::from(self.naive.is_active()), Relaxed);
+        let completed = self.naive.accept(ours);
+        counters.completed.fetch_add(u64::from(completed), Relaxed);
+        // SAFETY: the slot lives.
+        let active = unsafe { llama_sieve_trie_is_active(self.slots[0].cast()) };
+        assert_eq!(active, self.naive.is_active(), "{}", self.label);
+        ours
+    }
+}
+
+fn work(model: &Model, thread: u64, end: Instant, counters: &Counters) {
+    let mut rng = fresh_rng(&format!("thread {thread} of the soak"));
+    let n_vocab = model.n_vocab();
+    let mut context = Context::new(model, N_CTX, 1).expect("a context");
+    let mut sieve = Sieve::new(&Params::default()).expect("ordinary parameters");
+    let prompt = model.tokenize("And the LORD said", true);
+    while Instant::now() < end {
+        counters.chains.fetch_add(1, Relaxed);
+        let mut chains = Chains::new(&mut rng, model);
+        context.clear();
+        context.decode(&prompt).expect("the prompt fits");
+        let tokens = 1 + rng.below(N_CTX as usize - prompt.len());
+        for _ in 0..tokens {
+            if rng.chance(0.15) {
+                chains.change_constraint(&mut rng, n_vocab, counters);
+            }
+            if rng.chance(0.02) {
+                // A clone has slots of its own.
+                chains.sides = [0, 1].map(|side| {
+                    let copy = chains.sides[side].clone();
+                    // SAFETY: a chain, whose first member is the slot.
+                    chains.slots[side] = unsafe { sys::llama_sampler_chain_get(copy.as_ptr(), 0) };
+                    copy
+                });
+            }
+            let token = chains.sample(&context, counters);
+            let drawn = sieve.sample(context.logits()).expect("ordinary logits");
+            assert!(usize::try_from(drawn).is_ok_and(|id| id < n_vocab));
+            sieve.accept(drawn);
+            context.decode(&[token]).expect("there is room");
+        }
+    }
+}
+
+/// Bytes of memory in use by this process.
+fn resident() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: f64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .expect("the second number is the resident set");
+    pages * 4096.0
+}
+
+#[test]
+fn eight_threads_generate_with_random_chains_and_constraints() {
+    let _alone = alone();
+    // Warnings of parameters beyond their range, by the million.
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let length = Duration::from_secs(number_from_env("LLAMA_SIEVE_SOAK_SECONDS", 5) as u64);
+    let model = Model::load(trained_model()).expect("the model loads");
+    let counters = Counters::default();
+    let end = Instant::now() + length;
+    let [warm, last] = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn({
+                    let (model, counters) = (&model, &counters);
+                    move || work(model, thread, end, counters)
+                })
+            })
+            .collect();
+        std::thread::sleep((length / 10).min(Duration::from_secs(60)));
+        let warm = resident();
+        // While all threads are still at work.
+        std::thread::sleep(end.saturating_duration_since(Instant::now() + length / 100));
+        let last = resident();
+        for thread in threads {
+            thread.join().expect("no difference and no panic");
+        }
+        [warm, last]
+    });
+    let growth = last / warm - 1.0;
+    println!("{counters:?}");
+    println!(
+        "{} s; resident set {:.1} MB when warm, {:+.2} % at the end",
+        length.as_secs(),
+        warm / 1e6,
+        growth * 100.0
+    );
+    assert!(counters.completed.load(Relaxed) > 0);
+    if length >= JUDGED_FROM {
+        assert!(growth < 0.02, "the resident set grew");
+    }
+}

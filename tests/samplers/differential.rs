@@ -1,0 +1,152 @@
+//! Each drop-in against the vendored built-in: random arrays of every kind, random parameters over
+//! and beyond their range, with `accept`, `reset`, `clone` and `llama_sampler_copy` in between.
+//! Everything is equal, bit for bit.
+//!
+//! 20,000 arrays per sampler; LLAMA_SIEVE_TEST_ARRAYS sets another number.
+
+use crate::support::arrays::{Recipe, Rng, size};
+use crate::support::compare::same;
+use crate::support::family::{FAMILY, Member, Pair};
+use crate::support::{Array, HostSampler, fresh_rng, number_from_env, replay};
+use llama_sieve::ffi::samplers as sieve;
+use vendor_llama_cpp::sys;
+
+/// A token to accept: mostly one of the array, sometimes one outside any vocabulary.
+fn token(member: &Member, array: &Array, rng: &mut Rng) -> i32 {
+    if rng.chance(0.02) && !member.accept_always {
+        return rng.pick(&[-1, i32::MIN, i32::MAX, 1_000_000]);
+    }
+    // From a few, so that counts above 1 occur.
+    let n = array.data.len().min(50);
+    array.data[rng.below(n)].id
+}
+
+/// Does to both sides what a host does between two tokens.
+fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng) {
+    for _ in 0..rng.below(4) {
+        let token = token(member, array, rng);
+        pair.ours.accept(token);
+        pair.theirs.accept(token);
+    }
+    if rng.chance(0.03) {
+        pair.ours.reset();
+        pair.theirs.reset();
+    }
+    if rng.chance(0.1) {
+        pair.ours = pair.ours.clone();
+        pair.theirs = pair.theirs.clone();
+    }
+    if rng.chance(0.05) {
+        // Two copies part ways, then one takes over the state of the other.
+        let (ours, theirs) = (pair.ours.clone(), pair.theirs.clone());
+        let token = token(member, array, rng);
+        ours.accept(token);
+        theirs.accept(token);
+        pair.ours.copy_from(&ours);
+        pair.theirs.copy_from(&theirs);
+    }
+}
+
+/// Accepts what was selected, as a host does; sometimes another token, as a host with forced tokens
+/// does.
+fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng) {
+    let Some(chosen) = array.data.get(array.selected as usize) else {
+        return;
+    };
+    if !member.accept_always && rng.chance(0.2) {
+        return;
+    }
+    let token = if rng.chance(0.2) {
+        token(member, array, rng)
+    } else {
+        chosen.id
+    };
+    pair.ours.accept(token);
+    pair.theirs.accept(token);
+}
+
+fn run(member: &Member, arrays: usize) {
+    // Ids outside the vocabulary are accepted on purpose; their warnings are another test's
+    // subject.
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let mut rng = fresh_rng(member.name);
+    let mut tried = 0;
+    while tried < arrays {
+        let mut pair = (member.make)(&mut rng, 200_000, true);
+        assert_eq!(pair.ours.name(), pair.theirs.name(), "{}", pair.label);
+        for _ in 0..1 + rng.below(8) {
+            let recipe = Recipe::random(&mut rng);
+            let n = size(&mut rng).min(member.max_size);
+            let input = recipe.array(n, member.vocabulary, &mut rng);
+            between_tokens(member, &mut pair, &input, &mut rng);
+            let (mut ours, mut theirs) = (input.clone(), input.clone());
+            pair.ours.apply(&mut ours);
+            pair.theirs.apply(&mut theirs);
+            if let Err(difference) = same(&ours, &theirs) {
+                panic!(
+                    "{}, array {tried} of {n}, {recipe:?}, {}: {difference}",
+                    pair.label,
+                    replay()
+                );
+            }
+            accept_the_choice(member, &pair, &theirs, &mut rng);
+            tried += 1;
+        }
+    }
+}
+
+fn run_named(name: &str) {
+    let member = FAMILY.iter().find(|member| member.name == name);
+    let arrays = number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000);
+    run(member.expect("the table has every sampler"), arrays);
+}
+
+/// Arrays that chance hardly makes.
+#[test]
+fn what_once_differed() {
+    // The nucleus ends where a bucket of the built-in's sort does.
+    let upper = (0..256).map(|i| i as f32 * 0.0005);
+    let lower = (0..1744).map(|i| -5.0 - i as f32 * 0.001);
+    let edge = Array::of_logits(upper.chain(lower));
+    // Probabilities of 0 below a logit whose neighbours are far.
+    let far = Array::of_logits((0..600).map(|i| if i == 77 { 1e8 } else { 1e8 - 104.0 }));
+    // SAFETY: constructors without preconditions.
+    let (top_p, typical) = unsafe {
+        (
+            sys::llama_sampler_init_top_p(0.5, 256),
+            sys::llama_sampler_init_typical(0.9, 1),
+        )
+    };
+    let pairs = [
+        (sieve::llama_sieve_init_top_p(0.5, 256), top_p, edge),
+        (sieve::llama_sieve_init_typical(0.9, 1), typical, far),
+    ];
+    for (ours, theirs, input) in pairs {
+        let (mut a, mut b) = (input.clone(), input);
+        HostSampler::new(ours).apply(&mut a);
+        HostSampler::new(theirs).apply(&mut b);
+        assert_eq!(same(&a, &b), Ok(()));
+    }
+}
+
+macro_rules! differential {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            run_named(stringify!($name));
+        }
+    )*
+
+    #[test]
+    fn the_table_and_the_tests_name_the_same_samplers() {
+        let tested = [$(stringify!($name)),*];
+        let table: Vec<_> = FAMILY.iter().map(|member| member.name).collect();
+        assert_eq!(table, tested);
+    }
+    };
+}
+
+differential!(
+    greedy dist top_k top_p min_p typical temp top_n_sigma penalties
+    temp_ext xtc mirostat mirostat_v2 dry adaptive_p logit_bias infill
+);

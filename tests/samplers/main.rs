@@ -1,0 +1,10 @@
+//! The drop-ins, each against llama.cpp's own: equality of everything.
+
+mod definitions;
+mod differential;
+mod oracle;
+mod rounded_logits;
+mod seeds;
+#[path = "../support/mod.rs"]
+mod support;
+mod undefined;

@@ -1,0 +1,187 @@
+//! What ours do where the built-ins are undefined: a test for each row of docs/exactness.md.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::support::arrays::{Array, Recipe, Rng, size};
+use crate::support::compare::same;
+use crate::support::family::{FAMILY, Member};
+use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
+use llama_sieve::candidates::Candidates;
+use llama_sieve::ffi::samplers as sieve;
+use llama_sieve::sampler::Sampler;
+use llama_sieve::samplers::Infill;
+use llama_sieve::token::{Token, TokenData};
+use llama_sieve::vocabulary::Vocabulary;
+
+/// Each row of the table has a test here, and each test a row.
+#[test]
+fn the_table_and_the_tests_name_the_same() {
+    let table = include_str!("../../docs/exactness.md");
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|line| line.trim_end_matches(" |").rsplit("| ").next());
+    let named: Vec<&str> = cells.filter_map(|cell| cell.strip_prefix('`')).collect();
+    let named: HashSet<&str> = named
+        .iter()
+        .map(|name| name.trim_end_matches('`'))
+        .collect();
+    let source = include_str!("undefined.rs").split("#[test]\nfn ").skip(2);
+    let tests: HashSet<&str> = source.filter_map(|text| text.split('(').next()).collect();
+    assert_eq!(named, tests);
+}
+
+fn our(member: &Member, rng: &mut Rng) -> (HostSampler, String) {
+    let pair = (member.make)(rng, 200_000, true);
+    (pair.ours, pair.label)
+}
+
+const SELECTORS: [&str; 5] = ["greedy", "dist", "mirostat", "mirostat_v2", "adaptive_p"];
+
+#[test]
+fn nan_logits() {
+    llama_sieve::log::set_sink(Some(Arc::new(|_, _| {})));
+    let mut rng = fresh_rng("nan_logits");
+    for member in FAMILY {
+        for _ in 0..number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000) / 40 {
+            let (sampler, label) = our(member, &mut rng);
+            let n = size(&mut rng).min(member.max_size);
+            let mut array = Recipe::random(&mut rng).array(n, member.vocabulary, &mut rng);
+            let share = rng.pick(&[0.01, 0.3, 1.0]);
+            for candidate in &mut array.data {
+                if rng.chance(share) {
+                    candidate.logit = rng.pick(&[f32::NAN, -f32::NAN]);
+                }
+            }
+            let came: HashSet<i32> = array.ids().into_iter().collect();
+            let before = array.data.len();
+            sampler.apply(&mut array);
+            let what = format!("{label}, {}", replay());
+            let left = array.ids();
+            assert!(!left.is_empty() && left.len() <= before, "{what}");
+            let distinct: HashSet<i32> = left.iter().copied().collect();
+            assert_eq!(distinct.len(), left.len(), "{what}");
+            // Infill may put the token that ends a text in place of all.
+            let replaced = member.name == "infill" && left.len() == 1;
+            assert!(replaced || distinct.is_subset(&came), "{what}");
+            if SELECTORS.contains(&member.name) {
+                assert!((0..left.len() as i64).contains(&array.selected), "{what}");
+            }
+            sampler.accept(left[0]);
+        }
+    }
+}
+
+#[test]
+fn an_empty_array() {
+    let mut rng = fresh_rng("an_empty_array");
+    for member in FAMILY {
+        for sorted in [false, true] {
+            let (sampler, label) = our(member, &mut rng);
+            let mut array = Array::of_logits([]);
+            array.sorted = sorted;
+            sampler.apply(&mut array);
+            assert!(array.data.is_empty(), "{label}");
+            assert!(array.selected <= 0, "{label}");
+            sampler.accept(5);
+        }
+    }
+}
+
+/// What the clone then chooses is what the original would, had it begun its draws anew as well.
+#[test]
+fn adaptive_p_cloned_before_accept() {
+    let mut rng = fresh_rng("adaptive_p_cloned_before_accept");
+    for _ in 0..200 {
+        let make = || HostSampler::new(sieve::llama_sieve_init_adaptive_p(0.4, 0.9, 7));
+        let input = Array::of_logits((0..100).map(|_| rng.range(-3.0, 3.0)));
+        let (sampler, accepted_first) = (make(), make());
+        let mut array = input.clone();
+        sampler.apply(&mut array);
+        accepted_first.apply(&mut input.clone());
+        let token = array.data[array.selected as usize].id;
+        let clone = sampler.clone();
+        clone.accept(token);
+        accepted_first.accept(token);
+        // A clone's draws begin anew.
+        let expected = accepted_first.clone();
+        let (mut a, mut b) = (input.clone(), input.clone());
+        clone.apply(&mut a);
+        expected.apply(&mut b);
+        assert_eq!(same(&a, &b), Ok(()), "{}", replay());
+    }
+}
+
+#[test]
+fn adaptive_p_accepts_no_token() {
+    let make = || HostSampler::new(sieve::llama_sieve_init_adaptive_p(0.4, 0.9, 7));
+    let (told, untold) = (make(), make());
+    told.accept(-1);
+    let input = Array::of_logits((0..100).map(|i| i as f32 / 30.0));
+    let (mut a, mut b) = (input.clone(), input);
+    told.apply(&mut a);
+    untold.apply(&mut b);
+    assert_eq!(same(&a, &b), Ok(()));
+}
+
+/// Tokens 0 and 1 begin alike for 600 bytes; 2 ends a text.
+#[derive(Debug)]
+struct LongPieces;
+
+impl Vocabulary for LongPieces {
+    fn n_tokens(&self) -> usize {
+        3
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        token == 2
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        Some(2)
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        if (0..2).contains(&token) {
+            piece.extend([b'a'; 600]);
+            piece.resize(600 + token as usize, b'b');
+        }
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
+        vec![]
+    }
+}
+
+fn infilled(logits: &[(Token, f32)]) -> Vec<Token> {
+    let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
+    let mut data: Vec<TokenData> = logits.iter().map(candidate).collect();
+    let mut candidates = Candidates::new(&mut data, false);
+    Infill::new(Arc::new(LongPieces)).apply(&mut candidates);
+    candidates.as_slice().iter().map(|c| c.id).collect()
+}
+
+#[test]
+fn infill_with_a_long_piece() {
+    // Merged into the more probable one.
+    assert_eq!(infilled(&[(0, 1.0), (1, 1.5)]), [1]);
+    assert_eq!(infilled(&[(0, 1.5), (1, 1.0)]), [0]);
+}
+
+#[test]
+fn infill_with_a_foreign_id() {
+    let vocabulary = crate::support::family::vocabulary();
+    // SAFETY: the vocabulary lives as long as the process.
+    let infill = unsafe { sieve::llama_sieve_init_infill(vocabulary.cast()) };
+    let infill = HostSampler::new(infill);
+    for id in [-1, i32::MIN, 10_000_000, i32::MAX] {
+        let mut array = Array::of_logits([1.0, 1.1]);
+        array.data[1].id = id;
+        infill.apply(&mut array);
+        assert_eq!(array.ids(), [id, 0]);
+    }
+}

@@ -1,0 +1,198 @@
+//! What the sieve gives beside a token: metrics, top candidates, batches, and a place in a chain.
+
+use crate::support::arrays::{Array, Rng, Shape};
+use crate::{INF, MODES, logits, new, open};
+use llama_sieve::sieve::{self, Job, Logits, Mode, Params, Sieve};
+use llama_sieve::{Candidates, Sampler, TokenData, metrics, sieve::SieveSampler};
+
+#[test]
+fn stats_are_the_metrics_of_the_same_logits() {
+    let mut rng = Rng(20);
+    for n in [1, 50, 3000, 20_000] {
+        let logits = logits(Shape::Peaked, n, &mut rng);
+        for (mode, top_k, top_p) in [
+            (Mode::Fast, 40, 0.95),
+            (Mode::Fast, 0, 0.95),
+            (Mode::Fast, 0, 1.0),
+            (Mode::Fast, 1, 1.0),
+            (Mode::Parity, 40, 0.95),
+        ] {
+            let mut sieve = new(&Params {
+                mode,
+                top_k,
+                top_p,
+                ..Params::default()
+            });
+            sieve.accept(0);
+            sieve.sample(&logits).expect("there is a candidate");
+            assert!(sieve.stats().model_entropy.is_nan());
+            sieve.measure(true);
+            let token = sieve.sample(&logits).expect("there is a candidate");
+            let stats = sieve.stats();
+            let nats = metrics::Base::Nats;
+            assert_eq!(Some(stats.model_entropy), metrics::entropy(&logits, nats));
+            assert_eq!(
+                Some(stats.surprisal),
+                metrics::surprisal(&logits, token, nats)
+            );
+            let drawn = metrics::candidates_entropy(sieve.candidates(), nats);
+            assert_eq!(Some(stats.sampling_entropy), drawn);
+        }
+    }
+}
+
+#[test]
+fn top_candidates_are_the_head_of_the_softmax() {
+    let mut rng = Rng(21);
+    for n in [1, 3, 1000, 40_000] {
+        let logits = logits(Shape::Peaked, n, &mut rng);
+        let lse = metrics::Summary::of(&logits).log_sum_exp();
+        let mut order: Vec<i32> = (0..n as i32).collect();
+        order.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
+        for wanted in [0, 1, 5, 200, n, n + 1] {
+            let mut top = Vec::new();
+            sieve::top_candidates(&logits, wanted, &mut top).expect("there is a candidate");
+            assert_eq!(top.len(), wanted.min(n));
+            for (candidate, &id) in top.iter().zip(&order) {
+                assert_eq!(candidate.logit, logits[id as usize]);
+                let p = (f64::from(candidate.logit) - lse).exp();
+                assert!((f64::from(candidate.p) - p).abs() <= 1e-6 * p);
+            }
+        }
+    }
+    let mut top = Vec::new();
+    sieve::top_candidates(&[1.0, INF, INF][..], 3, &mut top).expect("there is a candidate");
+    let p: Vec<(i32, f32)> = top.iter().map(|c| (c.id, c.p)).collect();
+    assert_eq!(p, [(1, 1.0), (2, 0.0), (0, 0.0)]);
+    sieve::top_candidates(&[1.0, -INF, f32::NAN][..], 3, &mut top).expect("there is a candidate");
+    assert_eq!(top.len(), 1);
+}
+
+#[test]
+fn a_batch_does_not_depend_on_the_number_of_threads() {
+    let mut rng = Rng(22);
+    let n = 4000;
+    let logits: Vec<Vec<f32>> = (0..33)
+        .map(|_| logits(Shape::Peaked, n, &mut rng))
+        .collect();
+    let run = |threads: usize| -> Vec<Vec<i32>> {
+        let make = |seed| {
+            new(&Params {
+                seed,
+                top_k: [40, 0][seed as usize % 2],
+                ..Params::default()
+            })
+        };
+        let mut sieves: Vec<Sieve> = (0..33).map(make).collect();
+        let step = |_| {
+            let pairs = sieves.iter_mut().zip(&logits);
+            let mut jobs: Vec<Job> = pairs.map(|(s, l)| Job::new(s, Logits::from(l))).collect();
+            sieve::sample_batch(&mut jobs, threads);
+            let tokens: Vec<i32> = jobs
+                .iter()
+                .map(|j| *j.token.as_ref().expect("a token"))
+                .collect();
+            for (sieve, &token) in sieves.iter_mut().zip(&tokens) {
+                sieve.accept(token);
+            }
+            tokens
+        };
+        (0..10).map(step).collect()
+    };
+    let one = run(1);
+    for threads in [0, 2, 3, 8, 100] {
+        assert_eq!(run(threads), one, "{threads} threads");
+    }
+}
+
+/// As one sampler of a chain it does to the candidates what it does to logits.
+#[test]
+fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
+    let mut rng = Rng(23);
+    for case in 0..200 {
+        let n = 1 + rng.below(3000);
+        let params = Params {
+            mode: rng.pick(&MODES),
+            seed: case,
+            top_k: rng.pick(&[40, 0]),
+            top_p: rng.pick(&[0.95, 1.0]),
+            bias: vec![(rng.below(n) as i32, 2.0)],
+            ..Params::default()
+        };
+        let mut sieve = new(&params);
+        let mut sampler = SieveSampler::new(&params).expect("valid parameters");
+        for _ in 0..3 {
+            let array = Shape::Peaked.array(n, &mut rng);
+            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+            let token = sieve.sample(&logits).expect("there is a candidate");
+            let mut data = to_data(&array);
+            let mut candidates = Candidates::new(&mut data, false);
+            sampler.apply(&mut candidates);
+            let selected = candidates.selected().expect("selected");
+            assert_eq!(candidates.as_slice()[selected].id, token);
+            assert_eq!(candidates.as_slice(), sieve.candidates());
+            // Candidates that an earlier sampler has cut and shuffled: ids, not places, are
+            // penalised and biased.
+            let mut few: Vec<TokenData> = to_data(&array).into_iter().rev().step_by(2).collect();
+            let mut again = sampler.clone();
+            let mut candidates = Candidates::new(&mut few, false);
+            again.apply(&mut candidates);
+            for candidate in candidates.as_slice() {
+                let expected = sieve.adjusted(candidate.id, logits[candidate.id as usize]);
+                assert_eq!(candidate.logit, expected / params.temperature);
+            }
+            sieve.accept(token);
+            sampler.accept(token);
+        }
+    }
+    // Nothing to choose from: the host aborts unless something is selected.
+    let mut sampler = SieveSampler::new(&open()).expect("valid parameters");
+    let mut data = [TokenData {
+        id: 8,
+        logit: -INF,
+        p: 0.0,
+    }; 3];
+    let mut candidates = Candidates::new(&mut data, false);
+    sampler.apply(&mut candidates);
+    assert_eq!(candidates.selected(), Some(0));
+}
+
+fn to_data(array: &Array) -> Vec<TokenData> {
+    let data = array.data.iter();
+    data.map(|c| TokenData {
+        id: c.id,
+        logit: c.logit,
+        p: c.p,
+    })
+    .collect()
+}
+
+/// Nothing but the order of the tokens says where such a nucleus ends.
+#[test]
+fn a_nucleus_of_equal_logits_is_the_first_tokens() {
+    const N: usize = 20_000;
+    let logits = vec![1.5f32; N];
+    for (top_p, kept) in [(0.0, 1), (1e-5, 1), (0.25, N / 4), (0.5, N / 2)] {
+        let mut sieve = Sieve::new(&Params {
+            top_k: 0,
+            top_p,
+            min_p: 0.0,
+            temperature: 0.7,
+            seed: 3,
+            ..Params::default()
+        })
+        .expect("valid parameters");
+        for _ in 0..3 {
+            let token = sieve.sample(&logits).expect("there is a candidate");
+            let candidates = sieve.candidates();
+            let share = candidates.len().abs_diff(kept);
+            assert!(share <= 1, "{top_p}: {} candidates", candidates.len());
+            assert_eq!(sieve.stats().after_top_n_sigma, candidates.len());
+            let n = candidates.len() as i32;
+            assert!(candidates.iter().all(|c| c.id < n && c.logit == 1.5 / 0.7));
+            assert!(candidates.iter().any(|c| c.id == token));
+            let sum: f64 = candidates.iter().map(|c| f64::from(c.p)).sum();
+            assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The sieve: its invariants, parameters, draws and state, and its parity with llama.cpp's chain.
+
+mod beside;
+mod between_tokens;
+mod draws;
+mod invariants;
+mod numbers;
+mod parameters;
+mod parity;
+mod states;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/thread_time.rs"]
+mod thread_time;
+
+use llama_sieve::sieve::{Mode, Params, Sieve};
+use support::arrays::{Rng, Shape};
+
+const INF: f32 = f32::INFINITY;
+
+/// No stage is on: every token of the vocabulary is a candidate, with its softmax probability.
+fn open() -> Params {
+    Params {
+        temperature: 1.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        penalty_repeat: 1.0,
+        seed: 1,
+        ..Params::default()
+    }
+}
+
+fn new(params: &Params) -> Sieve {
+    Sieve::new(params).expect("valid parameters")
+}
+
+/// The ids of what the first token is drawn from.
+fn kept(params: &Params, logits: &[f32]) -> Vec<i32> {
+    let mut sieve = new(params);
+    sieve.sample(logits).expect("there is a candidate");
+    sieve.candidates().iter().map(|c| c.id).collect()
+}
+
+fn kept_sorted(params: &Params, logits: &[f32]) -> Vec<i32> {
+    let mut ids = kept(params, logits);
+    ids.sort_unstable();
+    ids
+}
+
+fn logits(shape: Shape, n: usize, rng: &mut Rng) -> Vec<f32> {
+    shape.array(n, rng).data.iter().map(|c| c.logit).collect()
+}
+
+const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];

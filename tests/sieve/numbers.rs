@@ -1,0 +1,225 @@
+//! Logits that are no numbers, that are masked, or of half precision.
+
+use crate::support::arrays::{Rng, Shape};
+use crate::{INF, MODES, logits, new, open};
+use llama_sieve::sieve::{self, Error, Method, Mode, Order, Params, Sieve};
+
+#[test]
+fn infinite_and_undefined_logits() {
+    let every = |params: &Params, logits: &[f32]| {
+        let mut found = Vec::new();
+        for mode in MODES {
+            for method in [Method::Cdf, Method::Gumbel] {
+                for order in [Order::TempLast, Order::TempFirst] {
+                    let params = Params {
+                        mode,
+                        method,
+                        order,
+                        ..params.clone()
+                    };
+                    found.push(new(&params).sample(logits));
+                }
+            }
+        }
+        found
+    };
+    let settings = [
+        Params {
+            seed: 3,
+            ..Params::default()
+        },
+        open(),
+        Params {
+            top_p: 0.9,
+            ..open()
+        },
+        Params {
+            min_p: 0.1,
+            ..open()
+        },
+        Params {
+            top_n_sigma: 1.0,
+            ..open()
+        },
+        Params {
+            top_k: 2,
+            typical_p: 0.9,
+            ..open()
+        },
+        Params {
+            typical_p: 0.9,
+            ..open()
+        },
+        Params {
+            temperature: 0.0,
+            ..open()
+        },
+    ];
+    for n in [4, 10_000] {
+        let mut base = vec![0.5; n];
+        base[0] = f32::NAN;
+        for params in &settings {
+            // One infinite logit wins, of several the first.
+            let mut one = base.clone();
+            one[2] = INF;
+            assert!(
+                every(params, &one).iter().all(|t| *t == Ok(2)),
+                "{params:?}"
+            );
+            one[3] = INF;
+            assert!(
+                every(params, &one).iter().all(|t| *t == Ok(2)),
+                "{params:?}"
+            );
+            // NaN is never chosen.
+            let mut rare = vec![f32::NAN; n];
+            rare[1] = -3.0;
+            assert!(
+                every(params, &rare).iter().all(|t| *t == Ok(1)),
+                "{params:?}"
+            );
+            // Nothing to choose.
+            for nothing in [f32::NAN, -INF] {
+                let none = every(params, &vec![nothing; n]);
+                assert!(none.iter().all(|t| *t == Err(Error::NoCandidate)));
+            }
+        }
+    }
+    assert_eq!(
+        new(&open()).sample(&[0f32; 0][..]),
+        Err(Error::EmptyVocabulary)
+    );
+    assert_eq!(sieve::greedy(&[0f32; 0][..]), Err(Error::EmptyVocabulary));
+    assert_eq!(sieve::greedy(&[f32::NAN][..]), Err(Error::NoCandidate));
+    assert_eq!(sieve::greedy(&[f32::NAN, -INF, -1.0, -1.0][..]), Ok(2));
+}
+
+/// An early temperature can divide every logit beyond the lowest number.
+#[test]
+fn logits_that_a_temperature_divides_to_minus_infinity_are_no_candidates() {
+    let cold = Params {
+        temperature: 0.002,
+        order: Order::TempFirst,
+        ..open()
+    };
+    let saved = |sieve: &Sieve| {
+        let mut bytes = vec![0; sieve.state_size()];
+        sieve.save(&mut bytes).expect("there is room");
+        bytes
+    };
+    for method in [Method::Cdf, Method::Gumbel] {
+        for (top_k, n) in [(0, 100), (2, 100), (40, 100), (99, 100), (9000, 10_000)] {
+            let logits = vec![-1e36f32; n];
+            for (top_p, min_p, typical_p, top_n_sigma) in [
+                (1.0, 0.0, 1.0, -1.0),
+                (0.9, 0.0, 1.0, -1.0),
+                (1.0, 0.1, 1.0, 1.0),
+                (0.9, 0.1, 0.5, -1.0),
+            ] {
+                let params = Params {
+                    method,
+                    top_k,
+                    top_p,
+                    min_p,
+                    typical_p,
+                    top_n_sigma,
+                    ..cold.clone()
+                };
+                let mut sieve = new(&params);
+                let before = saved(&sieve);
+                assert_eq!(
+                    sieve.sample(&logits[..]),
+                    Err(Error::NoCandidate),
+                    "{params:?}"
+                );
+                assert!(sieve.candidates().is_empty());
+                assert_eq!(saved(&sieve), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_leaves_the_stream_where_it_was() {
+    let logits = [0.1, 0.2, 0.3, 0.4];
+    let mut a = new(&open());
+    let mut b = a.clone();
+    assert!(b.sample(&[-INF; 4][..]).is_err());
+    assert!(b.candidates().is_empty());
+    for _ in 0..20 {
+        assert_eq!(a.sample(&logits[..]), b.sample(&logits[..]));
+    }
+}
+
+#[test]
+fn a_banned_token_is_never_drawn() {
+    let mut rng = Rng(14);
+    let logits = logits(Shape::Peaked, 2000, &mut rng);
+    let best = sieve::greedy(&logits).expect("there is a candidate");
+    for mode in MODES {
+        let mut sieve = new(&Params {
+            mode,
+            bias: vec![(best, -INF), (-4, 1.0), (9999, INF)],
+            ..open()
+        });
+        for _ in 0..200 {
+            assert_ne!(sieve.sample(&logits), Ok(best));
+        }
+        assert_eq!(sieve.adjusted(best, 3.0), -INF);
+    }
+}
+
+#[test]
+fn biases_of_one_token_add_up() {
+    let bias = vec![(1, 1.0), (0, 0.25), (1, 0.5)];
+    let sieve = new(&Params { bias, ..open() });
+    assert_eq!(sieve.adjusted(1, 2.0), 3.5);
+    assert_eq!(sieve.adjusted(0, 2.0), 2.25);
+    assert_eq!(sieve.adjusted(2, 2.0), 2.0);
+}
+
+// Half precision.
+
+#[test]
+fn f16_and_bf16_choose_what_their_widened_logits_choose() {
+    let mut rng = Rng(15);
+    for n in [1, 7, 1023, 1025, 20_000] {
+        let logits = logits(Shape::Peaked, n, &mut rng);
+        let f16: Vec<half::f16> = logits.iter().map(|&l| half::f16::from_f32(l)).collect();
+        let bf16: Vec<half::bf16> = logits.iter().map(|&l| half::bf16::from_f32(l)).collect();
+        let wide_f16: Vec<f32> = f16.iter().map(|l| l.to_f32()).collect();
+        let wide_bf16: Vec<f32> = bf16.iter().map(|l| l.to_f32()).collect();
+        for params in [
+            Params {
+                seed: 1,
+                ..Params::default()
+            },
+            Params {
+                mode: Mode::Parity,
+                seed: 1,
+                ..Params::default()
+            },
+            Params {
+                top_p: 0.9,
+                ..open()
+            },
+            Params {
+                temperature: 0.0,
+                ..open()
+            },
+        ] {
+            let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| new(&params));
+            for _ in 0..5 {
+                let token = a.sample(&f16[..]).expect("there is a candidate");
+                assert_eq!(b.sample(&wide_f16), Ok(token));
+                assert_eq!(a.candidates(), b.candidates());
+                a.accept(token);
+                b.accept(token);
+                let token = c.sample(&bf16[..]).expect("there is a candidate");
+                assert_eq!(d.sample(&wide_bf16), Ok(token));
+                c.accept(token);
+                d.accept(token);
+            }
+        }
+    }
+}

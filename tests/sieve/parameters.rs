@@ -1,0 +1,121 @@
+//! The tables of parameters: defaults, disabled values, limits.
+
+use crate::support::arrays::{Rng, Shape};
+use crate::{INF, MODES, logits, new, open};
+use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
+
+#[test]
+fn defaults_are_those_of_the_table() {
+    let params = Params::default();
+    assert_eq!(params.temperature, 0.8);
+    assert_eq!(params.top_k, 40);
+    assert_eq!(params.top_p, 0.95);
+    assert_eq!(params.min_p, 0.05);
+    assert_eq!(params.typical_p, 1.0);
+    assert_eq!(params.top_n_sigma, -1.0);
+    assert_eq!(params.min_keep, 1);
+    assert_eq!(params.penalty_last_n, 64);
+    assert_eq!(params.penalty_repeat, 1.1);
+    assert_eq!(params.penalty_freq, 0.0);
+    assert_eq!(params.penalty_present, 0.0);
+    assert_eq!(params.seed, 0xFFFF_FFFF);
+    assert_eq!(params.mode, Mode::Fast);
+    assert_eq!(params.rng, RngKind::Xoroshiro128Plus);
+    assert_eq!(params.method, Method::Cdf);
+    assert_eq!(params.order, Order::TempLast);
+    assert!(params.bias.is_empty());
+}
+
+#[test]
+fn disabled_values_leave_every_candidate() {
+    let mut rng = Rng(13);
+    let logits = logits(Shape::Peaked, 300, &mut rng);
+    for mode in MODES {
+        let base = Params { mode, ..open() };
+        for params in [
+            Params {
+                top_k: 0,
+                ..base.clone()
+            },
+            Params {
+                top_k: -7,
+                ..base.clone()
+            },
+            Params {
+                top_p: 1.0,
+                ..base.clone()
+            },
+            Params {
+                min_p: 0.0,
+                ..base.clone()
+            },
+            Params {
+                min_p: -1.0,
+                ..base.clone()
+            },
+            Params {
+                typical_p: 1.0,
+                ..base.clone()
+            },
+            Params {
+                typical_p: 7.0,
+                ..base.clone()
+            },
+            Params {
+                top_n_sigma: 0.0,
+                ..base.clone()
+            },
+        ] {
+            let mut sieve = new(&params);
+            sieve.sample(&logits).expect("there is a candidate");
+            assert_eq!(sieve.candidates().len(), 300, "{params:?}");
+            for candidate in sieve.candidates() {
+                assert_eq!(candidate.logit, logits[candidate.id as usize]);
+            }
+        }
+        for (penalty_last_n, penalty_repeat) in [(0, 2.0), (-1, 2.0), (64, 1.0)] {
+            let mut sieve = new(&Params {
+                penalty_last_n,
+                penalty_repeat,
+                ..base.clone()
+            });
+            sieve.accept(5);
+            assert_eq!(sieve.adjusted(5, 3.0), 3.0);
+        }
+    }
+}
+
+#[test]
+fn parameters_that_are_not_finite_or_out_of_range_are_named() {
+    type Setter = fn(&mut Params, f32);
+    let set: [(&str, Setter); 8] = [
+        ("temperature", |p, x| p.temperature = x),
+        ("top_p", |p, x| p.top_p = x),
+        ("min_p", |p, x| p.min_p = x),
+        ("typical_p", |p, x| p.typical_p = x),
+        ("top_n_sigma", |p, x| p.top_n_sigma = x),
+        ("penalty_repeat", |p, x| p.penalty_repeat = x),
+        ("penalty_freq", |p, x| p.penalty_freq = x),
+        ("penalty_present", |p, x| p.penalty_present = x),
+    ];
+    let mut sieve = new(&open());
+    for (name, set) in set {
+        for value in [f32::NAN, INF, -INF] {
+            let mut params = open();
+            set(&mut params, value);
+            let error = sieve.set_params(&params).expect_err(name);
+            assert!(error.to_string().contains(name), "{error}");
+            assert_eq!(sieve.params(), &open());
+        }
+    }
+    for repeat in [0.0, -1.0] {
+        let params = Params {
+            penalty_repeat: repeat,
+            ..open()
+        };
+        assert!(matches!(Sieve::new(&params), Err(Error::Parameter(_))));
+    }
+    let bias = vec![(1, 0.5), (7, f32::NAN)];
+    let error = Sieve::new(&Params { bias, ..open() }).expect_err("NaN");
+    assert!(error.to_string().contains("token 7"), "{error}");
+}

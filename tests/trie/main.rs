@@ -1,0 +1,8 @@
+//! The token trie against a naive model, its answers, and the schema of its payload.
+
+mod answers;
+mod naive;
+mod schema;
+#[path = "../support/mod.rs"]
+mod support;
+mod walks;
