@@ -374,7 +374,7 @@ impl Drop for Chain {
 struct TrieChain {
     chain: Chain,
     /// The chain's first member.
-    trie: *mut llama_sieve::ffi::llama_h::llama_sampler,
+    trie: *mut llama_sieve::ffi::host::llama_h::llama_sampler,
 }
 
 impl TrieChain {

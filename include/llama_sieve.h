@@ -909,6 +909,29 @@ int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits
 int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
 
 /*
+ Chooses a token for each of n independent sequences, on the calling thread and at most
+ n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
+ thread for each processor. Where no thread can be started, and in the child of a process that
+ has forked after a batch, the calling thread does all the work. The tokens do not depend on the
+ number of threads. They are not accepted.
+
+ out[i] is the token of sieves[i] and logits[i], or its negative error. Returns
+ LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an error of the call: an
+ array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
+ an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
+
+ The caller guarantees:
+ sieves, logits and out are NULL or n elements; each sieve is alive; each element of
+ logits is NULL or n_vocab floats.
+ */
+int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
+                             const float *const *logits,
+                             int32_t n_vocab,
+                             size_t n,
+                             int32_t *out,
+                             int n_threads);
+
+/*
  Chooses a token of the logits that a llama_context has for output idx (-1: the last), as
  llama_get_logits_ith gives them, and accepts it.
 
@@ -921,6 +944,16 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  during the call.
  */
 int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
+
+/*
+ The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
+ selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
+ of llama_sieve_new, and without a host.
+
+ The caller guarantees:
+ params as for llama_sieve_new.
+ */
+struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
 
 /*
  The distribution that the last token was drawn from: writes at most cap candidates with logits
@@ -954,64 +987,6 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
  */
 int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
-
-/*
- Chooses a token for each of n independent sequences, on the calling thread and at most
- n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
- thread for each processor. Where no thread can be started, and in the child of a process that
- has forked after a batch, the calling thread does all the work. The tokens do not depend on the
- number of threads. They are not accepted.
-
- out[i] is the token of sieves[i] and logits[i], or its negative error. Returns
- LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an error of the call: an
- array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
- an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
-
- The caller guarantees:
- sieves, logits and out are NULL or n elements; each sieve is alive; each element of
- logits is NULL or n_vocab floats.
- */
-int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
-                             const float *const *logits,
-                             int32_t n_vocab,
-                             size_t n,
-                             int32_t *out,
-                             int n_threads);
-
-/*
- The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
- selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
- of llama_sieve_new, and without a host.
-
- The caller guarantees:
- params as for llama_sieve_new.
- */
-struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
-
-/*
- The n most probable tokens in descending order, with their probabilities over the whole
- vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
- n.
-
- Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
- error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
-
- The caller guarantees:
- logits is NULL or n_vocab floats; out is NULL or has room for n elements.
- */
-int llama_sieve_top_candidates(const float *logits,
-                               int32_t n_vocab,
-                               int32_t n,
-                               struct llama_token_data *out);
-
-/*
- The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
- Errors as for llama_sieve_sample.
-
- The caller guarantees:
- logits is NULL or n_vocab floats.
- */
-int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 
 /*
  How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
@@ -1049,6 +1024,31 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
  sieve is NULL or alive; bytes is NULL or size bytes.
  */
 int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
+
+/*
+ The n most probable tokens in descending order, with their probabilities over the whole
+ vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
+ n.
+
+ Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
+ error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats; out is NULL or has room for n elements.
+ */
+int llama_sieve_top_candidates(const float *logits,
+                               int32_t n_vocab,
+                               int32_t n,
+                               struct llama_token_data *out);
+
+/*
+ The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
+ Errors as for llama_sieve_sample.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 
 /*
  What llama_sampler_sample does, from the same arguments: the chain selects a token among the

@@ -22,11 +22,11 @@
 //! | What has to be done for a new sampler? | the list in [`samplers`] |
 //! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
 //! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
-//! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::llama_h`] |
+//! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::host::llama_h`] |
 //! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
 //! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
-//! | What stands in for a sampler in the host's graph? | `built_in.rs`; how it is made: [`ffi::host_built_ins`] |
-//! | Is a host's sampler equal to ours, and which arguments does it take? | [`ffi::certificate`], [`ffi::host_build`] |
+//! | What stands in for a sampler in the host's graph? | `built_in.rs`; how it is made: [`ffi::host::built_ins`] |
+//! | Is a host's sampler equal to ours, and which arguments does it take? | [`ffi::certificate`], [`ffi::host::build`] |
 //! | Which environment variables count? | [`environment`] |
 //! | What keeps a panic from the host? | [`ffi::guard`] |
 //! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |

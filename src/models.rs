@@ -16,7 +16,7 @@ use shuttle::scheduler::DfsScheduler;
 use shuttle::{Config, MaxSteps, Runner, thread};
 
 use crate::candidates::Candidates;
-use crate::ffi::trie_handles::Registry;
+use crate::ffi::trie::handles::Registry;
 use crate::log;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};

@@ -282,7 +282,7 @@ impl Spec {
 
 type Both = (
     &'static str,
-    *mut llama_sieve::ffi::llama_h::llama_sampler,
+    *mut llama_sieve::ffi::host::llama_h::llama_sampler,
     Option<*mut sys::llama_sampler>,
 );
 

@@ -1,7 +1,7 @@
 //! The parameters of a sieve as a C caller may pass them, and the rule by which they are accepted.
 
 use arbitrary::Arbitrary;
-use llama_sieve::ffi::llama_h::llama_logit_bias;
+use llama_sieve::ffi::host::llama_h::llama_logit_bias;
 use llama_sieve::ffi::sieve::{llama_sieve_default_params, llama_sieve_params};
 
 use crate::logits::{Logit, Number, Whole};

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use llama_sieve::ffi::certificate::certify;
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host;
-use llama_sieve::ffi::host_build::Build;
+use llama_sieve::ffi::host::build::Build;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::library::{LLAMA_SIEVE_OK, llama_sieve_bind_host};
-use llama_sieve::ffi::llama_h::llama_sampler;
 use llama_sieve::{last_error, log};
 
 use crate::constructors::Constructor;

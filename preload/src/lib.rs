@@ -37,10 +37,10 @@ mod settings;
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
 
-use llama_sieve::ffi::host_build::Build;
-use llama_sieve::ffi::host_built_ins::copy_between;
-use llama_sieve::ffi::host_vocabulary::llama_vocab;
-use llama_sieve::ffi::llama_h::{llama_logit_bias, llama_sampler};
+use llama_sieve::ffi::exchange::copy_between;
+use llama_sieve::ffi::host::build::Build;
+use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
+use llama_sieve::ffi::host::vocabulary::llama_vocab;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_sieve::environment;
-use llama_sieve::ffi::host_build;
+use llama_sieve::ffi::host::build;
 use llama_sieve::log;
 
 use crate::constructors::{ALL, Constructor};
@@ -87,7 +87,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
     if text.is_empty() {
         return None;
     }
-    let build = host_build::number(text);
+    let build = build::number(text);
     if build.is_none() {
         warnings.push(format!(
             "LLAMA_SIEVE_HOST: {text} is no build number of llama.cpp, as 10300 or b10300 is; it is ignored"

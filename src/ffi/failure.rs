@@ -11,12 +11,12 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use crate::chain::ChainError;
-use crate::ffi::guard::guard;
-use crate::ffi::library::{
+use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
     LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE,
     LLAMA_SIEVE_ERROR_STATE,
 };
+use crate::ffi::guard::guard;
 use crate::last_error;
 use crate::memory;
 use crate::sieve::Error;

@@ -1,23 +1,21 @@
 //! The C border: every `extern "C"` of the library, and the only place that knows raw pointers of C
 //! callers.
 //!
-//! - [`llama_h`][]: mirrors of llama.h's types.
-//! - [`host`][]: finding the llama.cpp of the process.
-//! - [`host_build`][]: which build it is.
-//! - [`host_built_ins`][]: making its built-ins, and exchanging ours for them.
-//! - [`host_vocabulary`][]: asking its vocabularies.
-//! - [`certificate`][]: whether its built-ins do what ours do.
+//! - [`guard`][]: the boundary that no panic crosses.
+//! - [`errors`][], [`failure`]: error numbers, their texts, and when the last error is cleared.
+//! - `exclusive`: what two threads do not get at once.
+//! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: which
+//!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
+//!   samplers.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
-//! - [`samplers`][]: the constructors, `llama_sieve_init_*`.
-//! - [`trie`][], [`trie_handles`]: the token trie, by sampler and by opaque handle.
-//! - [`seed`][]: `llama_sieve_get_seed`.
-//! - [`library`][]: version, last error, log, host binding.
+//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`seed`]: `llama_sieve_get_seed`.
+//! - [`exchange`][]: copying between ours and built-ins that stand in their place.
+//! - [`certificate`][]: whether the host's built-ins do what ours do.
+//! - [`trie`][]: the token trie, by sampler and by opaque handle.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
-//! - `exclusive`: what two threads do not get at once.
-//! - [`guard`][]: the boundary that no panic crosses.
-//! - [`failure`][]: error numbers, their texts, and when the last error is cleared.
+//! - [`library`][]: version, last error, log, host binding.
 //!
 //! Conventions for callers (the header and the README repeat them): samplers are freed by the host
 //! (`llama_sampler_free`, or the chain they were added to); strings that are returned belong to the
@@ -26,15 +24,13 @@
 
 pub mod certificate;
 pub mod chain;
+pub mod errors;
+pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;
 pub mod guard;
 pub mod host;
-pub mod host_build;
-pub mod host_built_ins;
-pub mod host_vocabulary;
 pub mod library;
-pub mod llama_h;
 pub mod metrics;
 pub mod samplers;
 pub mod seed;
@@ -42,5 +38,4 @@ pub mod sieve;
 #[cfg(test)]
 mod tests;
 pub mod trie;
-pub mod trie_handles;
 pub mod vtable;

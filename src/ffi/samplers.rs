@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ffi::failure::made;
-use crate::ffi::host_vocabulary::{c_bytes, host_vocabulary, llama_vocab};
-use crate::ffi::llama_h::{llama_logit_bias, llama_sampler};
+use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
+use crate::ffi::host::vocabulary::{c_bytes, host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::log;
 use crate::memory;

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::failure::{Failure, usable, value};
+use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::{Host, host_function};
-use crate::ffi::library::LLAMA_SIEVE_ERROR_NO_HOST;
-use crate::ffi::llama_h::llama_sampler;
 use crate::ffi::samplers::SEEDED;
 use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;

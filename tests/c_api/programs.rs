@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 
 use crate::toolchain::{Build, Link, Program, has_sanitizers, our_library, said, skipped};
-use llama_sieve::ffi::llama_h::LAYOUT;
+use llama_sieve::ffi::host::llama_h::LAYOUT;
 use vendor_llama_cpp::paths;
 
 // The header.

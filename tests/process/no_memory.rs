@@ -8,8 +8,8 @@ use std::process::Command;
 use std::ptr::{null, null_mut};
 
 use crate::support::alone;
+use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::library::llama_sieve_last_error;
-use llama_sieve::ffi::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::ffi::trie::*;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::support::arrays::Rng;
 use crate::support::{Array, HostSampler, alone, number_from_env};
 use llama_sieve::ffi::library::LLAMA_SIEVE_OK;
+use llama_sieve::ffi::trie::handles::*;
 use llama_sieve::ffi::trie::*;
-use llama_sieve::ffi::trie_handles::*;
 use llama_sieve::last_error;
 
 const THREADS: u64 = 64;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::support::arrays::{Rng, Shape};
 use crate::support::{Array, HostSampler};
-use llama_sieve::ffi::llama_h::llama_sampler;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::trie::*;
 
 /// The allowed sequences of one span with their names, as a list.

@@ -8,13 +8,13 @@ use std::ptr::null_mut;
 
 use parking_lot::Mutex;
 
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS};
 use crate::ffi::failure::{Failure, part};
-use crate::ffi::host::{Host, host_function};
-use crate::ffi::host_vocabulary::llama_vocab;
-use crate::ffi::library::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS};
-use crate::ffi::llama_h::{
+use crate::ffi::host::llama_h::{
     llama_context, llama_model, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::host::{Host, host_function};
 use crate::token::Token;
 
 type ChainN = unsafe extern "C-unwind" fn(*const llama_sampler) -> i32;

@@ -14,9 +14,9 @@ use std::ffi::c_int;
 use half::{bf16, f16};
 
 use crate::chain::{check, outcome};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
-use crate::ffi::library::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
-use crate::ffi::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::samplers::DROP_INS;
 use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;

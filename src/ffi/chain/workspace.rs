@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use half::{bf16, f16};
 
 use super::Member;
-use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
 use crate::pool::{Buffers, Left};
 

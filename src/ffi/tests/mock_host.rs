@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use crate::ffi::llama_h::{SamplerInit, llama_sampler, llama_sampler_i, llama_token_data_array};
+use crate::ffi::host::llama_h::{
+    SamplerInit, llama_sampler, llama_sampler_i, llama_token_data_array,
+};
 
 thread_local! {
     static IN_USE: Cell<bool> = const { Cell::new(false) };

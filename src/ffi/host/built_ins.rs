@@ -12,11 +12,9 @@ use std::mem::transmute;
 use std::ptr::{self, null_mut};
 
 use crate::built_in::BuiltIn;
-use crate::ffi::guard::guard;
+use crate::ffi::host::build::{Build, named};
+use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
 use crate::ffi::host::{Address, Host};
-use crate::ffi::host_build::{Build, named};
-use crate::ffi::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
-use crate::ffi::samplers::REPLACEABLE;
 use crate::token::TokenData;
 
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
@@ -61,7 +59,7 @@ impl Recipe {
     ///
     /// # Safety
     /// The host of the recipe is loaded.
-    unsafe fn make(&self) -> *mut llama_sampler {
+    pub(in crate::ffi) unsafe fn make(&self) -> *mut llama_sampler {
         /// Calls the constructor with these arguments.
         macro_rules! call {
             ($($argument:expr => $kind:ty),*) => {{
@@ -156,7 +154,7 @@ impl Recipe {
 
     /// # Safety
     /// `smpl` is a sampler of the host, not used again.
-    unsafe fn free(&self, smpl: *mut llama_sampler) {
+    pub(in crate::ffi) unsafe fn free(&self, smpl: *mut llama_sampler) {
         // SAFETY: the caller guarantees it.
         unsafe { (self.free)(smpl) };
     }
@@ -178,7 +176,7 @@ fn constructor(built_in: &BuiltIn) -> &'static CStr {
 }
 
 /// The host's `llama_sampler_free`.
-pub(super) fn free_of(host: &Host) -> Result<Free, String> {
+pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
     let free = host.function(c"llama_sampler_free")?;
     // SAFETY: the host's function of that name, whose signature does not change.
     Ok(unsafe { transmute::<*mut c_void, Free>(free.as_ptr()) })
@@ -188,7 +186,10 @@ pub(super) fn free_of(host: &Host) -> Result<Free, String> {
 ///
 /// # Safety
 /// `smpl` is a live sampler of ours, and told the recipe.
-pub(super) unsafe fn give_way(smpl: *mut llama_sampler, recipe: &Recipe) -> Option<BackendInit> {
+pub(in crate::ffi) unsafe fn give_way(
+    smpl: *mut llama_sampler,
+    recipe: &Recipe,
+) -> Option<BackendInit> {
     // SAFETY: the host that made `smpl` is loaded.
     let made = unsafe { recipe.make() };
     if made.is_null() {
@@ -204,72 +205,4 @@ pub(super) unsafe fn give_way(smpl: *mut llama_sampler, recipe: &Recipe) -> Opti
         recipe.free(made);
     }
     hook
-}
-
-/// How the built-in is made that does what `smpl` does; `None` if `smpl` is none of ours.
-///
-/// # Safety
-/// `smpl` is a live sampler of any kind.
-unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
-    // SAFETY: the caller guarantees it.
-    let is_of = |vtable: &&&'static _| unsafe { crate::ffi::vtable::Vtable::is_of(vtable, smpl) };
-    let vtable = REPLACEABLE.iter().find(is_of)?;
-    // SAFETY: the vtable was compared.
-    unsafe { vtable.recipe_of(smpl) }
-}
-
-/// As `llama_sampler_copy`, which is `copy`; but where one of the two has given way to a built-in
-/// and the other has not, the built-in's state is copied.
-///
-/// # Safety
-/// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.
-pub unsafe fn copy_between(
-    src: *const llama_sampler,
-    dst: *mut llama_sampler,
-    copy: unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler),
-) {
-    // SAFETY: the caller guarantees the samplers.
-    let differ = || unsafe { (*src).iface != (*dst).iface };
-    if src.is_null() || dst.is_null() || !differ() {
-        // SAFETY: as above.
-        return unsafe { copy(src, dst) };
-    }
-    // SAFETY: as above.
-    let of = |smpl| guard("copy", || None, || unsafe { recipe_of(smpl) });
-    if let Some(recipe) = of(dst) {
-        // SAFETY: `dst` told the recipe.
-        unsafe { take_kind_of(src, dst, &recipe) };
-        // SAFETY: as above.
-        return unsafe { copy(src, dst) };
-    }
-    let Some(recipe) = of(src) else {
-        // SAFETY: as above.
-        return unsafe { copy(src, dst) };
-    };
-    // SAFETY: `src`, which told the recipe, is only read; what is made here is freed here.
-    unsafe {
-        let made = recipe.make();
-        copy(if made.is_null() { src } else { made }, dst);
-        if !made.is_null() {
-            recipe.free(made);
-        }
-    }
-}
-
-/// Puts the built-in in the place of `dst`, if `src` is one of that kind.
-///
-/// # Safety
-/// `src` and `dst` are live samplers of one host; `dst` is ours, and told the recipe.
-unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recipe: &Recipe) {
-    // SAFETY: the caller guarantees it; the shell that is freed is not known to anybody.
-    unsafe {
-        let made = recipe.make();
-        if made.is_null() {
-            return;
-        }
-        if (*made).iface == (*src).iface {
-            ptr::swap(dst, made);
-        }
-        recipe.free(made);
-    }
 }

@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Weak};
 
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
-use crate::ffi::library::{
-    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK,
-};
-use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::trie::{bytes, set, slot_of};
 use crate::last_error;
 use crate::log;

@@ -10,7 +10,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
 use crate::environment;
-use crate::ffi::host::{Host, SAMPLER_INIT, global, loaded_libraries, open_loaded, symbol_of};
+use crate::ffi::host::linker::{global, loaded_libraries, open_loaded, symbol_of};
+use crate::ffi::host::{Host, SAMPLER_INIT};
 
 /// A build number whose argument lists are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

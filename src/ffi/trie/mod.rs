@@ -1,18 +1,21 @@
 //! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
 
+pub mod handles;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-use crate::ffi::failure::{Failure, answer, made, usable, value};
-use crate::ffi::host::{Host, host_function};
-use crate::ffi::host_vocabulary::llama_vocab;
-use crate::ffi::library::{
+use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NOT_FOUND,
-    LLAMA_SIEVE_OK, show,
+    LLAMA_SIEVE_OK,
 };
-use crate::ffi::llama_h::llama_sampler;
+use crate::ffi::failure::{Failure, answer, made, usable, value};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::host::{Host, host_function};
+use crate::ffi::library::show;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::memory;
 use crate::token::Token;
@@ -313,7 +316,7 @@ unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
 
 /// # Safety
 /// `json` is NULL or `len` bytes that outlive `'a`.
-pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u8]> {
+pub(in crate::ffi) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u8]> {
     if json.is_null() || isize::try_from(len).is_err() {
         return None;
     }
@@ -322,7 +325,7 @@ pub(super) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u
 }
 
 /// Sets a slot; on error it stays as it was.
-pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
+pub(in crate::ffi) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
     let json = json.ok_or_else(|| Failure::null("the payload"))?;
     memory::room(0)?;
     let mode = Mode::from_number(mode)?;
@@ -335,7 +338,7 @@ pub(super) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
-pub(super) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
+pub(in crate::ffi) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     usable("the sampler", smpl)?;
     // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is
     // believed.

@@ -1,0 +1,233 @@
+//! Two samplers side by side.
+
+use std::ffi::c_int;
+use std::mem::transmute;
+
+use crate::ffi::failure::Failure;
+use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use crate::ffi::host::vocabulary::c_bytes;
+use crate::token::{Token, TokenData};
+
+use super::arrays::*;
+use super::codes::*;
+use super::kinds::*;
+/// What differs, on an array of how many candidates.
+pub(super) struct Difference {
+    code: c_int,
+    size: usize,
+}
+
+impl Difference {
+    pub(super) fn failure(&self, name: &str) -> Failure {
+        let what = match self.code {
+            LLAMA_SIEVE_CERTIFY_NAME => "the name",
+            LLAMA_SIEVE_CERTIFY_SIZE => "the number of candidates left",
+            LLAMA_SIEVE_CERTIFY_SORTED => "whether the candidates are sorted",
+            LLAMA_SIEVE_CERTIFY_SELECTED => "the selected candidate",
+            LLAMA_SIEVE_CERTIFY_IDS => "the order of the candidates",
+            LLAMA_SIEVE_CERTIFY_LOGITS => "a logit",
+            LLAMA_SIEVE_CERTIFY_PROBABILITIES => "a probability",
+            _ => "what is made",
+        };
+        let size = self.size;
+        let text = format!("{name}: llama.cpp's own differs on {size} candidates in {what}");
+        Failure::new(self.code, text)
+    }
+}
+
+/// The host's sampler and ours, freed also when the host throws.
+pub(super) struct Pair {
+    pub(super) made: Samplers,
+    pub(super) free: unsafe extern "C-unwind" fn(*mut llama_sampler),
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for smpl in self.made.into_iter().filter(|smpl| !smpl.is_null()) {
+            // SAFETY: a live sampler of the host, not used again.
+            unsafe { (self.free)(smpl) };
+        }
+    }
+}
+
+impl Pair {
+    /// Lets both work on these arrays, one after the other.
+    ///
+    /// # Safety
+    /// The samplers are live or NULL.
+    pub(super) unsafe fn compare(
+        &self,
+        which: &[usize],
+        arrays: &[Vec<TokenData>; ARRAYS.len()],
+        work: &mut [Vec<TokenData>; 2],
+    ) -> Result<(), Difference> {
+        let [theirs, ours] = self.made;
+        let differ = |code, size| Err(Difference { code, size });
+        // SAFETY: both are live or NULL.
+        let complete =
+            |smpl: *mut llama_sampler| unsafe { !smpl.is_null() && !(*smpl).iface.is_null() };
+        if !complete(theirs) || !complete(ours) {
+            return differ(LLAMA_SIEVE_CERTIFY_NOT_MADE, 0);
+        }
+        // SAFETY: both are live.
+        if unsafe { name_of(theirs) != name_of(ours) } {
+            return differ(LLAMA_SIEVE_CERTIFY_NAME, 0);
+        }
+        for token in HISTORY {
+            for smpl in self.made {
+                // SAFETY: as above.
+                unsafe { accept(smpl, token) };
+            }
+        }
+        for (shape, data) in ARRAYS.iter().zip(arrays).enumerate() {
+            let (index, (shape, data)) = (shape, data);
+            if !which.contains(&index) {
+                continue;
+            }
+            let left = std::array::from_fn(|side| {
+                let (Some(&smpl), Some(work)) = (self.made.get(side), work.get_mut(side)) else {
+                    return Left::nothing();
+                };
+                work.clear();
+                work.extend_from_slice(data);
+                // SAFETY: as above, and the array is this call's.
+                unsafe { apply(smpl, work, shape.sorted) }
+            });
+            let [theirs, ours]: [Left; 2] = left;
+            let [of_theirs, of_ours] = &*work;
+            if let Some(code) = theirs.differs_from(of_theirs, &ours, of_ours) {
+                return differ(code, shape.size);
+            }
+            let chosen = theirs.chosen(of_theirs).unwrap_or(1);
+            for smpl in self.made {
+                // SAFETY: as above.
+                unsafe { accept(smpl, chosen) };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name, without the question mark of one that is disabled: older builds have none.
+///
+/// # Safety
+/// `smpl` is live.
+pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
+    // SAFETY: the caller guarantees the sampler, a sampler its vtable, and that its name.
+    unsafe {
+        let Some(name) = (*(*smpl).iface).name else {
+            return &[];
+        };
+        let name = name(smpl);
+        if name.is_null() {
+            return &[];
+        }
+        let name = c_bytes(name);
+        name.strip_prefix(b"?").unwrap_or(name)
+    }
+}
+
+/// # Safety
+/// `smpl` is live.
+pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
+    type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
+    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+    unsafe {
+        if let Some(accept) = (*(*smpl).iface).accept {
+            let accept: Accept = transmute(accept);
+            accept(smpl, token);
+        }
+    }
+}
+
+/// # Safety
+/// `smpl` is live.
+pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sorted: bool) -> Left {
+    type Apply = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_token_data_array);
+    let start = data.as_mut_ptr();
+    let mut array = llama_token_data_array {
+        data: start,
+        size: data.len(),
+        selected: -1,
+        sorted: u8::from(sorted),
+    };
+    // SAFETY: the caller guarantees the sampler, and a sampler its vtable; the array is valid. A
+    // host's may throw.
+    unsafe {
+        if let Some(apply) = (*(*smpl).iface).apply {
+            let apply: Apply = transmute(apply);
+            apply(smpl, &raw mut array);
+        }
+    }
+    let offset = (array.data as usize).wrapping_sub(start as usize) / size_of::<TokenData>();
+    Left {
+        offset,
+        size: array.size,
+        selected: array.selected,
+        sorted: array.sorted != 0,
+    }
+}
+
+/// What a sampler left of an array.
+pub(super) struct Left {
+    /// Where in the array it begins: XTC moves the beginning.
+    offset: usize,
+    size: usize,
+    selected: i64,
+    sorted: bool,
+}
+
+impl Left {
+    fn nothing() -> Self {
+        Self {
+            offset: 0,
+            size: 0,
+            selected: -1,
+            sorted: false,
+        }
+    }
+
+    /// The candidates; `None` if they are not in the array.
+    fn of<'a>(&self, data: &'a [TokenData]) -> Option<&'a [TokenData]> {
+        data.get(self.offset..)?.get(..self.size)
+    }
+
+    fn chosen(&self, data: &[TokenData]) -> Option<Token> {
+        let index = usize::try_from(self.selected).ok()?;
+        self.of(data)?.get(index).map(|candidate| candidate.id)
+    }
+
+    fn differs_from(
+        &self,
+        data: &[TokenData],
+        other: &Self,
+        others: &[TokenData],
+    ) -> Option<c_int> {
+        let (Some(left), Some(right)) = (self.of(data), other.of(others)) else {
+            return Some(LLAMA_SIEVE_CERTIFY_SIZE);
+        };
+        let all = |equal: fn(&TokenData, &TokenData) -> bool| {
+            left.iter().zip(right).all(|(a, b)| equal(a, b))
+        };
+        let equal = [
+            (left.len() == right.len(), LLAMA_SIEVE_CERTIFY_SIZE),
+            (all(|a, b| a.id == b.id), LLAMA_SIEVE_CERTIFY_IDS),
+            (
+                all(|a, b| a.logit.to_bits() == b.logit.to_bits()),
+                LLAMA_SIEVE_CERTIFY_LOGITS,
+            ),
+            (
+                all(|a, b| a.p.to_bits() == b.p.to_bits()),
+                LLAMA_SIEVE_CERTIFY_PROBABILITIES,
+            ),
+            (self.sorted == other.sorted, LLAMA_SIEVE_CERTIFY_SORTED),
+            (
+                self.selected == other.selected,
+                LLAMA_SIEVE_CERTIFY_SELECTED,
+            ),
+        ];
+        equal
+            .into_iter()
+            .find_map(|(equal, code)| (!equal).then_some(code))
+    }
+}

@@ -1,0 +1,170 @@
+//! Whether the host's own samplers do what ours do, found out by trying.
+//!
+//! Built-ins have changed: other random streams for the same seed, other orders, other rounding
+//! where a compiler fuses multiplications and additions. So before ours stands in for one of them,
+//! both are made with the same arguments and work on the same arrays, and all that they leave must
+//! be equal, bit for bit. The arrays hold what tells builds apart: one and two candidates, of which
+//! older builds draw nothing; several draws in a row; ties, which show the order that a sort
+//! leaves; products and sums that round otherwise where they are fused; sizes on both sides of the
+//! kernels' thresholds.
+//!
+//! The host's functions are called outside the guard: what they throw passes through.
+
+mod arrays;
+mod codes;
+mod compare;
+mod kinds;
+
+use std::ffi::{c_char, c_int};
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer};
+use crate::ffi::guard::guard;
+use crate::ffi::host::build::{Build, named};
+use crate::ffi::host::built_ins::free_of;
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::c_bytes;
+use crate::ffi::host::{Address, Host};
+use crate::token::TokenData;
+
+use arrays::*;
+pub use codes::*;
+use compare::*;
+use kinds::*;
+/// Compares ours with the bound host's own sampler of that name, as llama_sampler_name tells it
+/// ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
+///
+/// Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
+/// (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
+/// or none of a built-in sampler, there is no host, or it has no such sampler.
+/// llama_sieve_last_error says more. The build of the host, where arguments depend on it, is found
+/// out as far as that is possible, or taken from the environment variable LLAMA_SIEVE_HOST. An
+/// exception that the host throws passes through.
+///
+/// # Safety
+/// `sampler_name` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char) -> c_int {
+    const CALL: &str = "llama_sieve_certify";
+    let mut trials = None;
+    let prepared = answer(CALL, || {
+        if sampler_name.is_null() {
+            return Err(Failure::null("the name"));
+        }
+        // SAFETY: not NULL, and the caller guarantees a C string.
+        let name = unsafe { c_bytes(sampler_name) };
+        let name = String::from_utf8_lossy(name);
+        let host = no_host(Host::get())?;
+        trials = Some(Trials::new(&name, &host, || Build::of(&host, named()))?);
+        Ok(LLAMA_SIEVE_OK)
+    });
+    let Some(mut trials) = trials.filter(|_| prepared == LLAMA_SIEVE_OK) else {
+        return prepared;
+    };
+    // SAFETY: the host that was found is loaded.
+    let verdict = unsafe { trials.run() };
+    answer(CALL, || verdict.map(|()| LLAMA_SIEVE_OK))
+}
+
+fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
+    found.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))
+}
+
+/// Compares ours with the bound host's own, whose build is `build` where it is known. `Err` says
+/// what differs, or why they could not be compared.
+pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
+    let prepared = guard(
+        "certify",
+        || Err("internal error".to_owned()),
+        || {
+            let build = || build.ok_or_else(|| "its build is not known".to_owned());
+            Trials::new(name, &Host::get()?, build).map_err(|failure| failure.text().to_owned())
+        },
+    );
+    // SAFETY: the bound host is loaded.
+    let verdict = unsafe { prepared?.run() };
+    verdict.map_err(|failure| failure.text().to_owned())
+}
+
+/// The one sampler that needs a vocabulary.
+const INFILL: &str = "infill";
+
+/// All that is needed to try a kind, so that nothing of ours can fail between calls of the host.
+struct Trials {
+    kind: &'static Kind,
+    constructor: Address,
+    free: unsafe extern "C-unwind" fn(*mut llama_sampler),
+    arrays: [Vec<TokenData>; ARRAYS.len()],
+    /// What the host's works on, and ours.
+    work: [Vec<TokenData>; 2],
+}
+
+impl Trials {
+    fn new(
+        name: &str,
+        host: &Host,
+        build: impl Fn() -> Result<Build, String>,
+    ) -> Result<Self, Failure> {
+        if name == INFILL {
+            let text = "infill asks a vocabulary, and cannot be tried without one";
+            return Err(Failure::new(LLAMA_SIEVE_CERTIFY_VOCABULARY, text));
+        }
+        let mut kinds = KINDS.iter().filter(|kind| kind.name == name).peekable();
+        if kinds.peek().is_none() {
+            let text = format!("no built-in sampler is named {name}");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text));
+        }
+        let mut kind = None;
+        for one in kinds {
+            let fits = match one.takes {
+                None => true,
+                Some(takes) => takes(build().map_err(|text| {
+                    let text = format!("{name}: its arguments are not known: {text}");
+                    Failure::new(LLAMA_SIEVE_CERTIFY_ARGUMENTS, text)
+                })?),
+            };
+            if fits {
+                kind = Some(one);
+            }
+        }
+        let kind = kind.ok_or_else(Failure::caught)?;
+        let arrays = ARRAYS.map(|shape| {
+            let mut data = Vec::with_capacity(shape.size);
+            shape.fill(&mut data);
+            data
+        });
+        Ok(Self {
+            kind,
+            constructor: no_host(host.function(kind.constructor))?,
+            free: no_host(free_of(host))?,
+            arrays,
+            work: [Vec::with_capacity(LARGEST), Vec::with_capacity(LARGEST)],
+        })
+    }
+
+    /// Runs them all, up to the first difference.
+    ///
+    /// # Safety
+    /// The host is loaded.
+    unsafe fn run(&mut self) -> Result<(), Failure> {
+        for trial in 0.. {
+            // SAFETY: the kind's constructor, of a host that is loaded.
+            let Some(made) = (unsafe { (self.kind.make)(self.constructor.as_ptr(), trial) }) else {
+                break;
+            };
+            let pair = Pair {
+                made,
+                free: self.free,
+            };
+            let all: &[usize] = &[0, 1, 2, 3, 4, 5];
+            let arrays = if trial == 0 { all } else { &FEW };
+            // SAFETY: the samplers were just made.
+            let found = unsafe { pair.compare(arrays, &self.arrays, &mut self.work) };
+            drop(pair);
+            if let Err(found) = found {
+                return Err(found.failure(self.kind.name));
+            }
+        }
+        Ok(())
+    }
+}

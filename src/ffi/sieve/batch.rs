@@ -1,0 +1,136 @@
+//! Many sequences in one call.
+
+use std::ffi::c_int;
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, usable};
+use crate::ffi::guard::{Payload, attempt, guard, report};
+use crate::sieve::{self, Logits, Sieve};
+use crate::simd;
+use crate::token::Token;
+
+use super::handle::*;
+/// Chooses a token for each of `n` independent sequences, on the calling thread and at most
+/// `n_threads` - 1 of a pool of the library's own, which is made at first need and has at most a
+/// thread for each processor. Where no thread can be started, and in the child of a process that
+/// has forked after a batch, the calling thread does all the work. The tokens do not depend on the
+/// number of threads. They are not accepted.
+///
+/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error. Returns
+/// LLAMA_SIEVE_OK, or the first error in `out`; or, with `out` as it was, an error of the call: an
+/// array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch. After
+/// an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that sieve alone is out of use.
+///
+/// # Safety
+/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
+/// `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_batch(
+    sieves: *const *mut Handle,
+    logits: *const *const f32,
+    n_vocab: i32,
+    n: usize,
+    out: *mut Token,
+    n_threads: c_int,
+) -> c_int {
+    answer("llama_sieve_sample_batch", || {
+        if n == 0 {
+            return Ok(LLAMA_SIEVE_OK);
+        }
+        // SAFETY: the caller guarantees arrays of `n` elements.
+        let (sieves, logits) =
+            unsafe { (array("sieves", sieves, n)?, array("logits", logits, n)?) };
+        // SAFETY: as above; only written to.
+        let out = unsafe { array_mut(out, n) }?;
+        let threads = usize::try_from(n_threads).unwrap_or(0);
+        // SAFETY: the caller guarantees sieves and logits.
+        unsafe { sample_batch(sieves, logits, n_vocab, out, threads) }
+    })
+}
+
+/// # Safety
+/// `elements` is NULL or `n` elements.
+unsafe fn array<'a, T>(name: &str, elements: *const T, n: usize) -> Result<&'a [T], Failure> {
+    // SAFETY: the caller guarantees the elements.
+    unsafe { crate::ffi::metrics::slice(name, elements, n) }
+        .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NULL, text))
+}
+
+/// # Safety
+/// `out` is NULL or `n` elements that nobody else uses, and `n` is as `array` has checked.
+unsafe fn array_mut<'a>(out: *mut Token, n: usize) -> Result<&'a mut [Token], Failure> {
+    usable("out", out)?;
+    // SAFETY: the caller guarantees the elements.
+    Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
+}
+
+/// One sequence of a batch.
+struct Entry<'a> {
+    state: &'a mut Option<Sieve>,
+    logits: Logits<'a>,
+    token: Result<Result<Token, Failure>, Payload>,
+}
+
+impl Entry<'_> {
+    /// On whatever thread: what a panic says is the calling one's to tell.
+    fn run(&mut self) {
+        let Some(sieve) = self.state.as_mut() else {
+            self.token = Ok(Err(out_of_use()));
+            return;
+        };
+        self.token = attempt(|| sieve.sample(self.logits).map_err(Failure::from));
+    }
+}
+
+/// # Safety
+/// Each sieve is NULL or alive; each element of `logits` is NULL or `n_vocab` floats.
+unsafe fn sample_batch(
+    sieves: &[*mut Handle],
+    logits: &[*const f32],
+    n_vocab: i32,
+    out: &mut [Token],
+    threads: usize,
+) -> Result<c_int, Failure> {
+    // All are locked before the first one runs, so that what is wrong with the call is found before
+    // anything changes.
+    let mut states = Vec::new();
+    states.try_reserve_exact(sieves.len())?;
+    for (i, sieve) in sieves.iter().enumerate() {
+        // SAFETY: the caller guarantees the sieves.
+        let state = unsafe { handle(*sieve) }.and_then(Handle::enter);
+        states.push(state.map_err(|failure| failure.of(&format!("sieve {i}")))?);
+    }
+    let mut jobs = Vec::new();
+    jobs.try_reserve_exact(sieves.len())?;
+    for (state, &logits) in states.iter_mut().zip(logits) {
+        // SAFETY: the caller guarantees the logits.
+        let logits: &[f32] = unsafe { logits_of(logits, n_vocab) }?;
+        jobs.push(Entry {
+            state,
+            logits: Logits::from(logits),
+            token: Ok(Err(out_of_use())),
+        });
+    }
+    // The instructions are chosen here: a helper must not be the one to have a message for that.
+    simd::instruction_set();
+    sieve::share(&mut jobs, threads, Entry::run);
+    let mut first = None;
+    for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
+        let token = job.token.unwrap_or_else(|payload| {
+            report(&format!("llama_sieve_sample_batch: sequence {i}"), payload);
+            // What it holds may be inconsistent. The others have sampled as if it were not there.
+            guard("llama_sieve_sample_batch", || (), || *job.state = None);
+            Err(Failure::caught())
+        });
+        *out = token.unwrap_or_else(|failure| {
+            let failure = failure.of(&format!("sequence {i}"));
+            let code = failure.code();
+            first.get_or_insert(failure);
+            code
+        });
+    }
+    match first {
+        Some(failure) => Err(failure),
+        None => Ok(LLAMA_SIEVE_OK),
+    }
+}

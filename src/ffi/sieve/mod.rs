@@ -1,0 +1,256 @@
+//! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve
+//! as one sampler of a chain.
+
+mod batch;
+mod context;
+mod handle;
+mod in_chain;
+mod params;
+mod results;
+mod state;
+mod stateless;
+
+use std::ffi::c_int;
+
+use half::slice::HalfBitsSliceExt;
+use half::{bf16, f16};
+
+use crate::ffi::errors::LLAMA_SIEVE_OK;
+use crate::ffi::failure::{Failure, answer, made, value};
+use crate::ffi::guard::guard;
+use crate::log;
+use crate::sieve::{Params, Sieve};
+use crate::token::Token;
+
+pub use batch::*;
+pub use context::*;
+pub use handle::*;
+pub(in crate::ffi) use in_chain::SIEVE;
+pub use in_chain::*;
+pub use params::*;
+pub use results::*;
+pub use state::*;
+pub use stateless::*;
+
+/// The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64
+/// tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF, temperature last.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
+    guard("llama_sieve_default_params", defaults, defaults)
+}
+
+fn defaults() -> llama_sieve_params {
+    let p = Params::default();
+    llama_sieve_params {
+        struct_size: size_of::<llama_sieve_params>(),
+        temperature: p.temperature,
+        top_k: p.top_k,
+        top_p: p.top_p,
+        min_p: p.min_p,
+        typical_p: p.typical_p,
+        top_n_sigma: p.top_n_sigma,
+        min_keep: p.min_keep,
+        penalty_last_n: p.penalty_last_n,
+        penalty_repeat: p.penalty_repeat,
+        penalty_freq: p.penalty_freq,
+        penalty_present: p.penalty_present,
+        seed: p.seed,
+        mode: LLAMA_SIEVE_MODE_FAST,
+        rng: LLAMA_SIEVE_RNG_XOROSHIRO128PLUS,
+        method: LLAMA_SIEVE_METHOD_CDF,
+        order: LLAMA_SIEVE_ORDER_TEMP_LAST,
+        bias: std::ptr::null(),
+        n_bias: 0,
+    }
+}
+
+/// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params`
+/// is NULL, of an unknown struct_size, or has a parameter that is not finite, of an unknown
+/// enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+///
+/// # Safety
+/// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+/// are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *mut Handle {
+    made("llama_sieve_new", || {
+        // SAFETY: the caller guarantees the parameters.
+        let params = unsafe { params_of(params) }?;
+        let sieve = Sieve::new(&params)?;
+        Ok(Handle::boxed(sieve))
+    })
+}
+
+/// A second sieve that goes on as this one would: the same parameters, history and generator. To be
+/// freed by itself. NULL for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle {
+    made("llama_sieve_clone", || {
+        // SAFETY: the caller guarantees the sieve.
+        let copy = unsafe { look("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
+        Ok(Handle::boxed(copy))
+    })
+}
+
+/// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
+/// logged, and its memory is leaked.
+///
+/// # Safety
+/// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
+    guard(
+        "llama_sieve_free",
+        || (),
+        || {
+            if sieve.is_null() {
+                return;
+            }
+            // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
+            let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
+                return log::error(
+                    "llama_sieve_free: the sieve is in use by another thread, or no sieve; its \
+                     memory is leaked, not pulled away",
+                );
+            };
+            // Locked for good, so that nobody else gets it between here and its end.
+            std::mem::forget(state);
+            // SAFETY: as above, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(sieve) });
+        },
+    )
+}
+
+/// Back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+///
+/// # Safety
+/// `sieve` is NULL (an error) or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
+    value("llama_sieve_reset", (), || {
+        let reset = |sieve: &mut Sieve| {
+            sieve.reset();
+            Ok(())
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_reset", sieve, reset) }
+    })
+}
+
+/// Other parameters from the next token on; history and generator stay. Another rng begins its
+/// stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+/// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+///
+/// LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `params` as for llama_sieve_new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_set_params(
+    sieve: *mut Handle,
+    params: *const llama_sieve_params,
+) -> c_int {
+    answer("llama_sieve_set_params", || {
+        // SAFETY: the caller guarantees sieve and parameters.
+        unsafe {
+            let params = params_of(params)?;
+            with("llama_sieve_set_params", sieve, |sieve| {
+                sieve.set_params(&params)?;
+                Ok(LLAMA_SIEVE_OK)
+            })
+        }
+    })
+}
+
+/// Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
+/// one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
+/// that a token is in the vocabulary is not checked.
+///
+/// # Safety
+/// `sieve` is NULL (an error) or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
+    value("llama_sieve_accept", (), || {
+        let accept = |sieve: &mut Sieve| {
+            if token < 0 {
+                return Err(Failure::from(format!("{token} is no token")));
+            }
+            sieve.accept(token);
+            Ok(())
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_accept", sieve, accept) }
+    })
+}
+
+/// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
+/// tell llama_sieve_accept.
+///
+/// NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first).
+/// Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <=
+/// 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
+/// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample(
+    sieve: *mut Handle,
+    logits: *const f32,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits = logits_of(logits, n_vocab)?;
+            with("llama_sieve_sample", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}
+
+/// The same on logits in IEEE half precision.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_f16(
+    sieve: *mut Handle,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample_f16", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits: &[f16] = logits_of(logits, n_vocab)?.reinterpret_cast();
+            with("llama_sieve_sample_f16", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}
+
+/// The same on logits in bfloat16.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_sample_bf16(
+    sieve: *mut Handle,
+    logits: *const u16,
+    n_vocab: i32,
+) -> Token {
+    answer("llama_sieve_sample_bf16", || {
+        // SAFETY: the caller guarantees sieve and logits.
+        unsafe {
+            let logits: &[bf16] = logits_of(logits, n_vocab)?.reinterpret_cast();
+            with("llama_sieve_sample_bf16", sieve, |sieve| {
+                Ok(sieve.sample(logits)?)
+            })
+        }
+    })
+}

@@ -1,0 +1,165 @@
+//! Parameters as C has them.
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE};
+use crate::ffi::failure::{Failure, usable};
+use crate::ffi::host::llama_h::llama_logit_bias;
+use crate::memory::{reserve_exact, room};
+use crate::sieve::{Method, Mode, Order, Params, RngKind};
+use crate::token::Token;
+
+/// Mode: the quickest arithmetic.
+pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
+/// Mode: what llama.cpp's chain of built-in samplers gives.
+pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
+/// Generator: xoroshiro128+, seeded through SplitMix64.
+pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
+/// Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
+pub const LLAMA_SIEVE_RNG_MT19937: i32 = 1;
+/// Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
+/// can be replayed alone.
+pub const LLAMA_SIEVE_RNG_POSITION: i32 = 2;
+/// Draw: the inverse of the cumulative distribution.
+pub const LLAMA_SIEVE_METHOD_CDF: i32 = 0;
+/// Draw: the largest of logit / temperature + Gumbel noise.
+pub const LLAMA_SIEVE_METHOD_GUMBEL: i32 = 1;
+/// Temperature after all filters (tsampler, llama.cpp's default chain).
+pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
+/// Temperature right after the penalties (Akunu, transformers, vLLM).
+pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
+
+/// The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_params {
+    /// sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
+    pub struct_size: usize,
+    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token,
+    /// without a draw, bias and penalties still applied.
+    pub temperature: f32,
+    /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
+    /// token.
+    pub top_k: i32,
+    /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
+    /// by >= 1; <= 0 keeps the most probable.
+    pub top_p: f32,
+    /// Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+    /// disabled by <= 0.
+    pub min_p: f32,
+    /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
+    /// probability. Default 1; disabled by >= 1.
+    pub typical_p: f32,
+    /// Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+    /// by <= 0.
+    pub top_n_sigma: f32,
+    /// Typical, top-p and min-p leave at least that many. Default 1.
+    pub min_keep: usize,
+    /// How many of the last accepted tokens are penalised. Default 64; disabled by <= 0.
+    pub penalty_last_n: i32,
+    /// Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
+    pub penalty_repeat: f32,
+    /// Subtracted once per occurrence. Default 0, which disables.
+    pub penalty_freq: f32,
+    /// Subtracted once. Default 0, which disables.
+    pub penalty_present: f32,
+    /// Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
+    pub seed: u64,
+    /// LLAMA_SIEVE_MODE_*. Default FAST.
+    pub mode: i32,
+    /// LLAMA_SIEVE_RNG_*. Default XOROSHIRO128PLUS.
+    pub rng: i32,
+    /// LLAMA_SIEVE_METHOD_*. Default CDF.
+    pub method: i32,
+    /// LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
+    pub order: i32,
+    /// n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
+    /// infinity bans a token. Default NULL.
+    pub bias: *const llama_logit_bias,
+    /// Default 0.
+    pub n_bias: usize,
+}
+
+pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T, Failure> {
+    let value = usize::try_from(number).ok().and_then(|i| values.get(i));
+    value.copied().ok_or_else(|| {
+        let last = values.len() - 1;
+        let text = format!("{name} is {number}; it goes from 0 to {last}");
+        Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
+    })
+}
+
+/// Each struct has had one size so far. The first time that one grows, its older size becomes
+/// known, too, and what such a caller does not have gets its default. A larger size stays an error:
+/// what its caller asks for beyond the known members could not be done.
+pub(super) fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failure> {
+    if given == known {
+        return Ok(());
+    }
+    let text = format!(
+        "struct_size of {name} is {given}; this library knows {known} (set it to sizeof({name}))"
+    );
+    Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
+}
+
+/// # Safety
+/// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias`
+/// in it is NULL or `n_bias` elements.
+pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
+    usable("params", params)?;
+    // SAFETY: not NULL, and the caller guarantees the first member.
+    let size = unsafe { (&raw const (*params).struct_size).read() };
+    check_struct_size("llama_sieve_params", size, size_of::<llama_sieve_params>())?;
+    // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
+    let c = unsafe { params.read() };
+    Ok(Params {
+        temperature: c.temperature,
+        top_k: c.top_k,
+        top_p: c.top_p,
+        min_p: c.min_p,
+        typical_p: c.typical_p,
+        top_n_sigma: c.top_n_sigma,
+        min_keep: c.min_keep,
+        penalty_last_n: c.penalty_last_n,
+        penalty_repeat: c.penalty_repeat,
+        penalty_freq: c.penalty_freq,
+        penalty_present: c.penalty_present,
+        seed: c.seed,
+        mode: one_of("mode", c.mode, &[Mode::Fast, Mode::Parity])?,
+        rng: one_of(
+            "rng",
+            c.rng,
+            &[
+                RngKind::Xoroshiro128Plus,
+                RngKind::Mt19937,
+                RngKind::Position,
+            ],
+        )?,
+        method: one_of("method", c.method, &[Method::Cdf, Method::Gumbel])?,
+        order: one_of("order", c.order, &[Order::TempLast, Order::TempFirst])?,
+        // SAFETY: the caller guarantees the biases.
+        bias: unsafe { biases(c.bias, c.n_bias) }?,
+    })
+}
+
+/// # Safety
+/// `bias` is NULL or `n` elements.
+pub(super) unsafe fn biases(
+    bias: *const llama_logit_bias,
+    n: usize,
+) -> Result<Vec<(Token, f32)>, Failure> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    usable("bias, with n_bias above 0,", bias)?;
+    if n > Token::MAX as usize {
+        let text = format!("n_bias is {n}, more than there are tokens");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
+    }
+    // SAFETY: the caller guarantees the elements.
+    let biases = unsafe { std::slice::from_raw_parts(bias, n) };
+    room(0)?;
+    let mut pairs = Vec::new();
+    reserve_exact(&mut pairs, n)?;
+    pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
+    Ok(pairs)
+}

@@ -1,0 +1,131 @@
+//! What the last token was drawn from, and what the stages made of its distribution.
+
+use std::ffi::c_int;
+
+use crate::ffi::errors::LLAMA_SIEVE_OK;
+use crate::ffi::failure::{answer, usable};
+use crate::sieve::{Sieve, Stats};
+use crate::token::TokenData;
+
+use super::handle::*;
+use super::params::*;
+/// What the stages made of the last token's distribution. The caller sets struct_size.
+///
+/// The counts are of candidates with a probability left after each stage; they never rise.
+/// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_stats {
+    /// sizeof(llama_sieve_stats) of the caller.
+    pub struct_size: usize,
+    /// Entropy of the raw logits.
+    pub model_entropy: f32,
+    /// Surprisal of the chosen token in the raw logits' distribution.
+    pub surprisal: f32,
+    /// Entropy of the distribution that was drawn from.
+    pub sampling_entropy: f32,
+    /// Size of the vocabulary.
+    pub n_vocab: i32,
+    /// Candidates after top-k.
+    pub after_top_k: i32,
+    /// Candidates after typical.
+    pub after_typical: i32,
+    /// Candidates after top-p.
+    pub after_top_p: i32,
+    /// Candidates after min-p.
+    pub after_min_p: i32,
+    /// Candidates after top-n-sigma, which are drawn from.
+    pub after_top_n_sigma: i32,
+}
+
+/// The distribution that the last token was drawn from: writes at most `cap` candidates with logits
+/// after all stages and probabilities, which add up to 1 over all of them; returns how many there
+/// are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+///
+/// `out` may be NULL if `cap` is 0.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` has room for `cap` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_candidates(
+    sieve: *const Handle,
+    out: *mut TokenData,
+    cap: usize,
+) -> c_int {
+    answer("llama_sieve_candidates", || {
+        if cap > 0 {
+            usable("out", out)?;
+        }
+        let copy = |sieve: &Sieve| {
+            let candidates = sieve.candidates();
+            let n = candidates.len().min(cap);
+            if n > 0 {
+                // SAFETY: the caller guarantees room for `cap`, of which `n` are used; ours is no
+                // memory of the caller's.
+                unsafe { std::ptr::copy_nonoverlapping(candidates.as_ptr(), out, n) };
+            }
+            Ok(candidates.len() as c_int)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { look("llama_sieve_candidates", sieve, copy) }
+    })
+}
+
+/// Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of
+/// their own over the logits, four times as long as a mere maximum.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool) -> c_int {
+    answer("llama_sieve_measure", || {
+        let measure = |sieve: &mut Sieve| {
+            sieve.measure(measured);
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_measure", sieve, measure) }
+    })
+}
+
+/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then
+/// `out` is as it was. Before the first token the counts are 0; what was not measured is NaN.
+/// llama_sieve_measure counts from the next token on.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_last_stats(
+    sieve: *const Handle,
+    out: *mut llama_sieve_stats,
+) -> c_int {
+    answer("llama_sieve_last_stats", || {
+        usable("out", out)?;
+        // SAFETY: not NULL, and the caller guarantees the first member.
+        let size = unsafe { (&raw const (*out).struct_size).read() };
+        check_struct_size("llama_sieve_stats", size, size_of::<llama_sieve_stats>())?;
+        // SAFETY: the caller guarantees the sieve.
+        let stats = unsafe { look("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
+        // SAFETY: the size is that of the whole struct.
+        unsafe { out.write(stats_for_c(&stats)) };
+        Ok(LLAMA_SIEVE_OK)
+    })
+}
+
+fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
+    // Token numbers are 31 bits.
+    let count = |n: usize| n as i32;
+    llama_sieve_stats {
+        struct_size: size_of::<llama_sieve_stats>(),
+        model_entropy: stats.model_entropy,
+        surprisal: stats.surprisal,
+        sampling_entropy: stats.sampling_entropy,
+        n_vocab: count(stats.n_vocab),
+        after_top_k: count(stats.after_top_k),
+        after_typical: count(stats.after_typical),
+        after_top_p: count(stats.after_top_p),
+        after_min_p: count(stats.after_min_p),
+        after_top_n_sigma: count(stats.after_top_n_sigma),
+    }
+}

@@ -1,0 +1,102 @@
+//! History and generator as bytes.
+
+use std::ffi::c_int;
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, value};
+use crate::memory::room;
+use crate::sieve::Sieve;
+
+use super::handle::*;
+/// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
+/// use. Grows with the accepted tokens up to 64 + 4 * penalty_last_n, with mt19937 another 2496.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
+    value("llama_sieve_state_size", 0, || {
+        let size = |sieve: &Sieve| Ok(sieve.state_size());
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { look("llama_sieve_state_size", sieve, size) }
+    })
+}
+
+/// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of
+/// `bytes`, in a format that is the same on every machine.
+///
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then
+/// nothing is written.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_save(
+    sieve: *const Handle,
+    bytes: *mut u8,
+    size: usize,
+) -> c_int {
+    answer("llama_sieve_state_save", || {
+        if bytes.is_null() {
+            return Err(Failure::null("bytes"));
+        }
+        let save = |sieve: &Sieve| {
+            // Only as many as are needed, whatever the caller says of the rest.
+            let used = size.min(sieve.state_size());
+            // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are
+            // before they become a slice.
+            let bytes = unsafe {
+                if used == sieve.state_size() {
+                    bytes.write_bytes(0, used);
+                    std::slice::from_raw_parts_mut(bytes, used)
+                } else {
+                    let needed = sieve.state_size();
+                    let text = format!("the state has {needed} bytes; there is room for {size}");
+                    return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
+                }
+            };
+            sieve.save(bytes)?;
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { look("llama_sieve_state_save", sieve, save) }
+    })
+}
+
+/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens.
+/// `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
+/// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
+/// penalty_last_n keeps the newest tokens.
+///
+/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
+/// bytes that are no state, damaged, of another version, or of another generator than the
+/// parameters'. States of earlier versions are read; one of mt19937 that lacks the generator itself
+/// (version 1) up to 1,048,576 draws, which are repeated. The time is bounded by `size`.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_load(
+    sieve: *mut Handle,
+    bytes: *const u8,
+    size: usize,
+) -> c_int {
+    answer("llama_sieve_state_load", || {
+        if bytes.is_null() {
+            return Err(Failure::null("bytes"));
+        }
+        if size > isize::MAX as usize {
+            let text = format!("{size} bytes are more than there is memory");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
+        }
+        // SAFETY: the caller guarantees the bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
+        room(0)?;
+        let load = |sieve: &mut Sieve| {
+            sieve.load(bytes)?;
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_state_load", sieve, load) }
+    })
+}

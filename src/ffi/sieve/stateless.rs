@@ -1,0 +1,57 @@
+//! What needs no sieve: the head of a distribution, and the largest logit.
+
+use std::ffi::c_int;
+
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
+use crate::ffi::failure::{Failure, answer, usable};
+use crate::sieve::{self};
+use crate::token::{Token, TokenData};
+
+use super::handle::*;
+/// The `n` most probable tokens in descending order, with their probabilities over the whole
+/// vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
+/// `n`.
+///
+/// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative
+/// error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus infinity.
+///
+/// # Safety
+/// `logits` is NULL or `n_vocab` floats; `out` is NULL or has room for `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_top_candidates(
+    logits: *const f32,
+    n_vocab: i32,
+    n: i32,
+    out: *mut TokenData,
+) -> c_int {
+    answer("llama_sieve_top_candidates", || {
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n_vocab) }?;
+        let n = usize::try_from(n).map_err(|_| {
+            Failure::new(
+                LLAMA_SIEVE_ERROR_SIZE,
+                format!("n is {n}; it must not be negative"),
+            )
+        })?;
+        usable("out", out)?;
+        let mut top = Vec::new();
+        sieve::top_candidates(logits, n, &mut top)?;
+        // SAFETY: the caller guarantees room for `n`, and there are at most as many.
+        unsafe { std::ptr::copy_nonoverlapping(top.as_ptr(), out, top.len()) };
+        Ok(top.len() as c_int)
+    })
+}
+
+/// The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
+/// Errors as for llama_sieve_sample.
+///
+/// # Safety
+/// `logits` is NULL or `n_vocab` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_greedy(logits: *const f32, n_vocab: i32) -> Token {
+    answer("llama_sieve_greedy", || {
+        // SAFETY: the caller guarantees the logits.
+        let logits = unsafe { logits_of(logits, n_vocab) }?;
+        Ok(sieve::greedy(logits)?)
+    })
+}

@@ -1,0 +1,208 @@
+//! A call of every export, and every constructor of a sampler.
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use super::world::*;
+use crate::fault::armed;
+use crate::ffi::certificate::llama_sieve_certify;
+use crate::ffi::chain::*;
+use crate::ffi::host::llama_h::llama_logit_bias;
+use crate::ffi::library::*;
+use crate::ffi::metrics::*;
+use crate::ffi::samplers::*;
+use crate::ffi::seed::*;
+use crate::ffi::sieve::*;
+use crate::ffi::tests::mock_host;
+use crate::ffi::trie::handles::*;
+use crate::ffi::trie::*;
+use crate::log;
+use crate::token::TokenData;
+
+// SAFETY of all calls below: the objects live, and arrays have the lengths that are passed.
+#[rustfmt::skip]
+#[allow(clippy::undocumented_unsafe_blocks)]
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        case("llama_sieve_version", Leaves, |_| text(llama_sieve_version()), "a text", ""),
+        case("llama_sieve_simd", Leaves, |_| text(llama_sieve_simd()), "a text", ""),
+        case("llama_sieve_last_error", Leaves, |_| text(llama_sieve_last_error()), "a text", ""),
+        case("llama_sieve_trie_set", Clears, |w| unsafe { llama_sieve_trie_set(w.trie, OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }.to_string(), "0", "-3"),
+        case("llama_sieve_trie_clear", Leaves, |w| nothing(|| unsafe { llama_sieve_trie_clear(w.trie) }), "", ""),
+        case("llama_sieve_trie_activate", Clears, |w| unsafe { llama_sieve_trie_activate(w.trie, c"p".as_ptr()) }.to_string(), "0", "-3"),
+        case("llama_sieve_trie_is_active", Leaves, |w| unsafe { llama_sieve_trie_is_active(w.trie) }.to_string(), "true", "false"),
+        case("llama_sieve_trie_leaf", Leaves, |w| text(unsafe { llama_sieve_trie_leaf(w.trie) }), "NULL", "NULL"),
+        case("llama_sieve_trie_forced", Leaves, |w| unsafe { llama_sieve_trie_forced(w.trie, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_trie_allowed", Leaves, |w| unsafe { llama_sieve_trie_allowed(w.trie, null_mut(), 0) }.to_string(), "2", "0"),
+        case("llama_sieve_trie_cache_stats", Leaves, |_| {
+            let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
+            unsafe { llama_sieve_trie_cache_stats(&mut stats) };
+            if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
+        }, "written", "as it was"),
+        case("eliza_inference_bind_token_trie", Clears, |w| unsafe { eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), w.trie) }.to_string(), "0", "-3"),
+        case("eliza_inference_set_token_trie", Clears, |_| nothing(|| unsafe { eliza_inference_set_token_trie(mock_host::handle::<u64>().cast(), OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }), "", ""),
+        case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
+        case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
+        // The host in Rust has no samplers of its own.
+        case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
+        // Chains of that host have no members, so that none is selected; faults in members are those of
+        // the vtables' own tests.
+        case("llama_sieve_chain_sample", Clears, |w| unsafe { llama_sieve_chain_sample(w.chain, mock_host::handle(), -1) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_logits", Clears, |w| unsafe { llama_sieve_chain_sample_logits(w.chain, w.logits.as_ptr(), w.n()) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_f16", Clears, |w| unsafe { llama_sieve_chain_sample_f16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_bf16", Clears, |w| unsafe { llama_sieve_chain_sample_bf16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
+        case("llama_sieve_chain_sample_batch", Clears, |w| {
+            let mut out = [-99];
+            unsafe { llama_sieve_chain_sample_batch(&w.chain, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) }.to_string()
+        }, "-4", "-3"),
+        // Of this chain nothing was sampled, which is no error number but told.
+        case("llama_sieve_chain_candidates", Clears, |w| format!("- {}", unsafe { llama_sieve_chain_candidates(w.chain, null_mut(), 0) }), "- 0", "- -3"),
+        case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
+        case("llama_sieve_new", Clears, |w| w.keep(unsafe { llama_sieve_new(&w.params) }, Made::Sieve), "an object", "NULL"),
+        case("llama_sieve_clone", Clears, |w| w.keep(unsafe { llama_sieve_clone(w.sieve) }, Made::Sieve), "an object", "NULL"),
+        case("llama_sieve_free", Leaves, |w| { let spare = w.spare_sieve.replace(null_mut()); nothing(|| unsafe { llama_sieve_free(spare) }) }, "", ""),
+        case("llama_sieve_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_reset(w.sieve) }), "", ""),
+        case("llama_sieve_accept", Leaves, |w| nothing(|| unsafe { llama_sieve_accept(w.sieve, 7) }), "", ""),
+        case("llama_sieve_set_params", Clears, |w| {
+            let bias = llama_logit_bias { token: 3, bias: 1.0 };
+            let params = llama_sieve_params { bias: &bias, n_bias: 1, penalty_last_n: 2000, ..w.params };
+            unsafe { llama_sieve_set_params(w.sieve, &params) }.to_string()
+        }, "0", "-3"),
+        case("llama_sieve_sample", Clears, |w| unsafe { llama_sieve_sample(w.sieve, w.logits.as_ptr(), w.n()) }.to_string(), "3", "-3"),
+        case("llama_sieve_sample_f16", Clears, |w| unsafe { llama_sieve_sample_f16(w.sieve, [0u16, 0x4000].as_ptr(), w.n().min(2)) }.to_string(), "1", "-3"),
+        case("llama_sieve_sample_bf16", Clears, |w| unsafe { llama_sieve_sample_bf16(w.sieve, [0u16, 0x4000].as_ptr(), w.n().min(2)) }.to_string(), "1", "-3"),
+        case("llama_sieve_sample_ctx", Clears, |w| unsafe { llama_sieve_sample_ctx(w.sieve, mock_host::handle(), -1) }.to_string(), "3", "-3"),
+        case("llama_sieve_sample_batch", Clears, |w| {
+            let mut out = [-99];
+            let code = unsafe { llama_sieve_sample_batch(&w.sieve, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) };
+            // A fault of the call leaves it as it was, one of the sieve's own is told there.
+            format!("{code} {}", if matches!(out[0], -99 | -3) { "none" } else { "a token" })
+        }, "0 a token", "-3 none"),
+        case("llama_sieve_candidates", Clears, |w| unsafe { llama_sieve_candidates(w.sieve, null_mut(), 0) }.to_string(), "0", "-3"),
+        case("llama_sieve_measure", Clears, |w| unsafe { llama_sieve_measure(w.sieve, true) }.to_string(), "0", "-3"),
+        case("llama_sieve_last_stats", Clears, |w| {
+            // SAFETY: plain numbers.
+            let mut stats: llama_sieve_stats = unsafe { std::mem::zeroed() };
+            stats.struct_size = size_of::<llama_sieve_stats>();
+            stats.n_vocab = -99;
+            let code = unsafe { llama_sieve_last_stats(w.sieve, &mut stats) };
+            format!("{code} {}", stats.n_vocab)
+        }, "0 0", "-3 -99"),
+        case("llama_sieve_state_size", Leaves, |w| unsafe { llama_sieve_state_size(w.sieve) }.to_string(), "68", "0"),
+        case("llama_sieve_state_save", Clears, |w| {
+            let mut state = [9; 128];
+            let code = unsafe { llama_sieve_state_save(w.sieve, state.as_mut_ptr(), 128) };
+            format!("{code} {}", state == [9; 128])
+        }, "0 false", "-3 true"),
+        case("llama_sieve_state_load", Clears, |w| unsafe { llama_sieve_state_load(w.sieve, w.state.as_ptr(), w.state.len()) }.to_string(), "0", "-3"),
+        case("llama_sieve_top_candidates", Clears, |w| {
+            let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
+            let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };
+            format!("{code} {}", out[0].id)
+        }, "1 3", "-3 -99"),
+        case("llama_sieve_greedy", Clears, |w| unsafe { llama_sieve_greedy(w.logits.as_ptr(), w.n()) }.to_string(), "3", "-3"),
+        case("llama_sieve_entropy", Leaves, |w| some(unsafe { llama_sieve_entropy(w.logits.as_ptr(), w.n(), 2) }), "a number", "NaN"),
+        case("llama_sieve_surprisal", Leaves, |w| some(unsafe { llama_sieve_surprisal(w.logits.as_ptr(), w.n(), 1, 0) }), "a number", "NaN"),
+        case("llama_sieve_candidates_entropy", Leaves, |w| { let d = data(w); some(unsafe { llama_sieve_candidates_entropy(d.as_ptr(), d.len(), 0) }) }, "a number", "NaN"),
+        case("llama_sieve_candidates_surprisal", Leaves, |w| { let d = data(w); some(unsafe { llama_sieve_candidates_surprisal(d.as_ptr(), d.len(), 1, 0) }) }, "a number", "NaN"),
+        case("llama_sieve_ppl_new", Clears, |w| w.keep(llama_sieve_ppl_new(), Made::Ppl), "an object", "NULL"),
+        case("llama_sieve_ppl_clone", Clears, |w| w.keep(unsafe { llama_sieve_ppl_clone(w.ppl) }, Made::Ppl), "an object", "NULL"),
+        case("llama_sieve_ppl_free", Leaves, |w| { let spare = w.spare_ppl.replace(null_mut()); nothing(|| unsafe { llama_sieve_ppl_free(spare) }) }, "", ""),
+        case("llama_sieve_ppl_add", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_add(w.ppl, 1.0) }), "", ""),
+        case("llama_sieve_ppl_value", Leaves, |w| some(unsafe { llama_sieve_ppl_value(w.ppl) }), "a number", "NaN"),
+        case("llama_sieve_ppl_count", Leaves, |w| unsafe { llama_sieve_ppl_count(w.ppl) }.to_string(), "1", "0"),
+        case("llama_sieve_ppl_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_reset(w.ppl) }), "", ""),
+        // The functions of the library that are the same for the whole process; another sink would
+        // be seen by other tests.
+        case("llama_sieve_log_set", Leaves, |_| {
+            // Asked for and at once undone; the fault comes before.
+            let before = log::sink();
+            unsafe { llama_sieve_log_set(Some(no_log), null_mut()) };
+            let changed = log::sink().is_some() != before.is_some() || !same_sink(&log::sink(), &before);
+            log::set_sink(before);
+            if changed { "another" } else { "as it was" }.to_owned()
+        }, "another", "as it was"),
+        case("llama_sieve_bind_host", Clears, |_| unsafe { llama_sieve_bind_host(no_host()) }.to_string(), "-2", "-3"),
+    ];
+    cases.extend(samplers().into_iter().map(|(export, make, _)| constructor(export, make)));
+    cases
+}
+
+pub(super) fn same_sink(a: &Option<log::Sink>, b: &Option<log::Sink>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// A handle of a library that is no host: the C library.
+pub(super) fn no_host() -> *mut std::ffi::c_void {
+    if cfg!(miri) {
+        return libc::RTLD_DEFAULT.wrapping_byte_add(1);
+    }
+    // SAFETY: a library that is loaded.
+    let handle = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY) };
+    assert!(!handle.is_null());
+    handle
+}
+
+/// What is left of the candidates when a sampler has failed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Answer {
+    /// All.
+    Filter,
+    /// All, and the largest selected.
+    Selector,
+    /// Only what may follow.
+    Constraint,
+}
+pub(super) use Answer::{Constraint, Filter, Selector};
+
+pub(super) type Make = fn(&World) -> String;
+
+/// Every constructor of a sampler.
+#[rustfmt::skip]
+#[allow(clippy::undocumented_unsafe_blocks)]
+pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
+    vec![
+        ("llama_sieve_init_greedy", |w| w.sampler(llama_sieve_init_greedy()), Selector),
+        ("llama_sieve_init_dist", |w| w.sampler(llama_sieve_init_dist(1)), Selector),
+        ("llama_sieve_init_top_k", |w| w.sampler(llama_sieve_init_top_k(2)), Filter),
+        ("llama_sieve_init_top_p", |w| w.sampler(llama_sieve_init_top_p(0.5, 1)), Filter),
+        ("llama_sieve_init_min_p", |w| w.sampler(llama_sieve_init_min_p(0.5, 1)), Filter),
+        ("llama_sieve_init_typical", |w| w.sampler(llama_sieve_init_typical(0.5, 1)), Filter),
+        ("llama_sieve_init_temp", |w| w.sampler(llama_sieve_init_temp(0.5)), Filter),
+        ("llama_sieve_init_top_n_sigma", |w| w.sampler(llama_sieve_init_top_n_sigma(1.0)), Filter),
+        ("llama_sieve_init_penalties", |w| w.sampler(llama_sieve_init_penalties(16, 64, 1.1, 0.1, 0.1)), Filter),
+        ("llama_sieve_init_temp_ext", |w| w.sampler(llama_sieve_init_temp_ext(0.8, 0.3, 1.0)), Filter),
+        ("llama_sieve_init_xtc", |w| w.sampler(llama_sieve_init_xtc(0.9, 0.1, 1, 3)), Filter),
+        ("llama_sieve_init_mirostat", |w| w.sampler(llama_sieve_init_mirostat(16, 1, 5.0, 0.1, 10)), Selector),
+        ("llama_sieve_init_mirostat_v2", |w| w.sampler(llama_sieve_init_mirostat_v2(1, 5.0, 0.1)), Selector),
+        ("llama_sieve_init_dry", |w| {
+            let mut breakers = [c"a".as_ptr()];
+            w.sampler(unsafe { llama_sieve_init_dry(mock_host::handle(), 1.0, 1.75, 2, 64, breakers.as_mut_ptr(), 1) })
+        }, Filter),
+        ("llama_sieve_init_adaptive_p", |w| w.sampler(llama_sieve_init_adaptive_p(0.5, 0.9, 1)), Selector),
+        ("llama_sieve_init_logit_bias", |w| {
+            let bias = llama_logit_bias { token: 3, bias: 1.0 };
+            w.sampler(unsafe { llama_sieve_init_logit_bias(16, 1, &bias) })
+        }, Filter),
+        ("llama_sieve_init_infill", |w| w.sampler(unsafe { llama_sieve_init_infill(mock_host::handle()) }), Filter),
+        ("llama_sieve_init_tail_free", |w| w.sampler(llama_sieve_init_tail_free(0.5, 1)), Filter),
+        ("llama_sieve_init_softmax", |w| w.sampler(llama_sieve_init_softmax()), Filter),
+        ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
+        ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
+        ("llama_sieve_init_trie_slot", |w| {
+            let answer = w.sampler(unsafe { llama_sieve_init_trie_slot(mock_host::handle()) });
+            if let Some(Made::Sampler(smpl)) = w.made.borrow().last() {
+                // The constructor alone is the case; without a fault what it made gets a
+                // constraint.
+                if !armed::is_armed() {
+                    unsafe { llama_sieve_trie_set(*smpl, PAYLOAD.as_ptr(), PAYLOAD.count_bytes(), 1) };
+                }
+            }
+            answer
+        }, Constraint),
+    ]
+}

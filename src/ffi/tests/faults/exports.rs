@@ -1,0 +1,181 @@
+//! A fault at every point of every export.
+
+use super::cases::*;
+use super::entries::*;
+use super::world::*;
+use crate::fault::armed;
+use crate::ffi::library::*;
+use crate::ffi::tests::{memory, mock_host};
+use crate::last_error;
+
+/// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test`
+/// compares the names.
+macro_rules! tests_of {
+    ($names:ident, $module:ident, $body:ident: $($name:ident)*) => {
+        const $names: &[&str] = &[$(stringify!($name)),*];
+
+        mod $module {
+            $(
+                #[test]
+                fn $name() {
+                    super::$body(stringify!($name));
+                }
+            )*
+        }
+    };
+}
+
+tests_of! {
+    EXPORTS, a_fault_gives_the_documented_answer_of, faults_in_export:
+    llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_log_set
+    llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
+    llama_sieve_trie_allowed
+    llama_sieve_trie_cache_stats
+    eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
+    llama_sieve_get_seed llama_sieve_certify
+    llama_sieve_chain_sample llama_sieve_chain_sample_logits llama_sieve_chain_sample_f16 llama_sieve_chain_sample_bf16
+    llama_sieve_chain_sample_batch llama_sieve_chain_candidates
+    llama_sieve_default_params llama_sieve_new llama_sieve_clone llama_sieve_free llama_sieve_reset llama_sieve_accept llama_sieve_set_params
+    llama_sieve_sample llama_sieve_sample_f16 llama_sieve_sample_bf16 llama_sieve_sample_ctx llama_sieve_sample_batch
+    llama_sieve_candidates llama_sieve_measure llama_sieve_last_stats llama_sieve_state_size llama_sieve_state_save llama_sieve_state_load
+    llama_sieve_top_candidates llama_sieve_greedy
+    llama_sieve_entropy llama_sieve_surprisal llama_sieve_candidates_entropy llama_sieve_candidates_surprisal
+    llama_sieve_ppl_new llama_sieve_ppl_clone llama_sieve_ppl_free llama_sieve_ppl_add llama_sieve_ppl_value llama_sieve_ppl_count llama_sieve_ppl_reset
+}
+
+tests_of! {
+    CONSTRUCTORS, a_fault_gives_the_documented_answer_of_constructor, faults_in_export:
+    llama_sieve_init_greedy llama_sieve_init_dist llama_sieve_init_top_k llama_sieve_init_top_p llama_sieve_init_min_p llama_sieve_init_typical
+    llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
+    llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
+    llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot
+}
+
+tests_of! {
+    VTABLES, a_fault_gives_the_documented_answer_of_each_entry_made_by, faults_in_entries:
+    llama_sieve_init_greedy llama_sieve_init_dist llama_sieve_init_top_k llama_sieve_init_top_p llama_sieve_init_min_p llama_sieve_init_typical
+    llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
+    llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
+    llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot
+}
+
+pub(super) const BIND_HOST: &str = "llama_sieve_bind_host";
+
+#[test]
+#[cfg_attr(miri, ignore = "there is no dynamic linker")]
+fn a_fault_gives_the_documented_answer_of_bind_host() {
+    faults_in_export(BIND_HOST);
+}
+
+#[test]
+fn every_export_has_a_case_and_a_test() {
+    let sorted = |mut names: Vec<&'static str>| {
+        names.sort_unstable();
+        names
+    };
+    let exports = sorted(
+        include_str!("../../../../tests/exports.txt")
+            .lines()
+            .collect(),
+    );
+    let cases = cases().iter().map(|case| case.export).collect();
+    assert_eq!(sorted(cases), exports);
+    assert_eq!(
+        sorted([EXPORTS, CONSTRUCTORS, &[BIND_HOST]].concat()),
+        exports
+    );
+    let makers = samplers().iter().map(|(name, _, _)| *name).collect();
+    assert_eq!(sorted(makers), sorted(VTABLES.to_vec()));
+}
+
+pub(super) fn faults_in_export(export: &str) {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let case = cases().into_iter().find(|case| case.export == export);
+    let case = case.expect("it has a case");
+    let injected = each_point(export, |points| Some(fault(&case, points)));
+    eprintln!("{injected} faults in {export}");
+}
+
+/// Runs `inject` with a fault at the first point, the second, until it says that there is no such
+/// point. Returns how many there were; 0 if it says that there is nothing to run.
+pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> usize {
+    // Caches that are never freed are warmed up: the room for this thread's last error, and others
+    // by a first run.
+    last_error::set(&" ".repeat(1000));
+    inject(0);
+    for points in 0.. {
+        let before = (memory::held(), mock_host::shells());
+        let fired = inject(points);
+        last_error::set("");
+        let after = (memory::held(), mock_host::shells());
+        assert_eq!(after, before, "{what} leaks at point {points}");
+        match fired {
+            Some(true) => {}
+            Some(false) => {
+                assert!(points > 0, "{what} passes no point");
+                return points;
+            }
+            None => break,
+        }
+    }
+    0
+}
+
+/// Change nothing, so that a fault in them leaves the sieve in use.
+pub(super) const LOOKS: [&str; 5] = [
+    "llama_sieve_clone",
+    "llama_sieve_candidates",
+    "llama_sieve_last_stats",
+    "llama_sieve_state_size",
+    "llama_sieve_state_save",
+];
+
+/// The case with a fault at that point; says whether it has such a point.
+pub(super) fn fault(case: &Case, points: usize) -> bool {
+    let export = case.export;
+    let world = World::new();
+    let before = world.seen();
+    last_error::set("an earlier one");
+    let spare = (world.spare_sieve.get(), world.spare_ppl.get());
+    let (answer, fired) = armed::with(points, || (case.call)(&world));
+    let told = last_error::get();
+    if !fired {
+        assert_eq!(answer, case.good, "{export}");
+        // What returns an error may be meant to fail in its case.
+        if !answer.starts_with('-') {
+            let expected = if case.told == Clears {
+                ""
+            } else {
+                "an earlier one"
+            };
+            assert_eq!(told, expected, "{export}");
+        }
+        return false;
+    }
+    if export.ends_with("_free") {
+        // It was not freed.
+        world.spare_sieve.set(spare.0);
+        world.spare_ppl.set(spare.1);
+    }
+    let at = format!("{export}, point {points}");
+    assert_eq!(answer, case.failed, "{at}");
+    assert!(told.contains(armed::TEXT), "{at}: {told}");
+    // Asked for its seed, a sampler fails under its own name; that it is still in use is seen
+    // below.
+    let in_sampler = told.starts_with("dist: seed: ") && points > 0;
+    assert!(told.starts_with(export) || in_sampler, "{at}: {told}");
+    let after = world.seen();
+    assert_eq!(after.0, before.0, "{at}");
+    let out_of_use = after.1 == Err(LLAMA_SIEVE_ERROR_BUSY);
+    let may_fail = points > 0 && !LOOKS.contains(&export);
+    assert!(after.1 == before.1 || (may_fail && out_of_use), "{at}");
+    // And again, without a fault.
+    last_error::set("an earlier one");
+    let again = (case.call)(&world);
+    assert!(again == case.good || out_of_use, "{at}: {again}");
+    fired
+}

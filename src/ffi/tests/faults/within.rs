@@ -1,0 +1,125 @@
+//! Exports called from within the log callback, in a batch, and on what is in use.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::cases::*;
+use super::world::*;
+use crate::fault::armed;
+use crate::ffi::library::*;
+use crate::ffi::sieve::*;
+use crate::ffi::tests::mock_host;
+use crate::{last_error, log};
+
+thread_local! {
+    /// Whether this thread's next message is one to be answered with calls.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
+    /// The exports that were called from within, with another answer than the good one.
+    static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(super) fn call_everything() {
+    for case in cases() {
+        if cfg!(miri) && case.export == "llama_sieve_bind_host" {
+            continue; // No dynamic linker there.
+        }
+        let world = World::new();
+        last_error::set("an earlier one");
+        let answer = (case.call)(&world);
+        if answer != case.good {
+            let wrong = format!("{}: {answer}", case.export);
+            WRONG.with_borrow_mut(|all| all.push(wrong));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "every call is interpreted elsewhere, and minutes")]
+fn every_export_may_be_called_from_within_the_log_callback() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let usual = log::sink();
+    let world = World::new();
+    // The constraint warns while its sampler is locked, the sieve reports a fault while it is.
+    let leaves = || {
+        // SAFETY: a live sampler of ours, which has the entry.
+        unsafe { ((*(*world.trie).iface).accept.expect("accepts"))(world.trie, 9) };
+    };
+    let fails = || {
+        // SAFETY: the sieve lives, and the logits are as many as is said.
+        let sample =
+            || unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };
+        let (token, fired) = armed::with(1, sample);
+        assert!(fired && token == LLAMA_SIEVE_ERROR_INTERNAL);
+    };
+    let triggers: [(&dyn Fn(), &str); 2] =
+        [(&leaves, "token 9 was accepted"), (&fails, armed::TEXT)];
+    for (trigger, told) in triggers {
+        log::set_sink(Some(Arc::new(|_, _| {
+            if ASKED.take() {
+                call_everything();
+            }
+        })));
+        ASKED.set(true);
+        trigger();
+        assert!(!ASKED.take(), "nothing was logged");
+        let wrong = WRONG.take();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        // What was called from within does not speak for the call around it.
+        assert!(last_error::get().contains(told), "{}", last_error::get());
+    }
+    log::set_sink(usual);
+}
+
+#[test]
+fn of_a_batch_only_a_sieve_that_fails_itself_is_lost() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let worlds = [World::new(), World::new(), World::new()];
+    let sieves: Vec<_> = worlds.iter().map(|world| world.sieve).collect();
+    let logits: Vec<_> = worlds.iter().map(|world| world.logits.as_ptr()).collect();
+    let n_vocab = worlds[0].n();
+    let batch = |out: &mut [i32; 3], n_threads| {
+        // SAFETY: live sieves, each with its logits, as many as is said.
+        unsafe {
+            let (sieves, logits) = (sieves.as_ptr(), logits.as_ptr());
+            llama_sieve_sample_batch(sieves, logits, n_vocab, 3, out.as_mut_ptr(), n_threads)
+        }
+    };
+    let mut out = [-99; 3];
+    // The first point is that of the call, the second the first sieve's.
+    let (code, fired) = armed::with(1, || batch(&mut out, 1));
+    let token = out[1];
+    assert!(fired && token >= 0);
+    let failed = LLAMA_SIEVE_ERROR_INTERNAL;
+    assert_eq!((code, out), (failed, [failed, token, token]));
+    let told = last_error::get();
+    assert!(
+        told.contains("sequence 0") && told.contains(armed::TEXT),
+        "{told}"
+    );
+    for (world, expected) in worlds.iter().zip([LLAMA_SIEVE_ERROR_BUSY, token, token]) {
+        // SAFETY: as above.
+        let token = unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), n_vocab) };
+        assert_eq!(token, expected);
+    }
+}
+
+#[test]
+fn what_is_in_use_is_not_freed() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    let world = World::new();
+    // SAFETY: alive, and so it stays: that is what is tested.
+    let handle = unsafe { &*world.sieve };
+    let in_use = handle.take_for_a_test();
+    // SAFETY: as above.
+    unsafe { llama_sieve_free(world.sieve) };
+    assert!(last_error::get().contains("in use by another thread"));
+    drop(in_use);
+    // SAFETY: as above.
+    let token = unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };
+    assert!(token >= 0);
+}

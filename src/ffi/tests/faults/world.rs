@@ -1,0 +1,303 @@
+//! One object of each kind, and what is asked of it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char, c_int};
+use std::panic;
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Once};
+
+use parking_lot::Mutex;
+
+use crate::fault::armed;
+use crate::ffi::chain::*;
+use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use crate::ffi::metrics::*;
+use crate::ffi::samplers::*;
+use crate::ffi::seed::*;
+use crate::ffi::sieve::*;
+use crate::ffi::tests::{memory, mock_host};
+use crate::ffi::trie::handles::*;
+use crate::ffi::trie::*;
+use crate::log;
+use crate::token::TokenData;
+
+pub(super) const PAYLOAD: &CStr =
+    c"{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,3]},{\"name\":\"b\",\"tokens\":[2]}]}]}";
+pub(super) const OTHER_PAYLOAD: &CStr =
+    c"{\"descriptors\":[{\"path\":\"q\",\"leaves\":[{\"name\":\"c\",\"tokens\":[5,6]}]}]}";
+pub(super) const CHILDREN: [i32; 2] = [1, 2];
+pub(super) const N: usize = 16;
+/// Of the logits below.
+pub(super) const LARGEST: i32 = 3;
+
+pub(super) fn logits() -> Vec<f32> {
+    let mut logits: Vec<f32> = (0..N).map(|i| i as f32 / 4.0).collect();
+    logits[LARGEST as usize] = 9.0;
+    logits
+}
+
+pub(super) fn params() -> llama_sieve_params {
+    let mut params = llama_sieve_default_params();
+    params.temperature = 0.0;
+    params.seed = 5;
+    params
+}
+
+/// The bound handles and the cache of tries are the whole process's, and what they hold is counted.
+pub(super) static TURN: Mutex<()> = Mutex::new(());
+
+/// Faults that were asked for are no news.
+pub(super) fn quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if info.payload().downcast_ref::<String>().map(String::as_str) != Some(armed::TEXT) {
+                usual(info);
+            }
+        }));
+        log::set_sink(Some(Arc::new(|_, text| {
+            if !text.contains(armed::TEXT) && !text.ends_with("not enough memory") {
+                memory::unlimited(|| eprintln!("{text}"));
+            }
+        })));
+    });
+}
+
+/// What a call may have made, to be freed when no fault is armed any more.
+pub(super) enum Made {
+    Sampler(*mut llama_sampler),
+    Sieve(*mut Handle),
+    Ppl(*mut llama_sieve_ppl),
+}
+
+/// One object of each kind.
+pub(super) struct World {
+    pub(super) sieve: *mut Handle,
+    pub(super) ppl: *mut llama_sieve_ppl,
+    pub(super) trie: *mut llama_sampler,
+    pub(super) dist: *mut llama_sampler,
+    pub(super) chain: *mut llama_sampler,
+    /// To be freed by the call that is tested.
+    pub(super) spare_sieve: Cell<*mut Handle>,
+    pub(super) spare_ppl: Cell<*mut llama_sieve_ppl>,
+    pub(super) params: llama_sieve_params,
+    pub(super) logits: Vec<f32>,
+    pub(super) state: Vec<u8>,
+    pub(super) made: RefCell<Vec<Made>>,
+}
+
+impl World {
+    /// One without objects, for samplers to be made in.
+    pub(super) fn bare() -> Self {
+        Self {
+            sieve: null_mut(),
+            ppl: null_mut(),
+            trie: null_mut(),
+            dist: null_mut(),
+            chain: null_mut(),
+            spare_sieve: Cell::new(null_mut()),
+            spare_ppl: Cell::new(null_mut()),
+            params: params(),
+            logits: logits(),
+            state: Vec::new(),
+            made: RefCell::default(),
+        }
+    }
+
+    pub(super) fn new() -> Self {
+        // SAFETY: arguments as the functions want them.
+        unsafe {
+            let sieve = llama_sieve_new(&params());
+            llama_sieve_accept(sieve, 4);
+            let ppl = llama_sieve_ppl_new();
+            llama_sieve_ppl_add(ppl, 1.5);
+            let trie = llama_sampler_init_token_trie(null(), PAYLOAD.as_ptr(), 1);
+            eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), trie);
+            let mut state = vec![0; llama_sieve_state_size(sieve)];
+            llama_sieve_state_save(sieve, state.as_mut_ptr(), state.len());
+            let dist = llama_sieve_init_dist(42);
+            // What this thread keeps for chains is there before anything fails.
+            let logits = logits();
+            llama_sieve_chain_sample_logits(dist, logits.as_ptr(), logits.len() as i32);
+            Self {
+                sieve,
+                ppl,
+                trie,
+                dist,
+                chain: mock_host::chain_init(1),
+                spare_sieve: Cell::new(llama_sieve_clone(sieve)),
+                spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
+                params: params(),
+                logits,
+                state,
+                made: RefCell::default(),
+            }
+        }
+    }
+
+    /// All that can be seen of the objects but of the sieve: `Err` if that is out of use.
+    pub(super) fn seen(&self) -> (String, Result<Vec<u8>, c_int>) {
+        // SAFETY: the objects live, and there is room.
+        unsafe {
+            let mut state = vec![0; 4096];
+            let saved = llama_sieve_state_save(self.sieve, state.as_mut_ptr(), state.len());
+            let mut forced = [0; 4];
+            let n_forced = llama_sieve_trie_forced(self.trie, forced.as_mut_ptr(), forced.len());
+            let text = format!(
+                "{} {} {} {n_forced} {forced:?} {} {:?}",
+                llama_sieve_ppl_count(self.ppl),
+                llama_sieve_ppl_value(self.ppl),
+                llama_sieve_trie_is_active(self.trie),
+                llama_sieve_get_seed(self.dist),
+                apply(self.trie).ids,
+            );
+            (text, if saved == 0 { Ok(state) } else { Err(saved) })
+        }
+    }
+
+    pub(super) fn n(&self) -> i32 {
+        self.logits.len() as i32
+    }
+
+    pub(super) fn sampler(&self, made: *mut llama_sampler) -> String {
+        self.keep(made, Made::Sampler)
+    }
+
+    pub(super) fn keep<T>(&self, made: *mut T, what: fn(*mut T) -> Made) -> String {
+        memory::unlimited(|| {
+            if made.is_null() {
+                return "NULL".to_owned();
+            }
+            self.made.borrow_mut().push(what(made));
+            "an object".to_owned()
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // SAFETY: everything is freed once.
+        unsafe {
+            for made in self.made.take() {
+                match made {
+                    Made::Sampler(smpl) => mock_host::free(smpl),
+                    Made::Sieve(sieve) => llama_sieve_free(sieve),
+                    Made::Ppl(ppl) => llama_sieve_ppl_free(ppl),
+                }
+            }
+            if !self.trie.is_null() {
+                eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), null_mut());
+                mock_host::free(self.trie);
+                mock_host::free(self.dist);
+                mock_host::free(self.chain);
+            }
+            llama_sieve_free(self.sieve);
+            llama_sieve_free(self.spare_sieve.get());
+            llama_sieve_ppl_free(self.ppl);
+            llama_sieve_ppl_free(self.spare_ppl.get());
+        }
+    }
+}
+
+/// Whether a function clears the last error when nothing is wrong.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Told {
+    Clears,
+    Leaves,
+}
+pub(super) use Told::{Clears, Leaves};
+
+pub(super) struct Case {
+    pub(super) export: &'static str,
+    pub(super) told: Told,
+    pub(super) call: fn(&World) -> String,
+    pub(super) good: &'static str,
+    pub(super) failed: &'static str,
+}
+
+pub(super) fn constructor(export: &'static str, call: fn(&World) -> String) -> Case {
+    case(export, Clears, call, "an object", "NULL")
+}
+
+pub(super) fn case(
+    export: &'static str,
+    told: Told,
+    call: fn(&World) -> String,
+    good: &'static str,
+    failed: &'static str,
+) -> Case {
+    Case {
+        export,
+        told,
+        call,
+        good,
+        failed,
+    }
+}
+
+pub(super) fn text(of: *const c_char) -> String {
+    if of.is_null() {
+        return "NULL".to_owned();
+    }
+    // SAFETY: the functions give C strings.
+    let text = unsafe { CStr::from_ptr(of) };
+    match text.to_bytes() {
+        b"" => "".to_owned(),
+        _ => "a text".to_owned(),
+    }
+}
+
+/// A function that returns nothing.
+pub(super) fn nothing(call: impl FnOnce()) -> String {
+    call();
+    String::new()
+}
+
+pub(super) fn some(number: f32) -> String {
+    match number.is_nan() {
+        true => "NaN".to_owned(),
+        false => "a number".to_owned(),
+    }
+}
+
+pub(super) fn data(w: &World) -> Vec<TokenData> {
+    let data = w.logits.iter().zip(0..);
+    data.map(|(&logit, id)| TokenData { id, logit, p: 0.0 })
+        .collect()
+}
+
+pub(super) unsafe extern "C" fn no_log(_: c_int, _: *const c_char, _: *mut std::ffi::c_void) {}
+
+/// The candidates after a call of `apply`.
+#[derive(PartialEq, Debug)]
+pub(super) struct After {
+    pub(super) ids: Vec<i32>,
+    pub(super) logits: Vec<u32>,
+    pub(super) selected: i64,
+}
+
+pub(super) fn apply(smpl: *mut llama_sampler) -> After {
+    let mut data: Vec<TokenData> = logits()
+        .into_iter()
+        .zip(0..)
+        .map(|(logit, id)| TokenData { id, logit, p: 0.0 })
+        .collect();
+    let mut array = llama_token_data_array {
+        data: data.as_mut_ptr(),
+        size: data.len(),
+        selected: -1,
+        sorted: 0,
+    };
+    // SAFETY: a live sampler of ours, which has the entry, and a valid array; what is left of it
+    // lies within.
+    unsafe {
+        ((*(*smpl).iface).apply.expect("always there"))(smpl, &mut array);
+        let left = std::slice::from_raw_parts(array.data, array.size);
+        After {
+            ids: left.iter().map(|c| c.id).collect(),
+            logits: left.iter().map(|c| c.logit.to_bits()).collect(),
+            selected: array.selected,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The host's array of candidates, checked, and what a sampler made of it.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::ffi::host::llama_h::llama_token_data_array;
+use crate::kernels;
+use crate::last_error;
+use crate::sampler::{Kind, Sampler};
+use crate::token::{Token, TokenData};
+
+use super::object::*;
+/// What a sampler made of the candidates.
+pub(super) struct Outcome {
+    dropped: usize,
+    len: usize,
+    sorted: bool,
+    selected: Option<usize>,
+}
+
+impl Outcome {
+    #[inline]
+    pub(super) fn of(candidates: &Candidates<'_>) -> Self {
+        Self {
+            dropped: candidates.dropped(),
+            len: candidates.len(),
+            sorted: candidates.is_sorted(),
+            selected: candidates.selected(),
+        }
+    }
+}
+
+/// Why a host's array cannot be used. No text yet: making one takes more code than all that is done
+/// for an array that can.
+pub(super) enum Unfit {
+    Null,
+    /// Of this size.
+    TooLarge(usize),
+    WithoutData(usize),
+}
+
+impl Unfit {
+    #[cold]
+    pub(super) fn say(self, sampler: &CStr) {
+        let what = match self {
+            Self::Null => "the candidate array is NULL or not aligned".into(),
+            Self::TooLarge(size) => format!(
+                "the candidate array has size {size}; token numbers end at {}",
+                Token::MAX
+            ),
+            Self::WithoutData(size) => {
+                format!("the candidate array has size {size} and NULL or unaligned data")
+            }
+        };
+        last_error::set(&format!("{}: apply: {what}", sampler.to_string_lossy()));
+    }
+}
+
+/// The host's array, checked.
+pub(super) struct CandidateArray<'a> {
+    array: &'a mut llama_token_data_array,
+    data: &'a mut [TokenData],
+}
+
+impl<'a> CandidateArray<'a> {
+    /// # Safety
+    /// `array` is NULL or valid, with `size` candidates behind `data` unless that is NULL, and
+    /// unused by others during `'a`.
+    #[inline]
+    pub(super) unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {
+        if array.is_null() || !array.is_aligned() {
+            return Err(Unfit::Null);
+        }
+        // SAFETY: not NULL, and the caller guarantees that it is valid.
+        let array = unsafe { &mut *array };
+        if array.size > Token::MAX as usize {
+            return Err(Unfit::TooLarge(array.size));
+        }
+        if array.size == 0 {
+            return Ok(Self {
+                array,
+                data: &mut [],
+            });
+        }
+        if array.data.is_null() || !array.data.is_aligned() {
+            return Err(Unfit::WithoutData(array.size));
+        }
+        // SAFETY: the caller guarantees `size` candidates; size, NULL and alignment were checked.
+        let data = unsafe { std::slice::from_raw_parts_mut(array.data, array.size) };
+        Ok(Self { array, data })
+    }
+
+    #[inline]
+    pub(super) fn candidates(&mut self) -> Candidates<'_> {
+        let selected = usize::try_from(self.array.selected).ok();
+        Candidates::new(self.data, self.array.sorted != 0).with_selected(selected)
+    }
+
+    #[inline]
+    pub(super) fn keep(&mut self, outcome: Outcome, kind: Kind) {
+        // As the built-in XTC does it: the array then begins further on.
+        self.array.data = self.array.data.wrapping_add(outcome.dropped);
+        self.array.size = outcome.len;
+        self.array.sorted = u8::from(outcome.sorted);
+        // A constraint may select.
+        if kind != Kind::Filter {
+            self.array.selected = outcome.selected.map_or(-1, |index| index as i64);
+        }
+    }
+
+    /// Leaves what a constraint allows that has failed. If it cannot say, every candidate stays,
+    /// with minus infinity: hosts read beyond an array that is empty.
+    pub(super) fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
+        let mut candidates = self.candidates();
+        let salvaged = object
+            .and_then(|object| object.run("salvage", |sampler| sampler.salvage(&mut candidates)));
+        if salvaged.is_some() {
+            let outcome = Outcome::of(&candidates);
+            return self.keep(outcome, Kind::Filter);
+        }
+        for candidate in &mut *self.data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+
+    pub(super) fn select_argmax(&mut self) {
+        self.array.selected = kernels::argmax(self.data).map_or(-1, |index| index as i64);
+    }
+}

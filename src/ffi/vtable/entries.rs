@@ -1,0 +1,289 @@
+//! The functions that a vtable points to.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::built_ins::{Recipe, give_way};
+use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use crate::log;
+use crate::pool::Pool;
+use crate::sampler::{Kind, Sampler};
+use crate::token::Token;
+
+use super::array::*;
+use super::object::*;
+/// The name where there is no sampler.
+pub(super) const NAMELESS: &CStr = c"llama-sieve";
+
+// The entries of the vtable. Their common safety condition is the host's part of the interface:
+// `smpl` is NULL or a live sampler with the vtable of `S`.
+
+pub(super) unsafe extern "C" fn name<S: Sampler>(smpl: *const llama_sampler) -> *const c_char {
+    guard(
+        "name",
+        || NAMELESS.as_ptr(),
+        || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            let object = unsafe { object::<S>(smpl) };
+            object.map_or(NAMELESS, |object| object.name).as_ptr()
+        },
+    )
+}
+
+pub(super) unsafe extern "C" fn accept<S: Sampler>(smpl: *mut llama_sampler, token: Token) {
+    guard(
+        "accept",
+        || (),
+        || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            if let Some(object) = unsafe { object::<S>(smpl) } {
+                object.run("accept", |sampler| sampler.accept(token));
+            }
+        },
+    )
+}
+
+pub(super) unsafe extern "C" fn reset<S: Sampler>(smpl: *mut llama_sampler) {
+    guard(
+        "reset",
+        || (),
+        || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            if let Some(object) = unsafe { object::<S>(smpl) } {
+                object.run("reset", Sampler::reset);
+            }
+        },
+    )
+}
+
+pub(super) unsafe extern "C" fn apply<S: Sampler>(
+    smpl: *mut llama_sampler,
+    cur_p: *mut llama_token_data_array,
+) {
+    guard(
+        "apply",
+        // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
+        || guard("apply", || (), || unsafe { give_up::<S>(smpl, cur_p) }),
+        || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            let object = unsafe { object::<S>(smpl) };
+            // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
+            let mut array = match unsafe { CandidateArray::new(cur_p) } {
+                Ok(array) => array,
+                Err(unfit) => return unfit.say(object.map_or(NAMELESS, |object| object.name)),
+            };
+            let done = object.and_then(|object| {
+                let mut candidates = array.candidates();
+                object.run("apply", |sampler| sampler.apply(&mut candidates))?;
+                Some(Outcome::of(&candidates))
+            });
+            match (done, S::KIND) {
+                (Some(outcome), kind) => array.keep(outcome, kind),
+                (None, Kind::Filter) => {}
+                (None, Kind::Selector) => array.select_argmax(),
+                (None, Kind::Constraint) => array.salvage(object),
+            }
+        },
+    )
+}
+
+/// Leaves the candidates as a sampler of this kind must that failed before it could be asked.
+///
+/// # Safety
+/// As for the entries, and `cur_p` is NULL or a valid array that nobody else uses during the call.
+pub(super) unsafe fn give_up<S: Sampler>(
+    smpl: *mut llama_sampler,
+    cur_p: *mut llama_token_data_array,
+) {
+    // SAFETY: the caller guarantees it.
+    let Ok(mut array) = (unsafe { CandidateArray::new(cur_p) }) else {
+        return;
+    };
+    match S::KIND {
+        Kind::Filter => {}
+        Kind::Selector => array.select_argmax(),
+        // SAFETY: as above.
+        Kind::Constraint => array.salvage::<S>(unsafe { object(smpl) }),
+    }
+}
+
+pub(super) unsafe extern "C" fn clone<S: Sampler>(
+    smpl: *const llama_sampler,
+) -> *mut llama_sampler {
+    guard(
+        "clone",
+        || {
+            let without = |_: &Object<S>| None;
+            // SAFETY: the host calls entries only on samplers that have them.
+            guard("clone", null_mut, || unsafe { clone_with(smpl, without) })
+        },
+        || {
+            // SAFETY: as above.
+            unsafe { clone_with::<S>(smpl, Object::copied) }
+        },
+    )
+}
+
+/// A second sampler around what `copy` gives.
+///
+/// A filter or selector that is out of use gives one out of use, and so does one that cannot be
+/// copied: it passes all through, or takes the largest logit, where a chain would call through
+/// NULL. A constraint that cannot be copied gives NULL: one out of use would allow nothing.
+///
+/// # Safety
+/// As for the entries.
+pub(super) unsafe fn clone_with<S: Sampler>(
+    smpl: *const llama_sampler,
+    copy: impl FnOnce(&Object<S>) -> Option<S>,
+) -> *mut llama_sampler {
+    // SAFETY: the caller guarantees the sampler.
+    let Some(object) = (unsafe { object::<S>(smpl) }) else {
+        return null_mut();
+    };
+    // SAFETY: `object` came from `smpl`, which is therefore not NULL.
+    let iface = unsafe { (*smpl).iface };
+    let copy = copy(object);
+    if copy.is_none() && S::KIND == Kind::Constraint {
+        return null_mut();
+    }
+    Object::new(object.host, object.name, copy).into_shell(iface)
+}
+
+/// Frees `ctx`; the shell is the host's.
+pub(super) unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
+    guard(
+        "free",
+        || (),
+        || {
+            // SAFETY: the host calls entries only on samplers that have them.
+            let Some(object) = (unsafe { object::<S>(smpl) }) else {
+                return;
+            };
+            // Taken for good, so that nobody else gets it between here and its end.
+            let Some(taken) = object.state.take() else {
+                log::error(
+                    "free: the sampler is in use by another thread; its memory is leaked, not pulled away",
+                );
+                return;
+            };
+            std::mem::forget(taken);
+            // SAFETY: `object` came from `smpl`, which is therefore not NULL; nobody uses it any
+            // more, and `ctx` is not used again.
+            unsafe {
+                let ctx = std::mem::replace(&mut (*smpl).ctx, null_mut::<c_void>());
+                drop(Box::from_raw(ctx.cast::<Object<S>>()));
+            }
+        },
+    )
+}
+
+pub(super) unsafe extern "C" fn copy_state<S: Sampler>(
+    src: *const llama_sampler,
+    dst: *mut llama_sampler,
+) {
+    guard(
+        "copy_state",
+        || (),
+        || {
+            // SAFETY: the host has compared the vtables, and calls entries only on samplers that
+            // have them.
+            let objects = unsafe { (object::<S>(src), object::<S>(dst)) };
+            let (Some(from), Some(to)) = objects else {
+                return;
+            };
+            if !std::ptr::eq(from, to) {
+                to.copy_from(from);
+            }
+        },
+    )
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    object.look("seed", S::seed).flatten()
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    let built_in = object.look("backend_init", S::built_in).flatten()?;
+    match Recipe::new(&object.host, built_in) {
+        Ok(recipe) => Some(recipe),
+        Err(text) => {
+            object.say("backend_init", &text);
+            None
+        }
+    }
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+    let done = guard(
+        "apply",
+        || None,
+        || {
+            // SAFETY: the caller guarantees it.
+            let object = unsafe { object::<S>(smpl) }?;
+            object.run("apply", |sampler| sampler.narrow(pool))
+        },
+    );
+    if done.is_none() && S::KIND != Kind::Filter {
+        // SAFETY: as above.
+        guard("apply", || (), || unsafe { give_up_pool::<S>(smpl, pool) });
+    }
+}
+
+/// Leaves the candidates as a selector or constraint must that failed.
+///
+/// # Safety
+/// As for [`narrow`].
+unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+    if S::KIND == Kind::Selector {
+        return pool.apply(|candidates| {
+            let best = candidates.argmax();
+            candidates.select(best);
+        });
+    }
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) };
+    let salvage = |sampler: &mut S| pool.apply(|candidates| sampler.salvage(candidates));
+    let salvaged = object.and_then(|object| object.run("salvage", salvage));
+    if salvaged.is_none() {
+        let (data, _) = pool.array();
+        for candidate in data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Puts the built-in in the sampler's place, and lets it answer. False where that cannot be: then
+/// the host samples with ours, after what it runs in its graph. What the host throws passes
+/// through.
+pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
+    smpl: *mut llama_sampler,
+    buffers: *mut c_void,
+    n_outputs: u32,
+) -> u8 {
+    // SAFETY: the host calls entries only on samplers that have them.
+    let recipe = guard("backend_init", || None, || unsafe { recipe::<S>(smpl) });
+    // SAFETY: as above; the recipe was told by this sampler.
+    let hook = recipe.and_then(|recipe| unsafe { give_way(smpl, &recipe) });
+    // SAFETY: the hook of the built-in that now is there, with the arguments of the host.
+    hook.map_or(0, |hook| unsafe { hook(smpl, buffers, n_outputs) })
+}
+
+/// There is nothing to do in the graph: the host has no other hook to call.
+pub(super) unsafe extern "C-unwind" fn backend_pass_over(
+    _smpl: *mut llama_sampler,
+    _buffers: *mut c_void,
+    _n_outputs: u32,
+) -> u8 {
+    1
+}

@@ -1,0 +1,143 @@
+//! From a [`Sampler`] to a `llama_sampler` that a host can hold.
+//!
+//! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's
+//! identity (`llama_sampler_copy` compares it). The host owns the shell (`struct llama_sampler`);
+//! we own what its `ctx` points to, a boxed `Object`, and nothing else.
+//!
+//! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by
+//! two threads at once, which would be a data race, gets an error and the answer for failure
+//! instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost per
+//! call: one uncontended atomic exchange. What is only said when something is wrong is out of line,
+//! so that the rest is one function: on 40 candidates the calls between its parts took as long as
+//! dividing the logits.
+
+mod array;
+mod entries;
+mod object;
+// Not under Miri, which cannot call the host; `ffi::tests` drives every entry without one.
+#[cfg(all(test, not(miri)))]
+mod tests;
+
+use std::any::Any;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use crate::built_in::InGraph;
+use crate::ffi::host::Host;
+use crate::ffi::host::built_ins::Recipe;
+use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
+use crate::log;
+use crate::pool::Pool;
+use crate::sampler::Sampler;
+
+use entries::*;
+use object::*;
+
+/// A vtable and room behind it: a host whose `llama_sampler_i` has more members reads NULL there.
+#[repr(C)]
+pub struct Vtable {
+    iface: llama_sampler_i,
+    spare: [usize; 12],
+    /// Not the host's: tells the seed of a sampler with this vtable.
+    seed: unsafe fn(*const llama_sampler) -> Option<u32>,
+    /// Nor this: how the built-in is made that can take its place.
+    recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
+    /// Nor this: `apply` on a pool.
+    narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
+}
+
+impl Vtable {
+    /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes
+    /// there.
+    fn as_iface(&'static self) -> *mut llama_sampler_i {
+        (&raw const self.iface).cast_mut()
+    }
+
+    /// Whether `smpl` has this vtable.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler of any kind.
+    pub unsafe fn is_of(&'static self, smpl: *const llama_sampler) -> bool {
+        // SAFETY: the caller guarantees it.
+        unsafe { (*smpl).iface == self.as_iface() }
+    }
+
+    /// What a sampler with this vtable, made of an `S`, shares.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable, which is that of `S`.
+    pub unsafe fn shared_of<S: Sampler>(
+        &'static self,
+        smpl: *const llama_sampler,
+    ) -> Option<Arc<dyn Any + Send + Sync>> {
+        // SAFETY: the caller guarantees it.
+        unsafe { object::<S>(smpl) }?.shared.clone()
+    }
+
+    /// The seed that a sampler with this vtable uses, if it tells.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn seed_of(&'static self, smpl: *const llama_sampler) -> Option<u32> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.seed)(smpl) }
+    }
+
+    /// How the built-in is made that does what a sampler with this vtable does.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn recipe_of(&'static self, smpl: *const llama_sampler) -> Option<Recipe> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.recipe)(smpl) }
+    }
+
+    /// Does to a pool what the sampler's `apply` does to an array, failures included.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn narrow(&'static self, smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.narrow)(smpl, pool) }
+    }
+}
+
+/// The vtable of `S`. What `S` lacks is NULL.
+pub const fn vtable<S: Sampler>() -> Vtable {
+    Vtable {
+        iface: llama_sampler_i {
+            name: Some(name::<S>),
+            accept: if S::ACCEPTS { Some(accept::<S>) } else { None },
+            apply: Some(apply::<S>),
+            reset: if S::RESETS { Some(reset::<S>) } else { None },
+            clone: Some(clone::<S>),
+            free: Some(free::<S>),
+            backend_init: match S::IN_GRAPH {
+                InGraph::Never => None,
+                InGraph::AsBuiltIn => Some(backend_init::<S>),
+                InGraph::PassedOver => Some(backend_pass_over),
+            },
+            backend_accept: None,
+            backend_apply: None,
+            backend_set_input: None,
+            backend_reset: None,
+            copy_state: Some(copy_state::<S>),
+        },
+        spare: [0; 12],
+        seed: seed::<S>,
+        recipe: recipe::<S>,
+        narrow: narrow::<S>,
+    }
+}
+
+/// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a
+/// host.
+pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
+    match Host::get() {
+        Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),
+        Err(text) => {
+            log::error(&text);
+            null_mut()
+        }
+    }
+}

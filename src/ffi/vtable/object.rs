@@ -1,0 +1,196 @@
+//! What a shell of ours points to: the sampler behind its lock.
+
+use std::any::Any;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ffi::exclusive::{Exclusive, Taken};
+use crate::ffi::guard::guard;
+use crate::ffi::host::Host;
+use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
+use crate::last_error;
+use crate::log;
+use crate::sampler::{Kind, Sampler};
+
+/// What `ctx` points to.
+pub(super) struct Object<S> {
+    /// The host that made the shell. Clones are made by the same, which will free them.
+    pub(super) host: Host,
+    pub(super) name: &'static CStr,
+    pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
+    /// None after a call that panicked while it changed something: what the sampler held may be
+    /// inconsistent, so it is not asked again.
+    pub(super) state: Exclusive<Option<S>>,
+}
+
+/// Which call an error message speaks of.
+pub(super) struct Call<'a> {
+    sampler: &'a CStr,
+    function: &'a str,
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.sampler.to_string_lossy(), self.function)
+    }
+}
+
+/// How long a constraint waits for another thread that uses it, which only a mistake of the host
+/// leads to. Other samplers do not wait: for them giving up is harmless.
+pub(super) const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a clone waits for another thread that uses the sampler: longer than any call takes.
+pub(super) const CLONE_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+
+impl<S: Sampler> Object<S> {
+    pub(super) fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
+        Self {
+            host,
+            name,
+            shared: sampler.as_ref().and_then(Sampler::shared),
+            state: Exclusive::new(sampler),
+        }
+    }
+
+    pub(super) fn into_shell(self, iface: *mut llama_sampler_i) -> *mut llama_sampler {
+        let sampler_init = self.host.sampler_init;
+        let ctx = Box::into_raw(Box::new(self));
+        // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps
+        // both as they are.
+        let smpl = unsafe { sampler_init(iface, ctx.cast()) };
+        if smpl.is_null() {
+            // SAFETY: the host did not take it.
+            drop(unsafe { Box::from_raw(ctx) });
+            log::error("the host's llama_sampler_init returned NULL");
+        }
+        smpl
+    }
+
+    pub(super) fn call<'a>(&self, function: &'a str) -> Call<'a> {
+        Call {
+            sampler: self.name,
+            function,
+        }
+    }
+
+    #[inline]
+    pub(super) fn enter(&self, function: &str) -> Option<Taken<'_, Option<S>>> {
+        let state = match S::KIND {
+            Kind::Constraint => self.state.take_within(CONSTRAINT_PATIENCE),
+            Kind::Filter | Kind::Selector => self.state.take(),
+        };
+        if state.is_none() {
+            self.say_in_use(function);
+        }
+        state
+    }
+
+    #[cold]
+    pub(super) fn say_in_use(&self, function: &str) {
+        self.say(
+            function,
+            "the sampler is in use by another thread; give each thread its own (llama_sampler_clone)",
+        );
+    }
+
+    /// Out of line, since on a small array every instruction before the first candidate counts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn say(&self, function: &str, what: &str) {
+        last_error::set(&format!("{}: {what}", self.call(function)));
+    }
+
+    /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the
+    /// reason as last error.
+    #[inline]
+    pub(super) fn run<T>(&self, function: &str, body: impl FnOnce(&mut S) -> T) -> Option<T> {
+        let mut state = self.enter(function)?;
+        let Some(sampler) = state.as_mut() else {
+            self.say_out_of_use(function);
+            return None;
+        };
+        let done = guard(self.call(function), || None, || Some(body(sampler)));
+        // A constraint is still asked what it allows.
+        if done.is_none() && S::KIND != Kind::Constraint {
+            guard(self.call("drop"), || (), || *state = None);
+        }
+        done
+    }
+
+    /// The same for what only reads: it leaves the sampler in use, also when it panics.
+    pub(super) fn look<T>(&self, function: &str, body: impl FnOnce(&S) -> T) -> Option<T> {
+        let state = self.enter(function)?;
+        let Some(sampler) = state.as_ref() else {
+            self.say_out_of_use(function);
+            return None;
+        };
+        guard(self.call(function), || None, || Some(body(sampler)))
+    }
+
+    /// A second one of the sampler; waits for another thread that uses it. `None` if there is none,
+    /// or if it cannot be copied.
+    pub(super) fn copied(&self) -> Option<S> {
+        let Some(state) = self.state.take_within(CLONE_PATIENCE) else {
+            self.say_in_use("clone");
+            return None;
+        };
+        let Some(sampler) = state.as_ref() else {
+            self.say_out_of_use("clone");
+            return None;
+        };
+        guard(self.call("clone"), || None, || Some(sampler.clone()))
+    }
+
+    pub(super) fn say_out_of_use(&self, function: &str) {
+        self.say(
+            function,
+            "the sampler failed earlier and is out of use; make a new one",
+        );
+    }
+}
+
+impl<S: Sampler> Object<S> {
+    /// Takes over the state of `from`; out of use if that is.
+    pub(super) fn copy_from(&self, from: &Self) {
+        let Some(source) = from.enter("copy_state") else {
+            return;
+        };
+        let Some(mut target) = self.enter("copy_state") else {
+            return;
+        };
+        let copy = || {
+            match (&*source, target.as_mut()) {
+                // In place, since others may share what the target shares.
+                (Some(source), Some(target)) => target.clone_from(source),
+                (source, _) => target.clone_from(source),
+            }
+            true
+        };
+        if !guard(self.call("copy_state"), || false, copy) && S::KIND != Kind::Constraint {
+            guard(self.call("drop"), || (), || *target = None);
+        }
+    }
+}
+
+/// The object behind a sampler; `None` for NULL.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler with the vtable of `S`.
+#[inline]
+pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
+    if smpl.is_null() || !smpl.is_aligned() {
+        last_error::set("the sampler is NULL or not aligned");
+        return None;
+    }
+    // SAFETY: not NULL, and the caller guarantees that it is alive.
+    let shell = unsafe { &*smpl };
+    // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared
+    // behind its lock.
+    let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
+    if object.is_none() {
+        last_error::set("the sampler was freed");
+    }
+    object
+}

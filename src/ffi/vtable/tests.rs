@@ -1,0 +1,397 @@
+//! Faulty and slow samplers, driven through a real host.
+
+use std::ffi::CStr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use vendor_llama_cpp::sys;
+
+use crate::candidates::Candidates;
+use crate::last_error;
+use crate::sampler::{Kind, Sampler};
+use crate::token::Token;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use super::*;
+use crate::pool::Buffers;
+
+/// What a faulty sampler panics in.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Apply,
+    ApplyAndDrop,
+    Accept,
+    Reset,
+    Clone,
+    Nothing,
+}
+
+struct Faulty<const SELECTOR: bool>(Fault);
+
+impl<const SELECTOR: bool> Clone for Faulty<SELECTOR> {
+    fn clone(&self) -> Self {
+        assert!(self.0 != Fault::Clone, "clone fails");
+        Self(self.0)
+    }
+}
+
+impl<const SELECTOR: bool> Drop for Faulty<SELECTOR> {
+    fn drop(&mut self) {
+        assert!(self.0 != Fault::ApplyAndDrop, "drop fails");
+    }
+}
+
+impl<const SELECTOR: bool> Sampler for Faulty<SELECTOR> {
+    const KIND: Kind = if SELECTOR {
+        Kind::Selector
+    } else {
+        Kind::Filter
+    };
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"faulty"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let faulty = matches!(self.0, Fault::Apply | Fault::ApplyAndDrop);
+        assert!(!faulty, "apply fails");
+        candidates.truncate(1);
+    }
+
+    fn accept(&mut self, _token: Token) {
+        assert!(self.0 != Fault::Accept, "accept fails");
+    }
+
+    fn reset(&mut self) {
+        assert!(self.0 != Fault::Reset, "reset fails");
+    }
+}
+
+/// Allows token 1 alone; panics in `apply`, and on demand when it is asked afterwards.
+#[derive(Clone)]
+struct FaultyConstraint {
+    salvages: bool,
+}
+
+impl Sampler for FaultyConstraint {
+    const KIND: Kind = Kind::Constraint;
+
+    fn name(&self) -> &'static CStr {
+        c"faulty constraint"
+    }
+
+    fn apply(&mut self, _candidates: &mut Candidates<'_>) {
+        panic!("apply fails");
+    }
+
+    fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+        assert!(self.salvages, "salvage fails");
+        candidates.truncate(1);
+    }
+}
+
+#[test]
+fn a_constraint_that_panics_fails_closed() {
+    static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+    let smpl: *mut sys::llama_sampler =
+        into_host(&CONSTRAINT, FaultyConstraint { salvages: true }).cast();
+    assert_eq!(apply(smpl), (1, -1));
+    // It is asked again at each token.
+    assert_eq!(apply(smpl), (1, -1));
+    free(smpl);
+}
+
+#[test]
+fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_none() {
+    static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+    let faulty = FaultyConstraint { salvages: false };
+    let smpl: *mut sys::llama_sampler = into_host(&CONSTRAINT, faulty).cast();
+    let mut data = [1.0, 2.0, 9.0, f32::NAN].map(|logit| sys::llama_token_data {
+        id: 5,
+        logit,
+        p: 0.0,
+    });
+    let mut array = sys::llama_token_data_array {
+        data: data.as_mut_ptr(),
+        size: data.len(),
+        selected: -1,
+        sorted: false,
+    };
+    // SAFETY: a live sampler and a valid array.
+    unsafe { sys::llama_sampler_apply(smpl, &raw mut array) };
+    assert_eq!((array.size, array.selected), (4, -1));
+    assert!(data.iter().all(|c| c.logit == f32::NEG_INFINITY));
+    assert!(last_error::get().contains("salvage fails"));
+    free(smpl);
+}
+
+static FILTER: Vtable = vtable::<Faulty<false>>();
+static SELECTOR: Vtable = vtable::<Faulty<true>>();
+
+fn filter(fault: Fault) -> *mut sys::llama_sampler {
+    into_host(&FILTER, Faulty::<false>(fault)).cast()
+}
+
+fn selector(fault: Fault) -> *mut sys::llama_sampler {
+    into_host(&SELECTOR, Faulty::<true>(fault)).cast()
+}
+
+/// Size and selection after `apply` through the host, on logits whose largest is the third of
+/// four.
+fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
+    let logits = [1.0, 2.0, 9.0, f32::NAN];
+    let mut data = logits.map(|logit| sys::llama_token_data {
+        id: 5,
+        logit,
+        p: 0.0,
+    });
+    let before = data;
+    let mut array = sys::llama_token_data_array {
+        data: data.as_mut_ptr(),
+        size: data.len(),
+        selected: -1,
+        sorted: false,
+    };
+    // SAFETY: a live sampler and a valid array.
+    unsafe { sys::llama_sampler_apply(smpl, &raw mut array) };
+    for (a, b) in data.iter().zip(&before) {
+        assert_eq!((a.id, a.logit.to_bits()), (b.id, b.logit.to_bits()));
+    }
+    (array.size, array.selected)
+}
+
+fn free(smpl: *mut sys::llama_sampler) {
+    // SAFETY: a live sampler, not used again.
+    unsafe { sys::llama_sampler_free(smpl) };
+}
+
+#[test]
+fn a_filter_that_panics_passes_the_candidates_through() {
+    let smpl = filter(Fault::Apply);
+    assert_eq!(apply(smpl), (4, -1));
+    assert!(last_error::get().contains("faulty: apply"));
+    assert!(last_error::get().contains("apply fails"));
+    // It stays out of use, and says so.
+    assert_eq!(apply(smpl), (4, -1));
+    assert!(last_error::get().contains("out of use"));
+    free(smpl);
+}
+
+#[test]
+fn a_selector_that_panics_selects_the_largest_logit() {
+    let smpl = selector(Fault::Apply);
+    assert_eq!(apply(smpl), (4, 2));
+    assert_eq!(apply(smpl), (4, 2));
+    free(smpl);
+}
+
+#[test]
+fn a_destructor_that_panics_after_that_is_survived() {
+    let smpl = filter(Fault::ApplyAndDrop);
+    assert_eq!(apply(smpl), (4, -1));
+    free(smpl);
+    let smpl = filter(Fault::ApplyAndDrop);
+    free(smpl);
+}
+
+#[test]
+fn accept_and_reset_that_panic_take_the_sampler_out_of_use() {
+    let smpl = filter(Fault::Accept);
+    assert_eq!(apply(smpl), (1, -1));
+    // SAFETY: a live sampler.
+    unsafe { sys::llama_sampler_accept(smpl, 7) };
+    assert!(last_error::get().contains("accept fails"));
+    assert_eq!(apply(smpl), (4, -1));
+    free(smpl);
+
+    let smpl = filter(Fault::Reset);
+    // SAFETY: a live sampler.
+    unsafe { sys::llama_sampler_reset(smpl) };
+    assert!(last_error::get().contains("reset fails"));
+    assert_eq!(apply(smpl), (4, -1));
+    free(smpl);
+}
+
+#[test]
+fn a_clone_that_panics_is_a_sampler_out_of_use_never_null() {
+    let smpl = selector(Fault::Clone);
+    // SAFETY: a live sampler.
+    let copy = unsafe { sys::llama_sampler_clone(smpl) };
+    assert!(!copy.is_null());
+    assert!(last_error::get().contains("clone fails"));
+    assert_eq!(apply(copy), (4, 2));
+    free(copy);
+    // What was to be cloned was only read, and stays in use.
+    assert_eq!(apply(smpl), (1, -1));
+    free(smpl);
+}
+
+#[test]
+fn copying_takes_over_the_state_and_nothing_else() {
+    let (src, dst) = (filter(Fault::Nothing), filter(Fault::Apply));
+    // SAFETY: two live samplers of one kind.
+    unsafe { sys::llama_sampler_copy(src, dst) };
+    assert_eq!(apply(dst), (1, -1));
+    free(src);
+    free(dst);
+}
+
+/// Waits inside `apply` until it is told to go on.
+#[derive(Clone)]
+struct Slow(Arc<Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
+
+impl Sampler for Slow {
+    fn name(&self) -> &'static CStr {
+        c"slow"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let (entered, go_on) = &*self.0.lock();
+        entered.send(()).expect("the test listens");
+        go_on
+            .recv_timeout(Duration::from_secs(60))
+            .expect("the test goes on");
+        candidates.truncate(1);
+    }
+}
+
+#[test]
+fn a_second_thread_gets_an_error_instead_of_a_data_race() {
+    static SLOW: Vtable = vtable::<Slow>();
+    let (entered, wait_for_entry) = mpsc::channel();
+    let (go_on, wait_to_go_on) = mpsc::channel();
+    let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
+    let smpl: *mut sys::llama_sampler = into_host(&SLOW, Slow(channels)).cast();
+    let address = smpl as usize;
+    let first = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
+    wait_for_entry.recv().expect("the first thread enters");
+    assert_eq!(apply(smpl), (4, -1));
+    assert!(last_error::get().contains("in use by another thread"));
+    go_on.send(()).expect("the first thread waits");
+    assert_eq!(first.join().expect("no panic"), (1, -1));
+    free(smpl);
+}
+
+/// The same as a constraint that is at work.
+#[derive(Clone)]
+struct SlowConstraint(Slow);
+
+impl Sampler for SlowConstraint {
+    const KIND: Kind = Kind::Constraint;
+
+    fn name(&self) -> &'static CStr {
+        c"slow constraint"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        self.0.apply(candidates);
+    }
+}
+
+#[test]
+fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
+    static SLOW: Vtable = vtable::<SlowConstraint>();
+    let (entered, wait_for_entry) = mpsc::channel();
+    let (go_on, wait_to_go_on) = mpsc::channel();
+    let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
+    let slow = SlowConstraint(Slow(channels));
+    let smpl: *mut sys::llama_sampler = into_host(&SLOW, slow).cast();
+    let address = smpl as usize;
+    let at_work = || {
+        let thread = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
+        wait_for_entry.recv().expect("the thread enters");
+        thread
+    };
+    let first = at_work();
+    // SAFETY: a live sampler, whose state is behind a lock.
+    let copy = unsafe { sys::llama_sampler_clone(smpl) };
+    assert!(copy.is_null());
+    assert!(last_error::get().contains("in use by another thread"));
+    go_on.send(()).expect("the first thread waits");
+    assert_eq!(first.join().expect("no panic"), (1, -1));
+
+    let second = at_work();
+    let later = go_on.clone();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        later.send(()).expect("the second thread waits");
+    });
+    // SAFETY: as above.
+    let copy = unsafe { sys::llama_sampler_clone(smpl) };
+    assert!(!copy.is_null());
+    ends.join().expect("no panic");
+    assert_eq!(second.join().expect("no panic"), (1, -1));
+    go_on.send(()).expect("the copy listens");
+    assert_eq!(apply(copy), (1, -1));
+    free(copy);
+    free(smpl);
+}
+
+/// How many are left of a pool of four, and which is selected.
+fn narrow(vtable: &'static Vtable, smpl: *mut sys::llama_sampler) -> (usize, Option<usize>) {
+    let logits = [1.0f32, 2.0, 9.0, f32::NAN];
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(&logits[..], &mut buffers);
+    // SAFETY: a live sampler with this vtable.
+    unsafe { vtable.narrow(smpl.cast(), &mut pool) };
+    (pool.len(), pool.selected())
+}
+
+#[test]
+fn a_failure_leaves_of_a_pool_what_it_leaves_of_an_array() {
+    let smpl = filter(Fault::Nothing);
+    assert_eq!(narrow(&FILTER, smpl), (1, None));
+    free(smpl);
+    let smpl = filter(Fault::Apply);
+    assert_eq!(narrow(&FILTER, smpl), (4, None));
+    assert!(last_error::get().contains("faulty: apply"));
+    assert_eq!(narrow(&FILTER, smpl), (4, None));
+    assert!(last_error::get().contains("out of use"));
+    free(smpl);
+    let smpl = selector(Fault::Apply);
+    assert_eq!(narrow(&SELECTOR, smpl), (4, Some(2)));
+    free(smpl);
+    static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
+    for (salvages, left) in [(true, 1), (false, 4)] {
+        let smpl = into_host(&CONSTRAINT, FaultyConstraint { salvages }).cast();
+        assert_eq!(narrow(&CONSTRAINT, smpl), (left, None));
+        free(smpl);
+    }
+}
+
+#[test]
+fn what_a_sampler_lacks_is_null() {
+    #[derive(Clone)]
+    struct Plain;
+    impl Sampler for Plain {
+        fn name(&self) -> &'static CStr {
+            c"plain"
+        }
+        fn apply(&mut self, _candidates: &mut Candidates<'_>) {}
+    }
+    let plain = vtable::<Plain>().iface;
+    assert!(plain.accept.is_none() && plain.reset.is_none());
+    assert!(plain.backend_init.is_none() && plain.backend_apply.is_none());
+    assert!(plain.name.is_some() && plain.apply.is_some());
+    assert!(plain.clone.is_some() && plain.free.is_some());
+}
+
+#[test]
+fn null_is_an_answer_in_every_entry() {
+    let entries = &FILTER.iface;
+    // SAFETY: NULL is allowed by the entries' own condition.
+    unsafe {
+        let name = entries.name.expect("has a name")(std::ptr::null());
+        assert_eq!(CStr::from_ptr(name), c"llama-sieve");
+        entries.accept.expect("accepts")(null_mut(), 1);
+        entries.apply.expect("applies")(null_mut(), null_mut());
+        entries.reset.expect("resets")(null_mut());
+        assert!(entries.clone.expect("clones")(std::ptr::null()).is_null());
+        entries.free.expect("frees")(null_mut());
+        entries.copy_state.expect("copies")(std::ptr::null(), null_mut());
+    }
+}
