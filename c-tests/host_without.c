@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "llama_sieve.h"
+#include "messages.h"
 
 #define CHECK(condition)                                                              \
     do {                                                                              \
@@ -33,12 +34,6 @@ struct llama_sampler {
 };
 
 static const char * lacking;
-
-static void no_log(int level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
 
 /* Whether a call that needs the functions of this list is to fail. */
 static bool lacks(const char * const * needed) {
@@ -120,7 +115,7 @@ static void context(void) {
 int main(int argc, char ** argv) {
     CHECK(argc == 3);
     lacking = argv[2];
-    llama_sieve_log_set(no_log, NULL);
+    llama_sieve_log_set(ignore_message, NULL);
     void * host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     CHECK(host != NULL);
     int bound = llama_sieve_bind_host(host);

@@ -1,14 +1,9 @@
 /* The library alone, as `ctest` runs it: it says its version, and without llama.cpp a constructor gives NULL and says why. */
 #include "llama_sieve.h"
+#include "messages.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static void ignore_message(int level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
 
 int main(void) {
     printf("llama-sieve %s, %s\n", llama_sieve_version(), llama_sieve_simd());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "llama_sieve.h"
+#include "../messages.h"
 
 /* llama.h's own, which the header only declares. */
 typedef struct llama_token_data {
@@ -47,10 +48,6 @@ static float * make_logits(void) {
         logits[(i * 167) % N] = 12.0f - 0.2f * (float) i;
     }
     return logits;
-}
-
-static bool says(const char * words) {
-    return strstr(llama_sieve_last_error(), words) != NULL;
 }
 
 static llama_sieve_params seeded(void) {
@@ -179,12 +176,6 @@ static void half_precision(void) {
     llama_sieve_free(sieve);
 }
 
-static void ignore(int level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
-
 static void bad_parameters(void) {
     llama_sieve_params good = seeded();
     llama_sieve_params p;
@@ -214,7 +205,7 @@ static void bad_parameters(void) {
     CHECK(llama_sieve_new(NULL) == NULL && says("NULL"));
     CHECK(llama_sieve_init_sampler(NULL) == NULL && says("NULL"));
     /* Without a llama.cpp there is no sampler to be had, and no context. */
-    llama_sieve_log_set(ignore, NULL);
+    llama_sieve_log_set(ignore_message, NULL);
     CHECK(llama_sieve_init_sampler(&good) == NULL && says("no llama.cpp"));
     llama_sieve_log_set(NULL, NULL);
     llama_sieve * sieve = llama_sieve_new(&good);
@@ -338,7 +329,7 @@ static void misaligned(const float * logits) {
     llama_sieve_reset(off);
     llama_sieve_accept(off, 1);
     CHECK(says("aligned"));
-    llama_sieve_log_set(ignore, NULL);
+    llama_sieve_log_set(ignore_message, NULL);
     llama_sieve_free(off);
     llama_sieve_log_set(NULL, NULL);
     CHECK(memcmp(memory, zeros, sizeof(memory)) == 0);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "llama_sieve.h"
+#include "../messages.h"
 
 #include "../check.h"
 
@@ -35,15 +36,6 @@ static void say_nothing(enum ggml_log_level level, const char * text, void * use
     (void) level;
     (void) text;
     (void) user;
-}
-
-static bool says(const char * words) {
-    const char * error = llama_sieve_last_error();
-    if (strstr(error, words) != NULL) {
-        return true;
-    }
-    fprintf(stderr, "\"%s\" is not in: %s\n", words, error);
-    return false;
 }
 
 static void set(void * to, const char * json, int mode) {

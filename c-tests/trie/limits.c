@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "llama_sieve.h"
+#include "../messages.h"
 
 #include "../check.h"
 
@@ -29,15 +30,6 @@ static void say_nothing(enum ggml_log_level level, const char * text, void * use
     (void) level;
     (void) text;
     (void) user;
-}
-
-static bool says(const char * words) {
-    const char * error = llama_sieve_last_error();
-    if (strstr(error, words) != NULL) {
-        return true;
-    }
-    fprintf(stderr, "\"%s\" is not in: %s\n", words, error);
-    return false;
 }
 
 static struct llama_sampler * new_slot(void) {
