@@ -1,5 +1,6 @@
 //! Rules of the house that the compiler does not know.
 
+mod layers;
 #[cfg(target_os = "linux")]
 mod skips;
 mod sources;

@@ -1,0 +1,235 @@
+//! Layers, read off the `use` lines of src/: nobody imports from above, and no circle of modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::sources::{read, root, rust_files};
+
+/// From below. A module may import from its own layer and from those before it.
+const LAYERS: [&[&str]; 10] = [
+    &[
+        "environment",
+        "fault",
+        "last_error",
+        "log",
+        "memory",
+        "support",
+        "sync",
+        "token",
+    ],
+    &["vocabulary"],
+    &["simd"],
+    &["kernels"],
+    &["algorithms", "history", "rng"],
+    &["candidates", "pool"],
+    &[
+        "built_in", "grammar", "metrics", "sampler", "samplers", "trie",
+    ],
+    &["chain"],
+    &["sieve"],
+    &["ffi"],
+];
+
+/// Folders inside which modules still import each other in a circle. This list only gets shorter.
+const CIRCLES: [(&str, &str); 3] = [
+    (
+        "kernels",
+        "passes, their table and the vector types know each other; a trait is to cut that",
+    ),
+    (
+        "sieve",
+        "nearest, source and workspace are to become one pool of candidates",
+    ),
+    (
+        "trie",
+        "the arena is built by the descriptor, which counts by the cursor's limits",
+    ),
+];
+
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// Modules by their path in the crate, `a::b`, with what each imports of the others. Tests are left
+/// out: they may look at everything.
+fn imports() -> Imports {
+    let src = root().join("src");
+    let files = rust_files(&src);
+    let sources: BTreeMap<String, String> = files
+        .iter()
+        .map(|file| (module(file.strip_prefix(&src).expect("inside")), read(file)))
+        .filter(|(name, _)| !name.is_empty() && name != "models" && !name.contains("tests"))
+        .collect();
+    let known = |mut path: &str| loop {
+        if sources.contains_key(path) {
+            return Some(path.to_owned());
+        }
+        path = path.rsplit_once("::")?.0;
+    };
+    let of = |(name, source): (&String, &String)| {
+        let paths = used(source)
+            .into_iter()
+            .filter_map(|path| absolute(name, &path));
+        let mut modules: BTreeSet<String> = paths.filter_map(|path| known(&path)).collect();
+        modules.remove(name);
+        (name.clone(), modules)
+    };
+    sources.iter().map(of).collect()
+}
+
+/// `a::b` of `a/b.rs` and of `a/b/mod.rs`; nothing of the root.
+fn module(file: &Path) -> String {
+    let name = file
+        .with_extension("")
+        .display()
+        .to_string()
+        .replace('/', "::");
+    if name == "lib" {
+        return String::new();
+    }
+    name.strip_suffix("::mod").unwrap_or(&name).to_owned()
+}
+
+/// The paths of all `use` declarations but those of inline test modules.
+fn used(source: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    let source = source
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let source = source
+        .split("#[cfg(all(test, not(miri)))]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let mut declaration: Option<String> = None;
+    for line in source.lines().map(str::trim) {
+        let begin = ["use ", "pub use ", "pub(crate) use ", "pub(super) use "];
+        let begins = begin.iter().find_map(|begin| line.strip_prefix(begin));
+        match (&mut declaration, begins) {
+            (None, Some(rest)) => declaration = Some(rest.to_owned()),
+            (None, None) => continue,
+            (Some(so_far), _) => so_far.push_str(line),
+        }
+        if let Some(whole) = declaration.take_if(|so_far| so_far.ends_with(';')) {
+            expand("", whole.trim_end_matches(';'), &mut paths);
+        }
+    }
+    paths
+}
+
+/// `a::{b, c::{d, e}}` as `a::b`, `a::c::d` and `a::c::e`.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let Some((before, inside)) = tree.split_once('{') else {
+        return paths.push(format!("{prefix}{}", tree.trim()));
+    };
+    let prefix = format!("{prefix}{}", before.trim());
+    let inside = inside.strip_suffix('}').expect("the brace ends the tree");
+    let (mut depth, mut start) = (0, 0);
+    for (i, c) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = inside.get(start..i).unwrap_or_default().trim();
+                if !part.is_empty() {
+                    expand(&prefix, part, paths);
+                }
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The path from the root of the crate; `None` for what is of another crate.
+fn absolute(module: &str, path: &str) -> Option<String> {
+    if let Some(path) = path.strip_prefix("crate::") {
+        return Some(path.to_owned());
+    }
+    if let Some(path) = path.strip_prefix("self::") {
+        return Some(format!("{module}::{path}"));
+    }
+    let (mut base, mut path) = (module, path);
+    path.starts_with("super::").then(|| {
+        while let Some(rest) = path.strip_prefix("super::") {
+            (base, path) = (base.rsplit_once("::").map_or("", |(up, _)| up), rest);
+        }
+        format!("{base}::{path}")
+            .trim_start_matches("::")
+            .to_owned()
+    })
+}
+
+fn first(module: &str) -> &str {
+    module.split("::").next().unwrap_or(module)
+}
+
+fn layer(module: &str) -> usize {
+    let found = LAYERS
+        .iter()
+        .position(|layer| layer.contains(&first(module)));
+    found.unwrap_or_else(|| panic!("{module} is in no layer: name its folder in LAYERS"))
+}
+
+/// All that `from` imports, and what those import.
+fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        for import in imports.get(module).into_iter().flatten() {
+            if seen.insert(import.as_str()) {
+                next.push(import);
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn nobody_imports_from_above() {
+    let imports = imports();
+    assert!(
+        imports.len() > 80,
+        "only {} modules were found",
+        imports.len()
+    );
+    for (module, imported) in &imports {
+        for import in imported {
+            assert!(
+                layer(import) <= layer(module),
+                "{module} imports {import}, which is above it"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_module_imports_itself_through_others() {
+    let imports = imports();
+    for module in imports.keys() {
+        let reached = reached(&imports, module);
+        let allowed = CIRCLES.iter().any(|(folder, _)| *folder == first(module));
+        if reached.contains(module.as_str()) && !allowed {
+            let back = |other: &&&str| self::reached(&imports, other).contains(module.as_str());
+            let circle: Vec<_> = reached.iter().filter(back).collect();
+            panic!("{module} is in a circle of imports: {circle:?}");
+        }
+    }
+}
+
+#[test]
+fn imports_are_read_as_the_compiler_reads_them() {
+    let source = "use std::fmt;\nuse crate::a::{\n    b, c::{d,\n    e},\n};\npub use super::x::*;\n\
+                  #[cfg(test)]\nmod tests {\n    use crate::never;\n}\n";
+    let paths = used(source);
+    assert_eq!(
+        paths,
+        [
+            "std::fmt",
+            "crate::a::b",
+            "crate::a::c::d",
+            "crate::a::c::e",
+            "super::x::*"
+        ]
+    );
+    assert_eq!(absolute("m::n", "super::x::*").as_deref(), Some("m::x::*"));
+    assert_eq!(absolute("m", "super::x").as_deref(), Some("x"));
+    assert_eq!(absolute("m", "std::fmt"), None);
+}
