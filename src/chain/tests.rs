@@ -1,4 +1,4 @@
-//! Chains without a host. That they choose the built-ins' tokens is for `tests/logits_chains.rs`.
+//! Chains without a host. That they choose the built-ins' tokens is for `tests/chains/logits.rs`.
 
 use super::{Chain, ChainError};
 use crate::candidates::Candidates;

@@ -1,6 +1,8 @@
-//! Chains of drop-ins against chains of built-ins: on random arrays, and on a model's text.
+//! Chains of drop-ins against chains of built-ins: on random arrays, straight from logits, and on a
+//! model's text.
 
 mod generations;
+mod logits;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;

@@ -5,19 +5,17 @@
 //! trie in front, chains inside chains; the logits of every shape, in three precisions, full of
 //! ties. 400 chains of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
-mod support;
-
 use std::ffi::CString;
 
+use crate::support::arrays::{Array, Recipe, Rng};
+use crate::support::compare::same;
+use crate::support::family::{FAMILY, vocabulary};
+use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::trie::*;
-use support::arrays::{Array, Recipe, Rng};
-use support::compare::same;
-use support::family::{FAMILY, vocabulary};
-use support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use vendor_llama_cpp::sys;
 
 const STEPS: usize = 50;
@@ -117,7 +115,7 @@ impl Chains {
     }
 
     fn add(&mut self, name: Option<&str>, share: f64, rng: &mut Rng) {
-        let fits = |member: &&support::family::Member| match name {
+        let fits = |member: &&crate::support::family::Member| match name {
             Some(name) => member.name == name,
             // All pairs are compared; and it aborts where nothing was accepted.
             None => member.name != "infill" && !member.accept_always,
