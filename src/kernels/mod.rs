@@ -48,6 +48,8 @@ mod tests;
 mod tests_logits;
 #[cfg(test)]
 mod tests_rounding;
+#[cfg(test)]
+mod tests_sums;
 
 pub use column::{Column, column, column_selecting};
 pub use compact::{at_least, near_max, select};
