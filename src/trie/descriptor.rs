@@ -2,7 +2,8 @@
 //! (`docs/token-tree-payload.schema.json`).
 //!
 //! ```json
-//! {"modelId": "m", "descriptors": [{"path": "action", "leaves": [{"name": "THINK", "tokens": [100, 101]}]}]}
+//! {"modelId": "m", "descriptors": [{"path": "action", "leaves": [
+//!     {"name": "THINK", "tokens": [100, 101]}]}]}
 //! ```
 //!
 //! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path
@@ -17,6 +18,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use crate::memory;
 use crate::token::Token;
 use crate::trie::cursor::SPAN_LIMIT;
+
+/// What a message shows to someone who has sent something else, such as a list of strings.
+const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;
 
 /// A parsed payload.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -132,7 +136,7 @@ impl Payload {
     /// some value must have tokens, and none more than a span takes; no name may hold NUL.
     pub fn parse(json: &[u8], n_vocab: Option<usize>) -> Result<Self, String> {
         let payload: Self = serde_json::from_slice(json)
-            .map_err(|error| format!("the payload is not valid: {error}"))?;
+            .map_err(|error| format!("the payload is not valid: {error}; a small one: {SMALL}"))?;
         payload.check(n_vocab)?;
         Ok(payload)
     }
@@ -230,6 +234,7 @@ mod tests {
                 "no leaf with tokens",
             ),
             (r#"{"descriptors":[{"leaves":[]}]}"#, "missing field `path`"),
+            (r#"["Moses"]"#, SMALL),
             (
                 r#"{"descriptors":[{"path":"a","leaves":[["n",[1]]]}]}"#,
                 "invalid type: sequence, expected an object at line 1 column",

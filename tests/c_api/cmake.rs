@@ -153,6 +153,21 @@ fn every_header_is_installed() {
 }
 
 #[test]
+fn the_preload_library_and_the_documents_are_installed() {
+    let Some(project) = project() else { return };
+    assert!(project.lib().join("libllama_sieve_preload.so").is_file());
+    let documents = project.installed.join("share/doc/llama_sieve");
+    for name in [
+        "README.md",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "docs/preload.md",
+    ] {
+        assert!(documents.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
 fn a_consumer_finds_it_with_find_package() {
     let Some(project) = project() else { return };
     let build = empty_folder("cmake_consumer");
