@@ -229,3 +229,17 @@ fn imports_are_read_as_the_compiler_reads_them() {
     assert_eq!(absolute("m", "super::x").as_deref(), Some("x"));
     assert_eq!(absolute("m", "std::fmt"), None);
 }
+
+/// The trait that every instruction set implements stays small.
+#[test]
+fn a_backend_has_few_methods_to_write() {
+    let source = read(&root().join("src/simd/vector.rs"));
+    let body = source.split("pub trait Vector").nth(1).expect("the trait");
+    let body = body.split("\n}\n").next().expect("it ends");
+    let is_required = |signature: &&str| match (signature.find(";\n"), signature.find("{\n")) {
+        (Some(end), Some(body)) => end < body,
+        (end, _) => end.is_some(),
+    };
+    let required = body.split("\n    fn ").skip(1).filter(is_required).count();
+    assert!((20..=38).contains(&required), "{required} methods");
+}
