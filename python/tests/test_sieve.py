@@ -195,7 +195,7 @@ def test_a_batch_is_its_sequences_one_by_one(rng):
     with pytest.raises(llama_sieve.BusyError):
         llama_sieve.sample_batch([sieves[0], sieves[0]], rows[:2])
     assert sieves[0].sample(rows[0]) >= 0
-    with pytest.raises(InvalidError, match="2 sieves"):
+    with pytest.raises(InvalidError, match="2 sequences"):
         llama_sieve.sample_batch(sieves[:2], rows)
     assert llama_sieve.sample_batch([], []).size == 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CANDIDATE,
     )
     from ._library import (
+        BatchError,
         BusyError,
         Error,
         InternalError,
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
         set_log,
         simd,
         version,
+    )
+    from .chain import (
+        Chain,
+        sample_chains,
     )
     from .host import (
         KINDS,
@@ -54,7 +59,6 @@ if TYPE_CHECKING:
     )
     from .sieve import (
         RANDOM_SEED,
-        BatchError,
         Method,
         Mode,
         Order,
@@ -76,6 +80,7 @@ __all__ = [
     "BatchError",
     "BusyError",
     "CANDIDATE",
+    "Chain",
     "Error",
     "InternalError",
     "InvalidError",
@@ -109,6 +114,7 @@ __all__ = [
     "last_error",
     "patch",
     "sample_batch",
+    "sample_chains",
     "set_log",
     "simd",
     "surprisal",
@@ -122,6 +128,7 @@ __all__ = [
 _MODULES = {
     "_arrays": ("CANDIDATE",),
     "_library": (
+        "BatchError",
         "BusyError",
         "Error",
         "InternalError",
@@ -135,6 +142,10 @@ _MODULES = {
         "set_log",
         "simd",
         "version",
+    ),
+    "chain": (
+        "Chain",
+        "sample_chains",
     ),
     "host": (
         "KINDS",
@@ -158,7 +169,6 @@ _MODULES = {
     "samplers": ("Sampler",),
     "sieve": (
         "RANDOM_SEED",
-        "BatchError",
         "Method",
         "Mode",
         "Order",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,11 @@ from ._library import InvalidError, function
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """One candidate: struct llama_token_data."""
 
-_SAMPLE: dict[str, str] = {
-    "float32": "sample",
-    "float16": "sample_f16",
+_SUFFIXES = {
+    "float32": "",
+    "float16": "_f16",
     # What ml_dtypes names so; numpy has none of its own.
-    "bfloat16": "sample_bf16",
+    "bfloat16": "_bf16",
 }
 
 
@@ -53,15 +53,35 @@ def candidates(array: Any) -> NDArray[Any]:
     return view
 
 
-def sample_function(view: NDArray[Any]) -> Callable[..., int]:
-    """The function that samples from logits of this type."""
-    name = _SAMPLE.get(view.dtype.name) if view.dtype.isnative else None
-    if name is None:
+def rows(arrays: Any, number: int) -> List[NDArray[np.float32]]:
+    """Rows of logits of one length, as many as there are sequences."""
+    found = [floats(row) for row in arrays]
+    if len(found) != number:
+        raise InvalidError(f"{number} sequences, but {len(found)} rows of logits")
+    if len({row.size for row in found}) > 1:
+        raise InvalidError("logits: the rows are of different length")
+    return found
+
+
+def _suffix(view: NDArray[Any]) -> str:
+    suffix = _SUFFIXES.get(view.dtype.name) if view.dtype.isnative else None
+    if suffix is None:
         raise InvalidError(
             f"logits: float32, float16 or bfloat16 is needed, this is {view.dtype}; "
             ".astype copies it"
         )
-    sample: Callable[..., int] = function(name)
+    return suffix
+
+
+def sample_function(view: NDArray[Any]) -> Callable[..., int]:
+    """The function by which a sieve samples from logits of this type."""
+    sample: Callable[..., int] = function("sample" + _suffix(view))
+    return sample
+
+
+def chain_function(view: NDArray[Any]) -> Callable[..., int]:
+    """The function by which a chain does."""
+    sample: Callable[..., int] = function("chain_sample" + (_suffix(view) or "_logits"))
     return sample
 
 

@@ -61,6 +61,15 @@ class InternalError(Error):
     """A fault of the library's, which was caught; or there is not enough memory."""
 
 
+class BatchError(Error):
+    """Not every sequence of a batch got a token."""
+
+    def __init__(self, first: Error, tokens: Any) -> None:
+        super().__init__(str(first), first.code)
+        self.tokens = tokens
+        """What each got, in an array: its token, or its negative LLAMA_SIEVE_ERROR_*."""
+
+
 _ERRORS: Dict[int, Type[Error]] = {
     -1: InvalidError,
     -2: NoHostError,
@@ -170,6 +179,12 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "state_size": (c_size_t, [c_void_p]),
     "state_save": (c_int, [c_void_p, c_void_p, c_size_t]),
     "state_load": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "chain_sample": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "chain_sample_logits": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "chain_sample_f16": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "chain_sample_bf16": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "chain_sample_batch": (c_int, [c_void_p, c_void_p, c_int32, c_size_t, c_void_p, c_int]),
+    "chain_candidates": (c_int, [c_void_p, c_void_p, c_size_t]),
     "entropy": (c_float, [c_void_p, c_int32, c_int]),
     "surprisal": (c_float, [c_void_p, c_int32, c_int32, c_int]),
     "candidates_entropy": (c_float, [c_void_p, c_size_t, c_int]),

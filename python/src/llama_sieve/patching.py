@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import host
-from ._library import InvalidError, last_error, library
+from ._library import InvalidError, error_of, last_error, library
 
 _I32, _U32, _F32, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_float, ctypes.c_size_t
 
@@ -256,6 +256,16 @@ class _Forward:
         return (self._ours if self.active else self.original)(*arguments)
 
 
+class _Sample(_Forward):
+    """Stands where llama_sampler_sample stood, which ends the process where no token is left."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        token = super().__call__(*arguments)
+        if token < 0 and self.active:
+            raise error_of(token)
+        return token
+
+
 def _typed_as(original: Any, name: str) -> Optional[Any]:
     """Our function of that name, with the host's types; None where the library has none."""
     if not hasattr(library, name):
@@ -265,8 +275,8 @@ def _typed_as(original: Any, name: str) -> Optional[Any]:
 
 # Functions of the host's besides the constructors, and those of ours that do the same.
 _OTHERS = {
-    "llama_sampler_get_seed": "llama_sieve_get_seed",
-    "llama_sampler_sample": "llama_sieve_chain_sample",
+    "llama_sampler_get_seed": ("llama_sieve_get_seed", _Forward),
+    "llama_sampler_sample": ("llama_sieve_chain_sample", _Sample),
 }
 
 
@@ -293,11 +303,11 @@ class Patch:
             _replace(module, name, stand_in.original, stand_in)
 
     def _stand_for_others(self, bindings: ModuleType) -> None:
-        for name, ours in _OTHERS.items():
+        for name, (ours, stand_in) in _OTHERS.items():
             original = getattr(bindings, name, None)
             typed = _typed_as(original, ours) if hasattr(original, "argtypes") else None
             if typed is not None:
-                self._stand_ins[name] = _Forward(original, typed)
+                self._stand_ins[name] = stand_in(original, typed)
 
     def status(self) -> List[Status]:
         """What is ours and what is not, each kind tried now if it was not yet."""

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from . import _arrays, host
 from ._library import (
+    BatchError,
     BusyError,
-    Error,
     InvalidError,
     LogitBias,
     SieveParams,
@@ -334,15 +334,6 @@ class Sieve:
         return f"Sieve({self._params})"
 
 
-class BatchError(Error):
-    """Not every sequence of a batch got a token."""
-
-    def __init__(self, first: Error, tokens: NDArray[np.int32]) -> None:
-        super().__init__(str(first), first.code)
-        self.tokens = tokens
-        """What each got: its token, or its negative LLAMA_SIEVE_ERROR_*."""
-
-
 def sample_batch(
     sieves: Sequence[Sieve], logits: Union[NDArray[np.float32], Sequence[Any]], threads: int = 1
 ) -> NDArray[np.int32]:
@@ -352,16 +343,11 @@ def sample_batch(
     how many of a pool may work. The tokens do not depend on it. BatchError has what the others got
     where some sequence has no token.
     """
-    rows = [_arrays.floats(row) for row in logits]
-    if len(rows) != len(sieves):
-        raise InvalidError(f"{len(sieves)} sieves, but {len(rows)} rows of logits")
-    tokens = np.empty(len(rows), np.int32)
+    rows = _arrays.rows(logits, len(sieves))
+    tokens = np.zeros(len(rows), np.int32)
     if not rows:
         return tokens
     n_vocab = rows[0].size
-    if any(row.size != n_vocab for row in rows):
-        raise InvalidError("logits: the rows are of different length")
-    tokens.fill(0)
     taken = []
     try:
         for sieve in sieves:
@@ -375,7 +361,7 @@ def sample_batch(
             n_vocab,
             len(rows),
             _arrays.address(tokens),
-            int32(threads, "threads"),
+            int32(index(threads), "threads"),
         )
     finally:
         for sieve, _ in taken:

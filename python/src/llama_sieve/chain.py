@@ -1,0 +1,189 @@
+"""Any chain of llama.cpp's, straight from raw logits."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from ctypes import c_char_p, c_int32, c_void_p
+from operator import index
+from typing import Any, List, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _arrays, host
+from ._library import (
+    BatchError,
+    BusyError,
+    InvalidError,
+    check,
+    error_of,
+    int32,
+    last_error,
+    library,
+    made,
+)
+from .samplers import Sampler
+
+
+class _ChainParams(ctypes.Structure):
+    """struct llama_sampler_chain_params."""
+
+    _fields_ = [("no_perf", ctypes.c_bool)]
+
+
+class Chain:
+    """A llama_sampler_chain: `Chain(samplers.top_k(40), samplers.temp(0.8), samplers.dist(42))`.
+
+    The token is the one that llama.cpp's own sampling would give, without an array of the whole
+    vocabulary. The chain owns its samplers. One thread at a time: a second one gets BusyError.
+    Needs a llama.cpp in the process (`bind_host`).
+    """
+
+    def __init__(self, *members: Sampler) -> None:
+        make = host.host_function("llama_sampler_chain_init", c_void_p, _ChainParams)
+        self._own(made(make(_ChainParams(no_perf=True))))
+        for member in members:
+            member.add_to(self._handle)
+
+    def _own(self, handle: int) -> None:
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._last: Optional[NDArray[Any]] = None
+        free = host.host_function("llama_sampler_free", None, c_void_p)
+        self._free = weakref.finalize(self, free, handle)
+
+    def _take(self) -> int:
+        """The chain, for this thread alone until the lock is released."""
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("the chain is in use by another thread, or twice in one call", -10)
+        if not self._free.alive:
+            self._lock.release()
+            raise InvalidError("the chain is closed")
+        return self._handle
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        handle = self._take()
+        try:
+            return function(handle, *arguments)
+        finally:
+            self._lock.release()
+
+    def sample(self, logits: Any) -> int:
+        """The token that the chain selects among raw logits, without accepting it.
+
+        The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
+        ml_dtypes). NoCandidateError where the chain leaves none, InvalidError where it selects
+        none.
+        """
+        view = _arrays.vector(logits)
+        sample = _arrays.chain_function(view)
+        handle = self._take()
+        try:
+            self._last = None
+            token = check(sample(handle, _arrays.address(view), view.size))
+            # Kept, since the candidates may be computed again from it.
+            self._last = view
+            return token
+        finally:
+            self._lock.release()
+
+    def sample_ctx(self, context: Any, idx: int = -1) -> int:
+        """What llama_sampler_sample does: selects among a context's logits, and accepts.
+
+        `context` is a llama_context pointer (of ctypes, or an address), or has one as `ctx`.
+        """
+        pointer = host.pointer(context, "ctx")
+        sample = library.llama_sieve_chain_sample
+        self._last = None
+        return check(self._call(sample, pointer, int32(index(idx), "idx")))
+
+    def candidates(self) -> NDArray[Any]:
+        """What the last `sample` selected from, as llama.cpp's own chain would have left it.
+
+        A new array of `CANDIDATE`. To be asked on the thread that sampled, before another chain
+        samples on it and before the array of logits changes; InvalidError otherwise.
+        """
+        ask = library.llama_sieve_chain_candidates
+        handle = self._take()
+        try:
+            if self._last is None:
+                raise InvalidError("the chain has sampled no array yet")
+            found = np.empty(check(ask(handle, None, 0)), _arrays.CANDIDATE)
+            if not found.size:
+                raise InvalidError(last_error())
+            check(ask(handle, _arrays.address(found), found.size))
+            return found
+        finally:
+            self._lock.release()
+
+    def accept(self, *tokens: int) -> None:
+        """Tells every member of tokens that have become part of the text."""
+        take = host.host_function("llama_sampler_accept", None, c_void_p, c_int32)
+        for token in tokens:
+            self._call(take, int32(index(token), "token"))
+
+    def reset(self) -> None:
+        """Every member back to the beginning."""
+        self._call(host.host_function("llama_sampler_reset", None, c_void_p))
+
+    def clone(self) -> Chain:
+        """A second chain that goes on as this one would."""
+        copy = host.host_function("llama_sampler_clone", c_void_p, c_void_p)
+        other = Chain.__new__(Chain)
+        other._own(made(self._call(copy)))
+        return other
+
+    def __copy__(self) -> Chain:
+        return self.clone()
+
+    @property
+    def names(self) -> List[str]:
+        """What its members are called, in order."""
+        count = host.host_function("llama_sampler_chain_n", ctypes.c_int, c_void_p)
+        get = host.host_function("llama_sampler_chain_get", c_void_p, c_void_p, c_int32)
+        name = host.host_function("llama_sampler_name", c_char_p, c_void_p)
+        members = [self._call(get, i) for i in range(self._call(count))]
+        return [bytes(name(member)).decode() for member in members]
+
+    def close(self) -> None:
+        """Frees it and its samplers now."""
+        if self._free.alive:
+            self._call(lambda _: self._free())
+
+    def __enter__(self) -> Chain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def sample_chains(
+    chains: Sequence[Chain], logits: Union[NDArray[np.float32], Sequence[Any]], threads: int = 1
+) -> NDArray[np.int32]:
+    """A token for each of several chains, each from its own row of float32, without accepting them.
+
+    The tokens do not depend on `threads`. BatchError has what the others got where some chain has
+    no token.
+    """
+    rows = _arrays.rows(logits, len(chains))
+    tokens = np.zeros(len(rows), np.int32)
+    taken: List[Chain] = []
+    try:
+        for chain in chains:
+            chain._take()
+            taken.append(chain)
+        handles = (c_void_p * len(rows))(*[chain._handle for chain in taken])
+        addresses = (c_void_p * len(rows))(*[_arrays.address(row) for row in rows])
+        sample = library.llama_sieve_chain_sample_batch
+        n_vocab = rows[0].size if rows else 0
+        where = _arrays.address(tokens)
+        count = int32(index(threads), "threads")
+        code = sample(handles, addresses, n_vocab, len(rows), where, count)
+    finally:
+        for chain in taken:
+            chain._lock.release()
+    if code < 0:
+        raise BatchError(error_of(code), tokens)
+    return tokens
