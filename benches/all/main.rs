@@ -2,6 +2,8 @@
 //!
 //! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six
 //!   sizes and two shapes, and on logits of the trained model;
+//! - `chains`: whole chains straight from the logits, beside a host's path from the same logits to
+//!   the token;
 //! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
 //! - `dry_breakers`: the constructor of DRY beside the built-in's.
@@ -12,6 +14,7 @@
 //!
 //! `cargo bench -- --help` lists the options.
 
+mod chains;
 mod chart;
 mod dry_breakers;
 mod instructions;
@@ -151,8 +154,9 @@ fn finish(good: bool) -> ! {
 
 type Part = fn(&Options, &mut dyn FnMut(Measurement));
 
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
     ("samplers", samplers::run),
+    ("chains", chains::run),
     ("sieve", sieve::run),
     ("trie", trie::run),
     ("dry_breakers", dry_breakers::run),
@@ -163,7 +167,7 @@ cargo bench -- [options]
   --quick                one size, under a minute
   --only TEXT            the rows whose name contains TEXT
   --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT
-  --part NAME            samplers, sieve, trie or dry_breakers
+  --part NAME            samplers, chains, sieve, trie or dry_breakers
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick

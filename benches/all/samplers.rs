@@ -24,7 +24,7 @@ pub struct Row {
     pub make: fn(n_vocab: i32) -> [HostSampler; 2],
 }
 
-const SEED: u32 = 42;
+pub const SEED: u32 = 42;
 
 /// Both sides of a constructor with the same arguments.
 macro_rules! both {
@@ -36,8 +36,9 @@ macro_rules! both {
         ]
     };
 }
+pub(crate) use both;
 
-fn chain<const N: usize>(members: [[HostSampler; 2]; N]) -> [HostSampler; 2] {
+pub fn chain<const N: usize>(members: [[HostSampler; 2]; N]) -> [HostSampler; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for [ours, theirs] in members {
         sides[0].push(ours);
@@ -46,28 +47,28 @@ fn chain<const N: usize>(members: [[HostSampler; 2]; N]) -> [HostSampler; 2] {
     sides.map(HostSampler::chain)
 }
 
-fn top_k(k: i32) -> [HostSampler; 2] {
+pub fn top_k(k: i32) -> [HostSampler; 2] {
     both!(llama_sieve_init_top_k, llama_sampler_init_top_k, k)
 }
 
-fn top_p() -> [HostSampler; 2] {
+pub fn top_p() -> [HostSampler; 2] {
     both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.95, 1)
 }
 
-fn min_p() -> [HostSampler; 2] {
+pub fn min_p() -> [HostSampler; 2] {
     both!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.05, 1)
 }
 
-fn temp() -> [HostSampler; 2] {
+pub fn temp() -> [HostSampler; 2] {
     both!(llama_sieve_init_temp, llama_sampler_init_temp, 0.8)
 }
 
-fn dist() -> [HostSampler; 2] {
+pub fn dist() -> [HostSampler; 2] {
     both!(llama_sieve_init_dist, llama_sampler_init_dist, SEED)
 }
 
 /// Penalties with a full window.
-fn penalties(n: i32) -> [HostSampler; 2] {
+pub fn penalties(n: i32) -> [HostSampler; 2] {
     let sides = both!(
         llama_sieve_init_penalties,
         llama_sampler_init_penalties,

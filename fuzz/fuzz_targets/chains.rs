@@ -1,7 +1,8 @@
 //! The drop-in samplers: any members with any parameters in one chain, on any logits. What must
 //! hold always holds (no panic, no new ids, no empty array, a choice within it), and where the
 //! built-in's answer is defined, every member's answer is the built-in's, bit for bit, on the array
-//! that the members before have left.
+//! that the members before have left. Every case also goes straight from its logits, and must end
+//! with the same token and candidates.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]
@@ -11,6 +12,8 @@ use std::collections::HashSet;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use llama_sieve::TokenData;
+use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use support::arrays::{Grid, Ids, Recipe, Rng, Shape};
@@ -69,6 +72,9 @@ enum Breaker {
 #[derive(Arbitrary, Debug)]
 struct Step {
     input: Input,
+    /// Repeated until there are as many logits as a vocabulary has, for the chain that samples from
+    /// these.
+    tiled: bool,
     accept: Accept,
     then: Between,
 }
@@ -379,6 +385,7 @@ impl Case {
         let largest = if infill { 60 } else { usize::MAX };
         for step in self.steps.iter().take(6) {
             let input = step.input.array(largest);
+            both_ways(&chain, &input, step.tiled && !infill);
             let output = apply_all(&mut members, &input);
             let mut of_chain = input.clone();
             chain.apply(&mut of_chain);
@@ -386,6 +393,42 @@ impl Case {
             accept(&mut members, &chain, &output, &step.accept);
             between(&mut members, &mut chain, &step.then);
         }
+    }
+}
+
+/// A copy of the chain chooses from the logits what another chooses from the array of them, and
+/// leaves the same candidates.
+fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
+    const TILED: usize = 5000;
+    let given = input.data.len();
+    let n = if tiled { given.max(TILED) } else { given };
+    let logits: Vec<f32> = input.data.iter().map(|c| c.logit).cycle().take(n).collect();
+    let (one, other) = (chain.clone(), chain.clone());
+    let mut array = Array::of_logits(logits.iter().copied());
+    one.apply(&mut array);
+    let smpl = other.as_ptr().cast();
+    // SAFETY: a live chain, and `n` logits.
+    let token = unsafe { llama_sieve_chain_sample_logits(smpl, logits.as_ptr(), n as i32) };
+    let selected = usize::try_from(array.selected).ok();
+    let Some(chosen) = selected.and_then(|i| array.data.get(i)) else {
+        return assert!(token < 0, "{token}, and the array has no choice");
+    };
+    assert_eq!(token, chosen.id, "of {n} logits");
+    let mut left = vec![TokenData::default(); array.data.len()];
+    // SAFETY: a live chain, as much room, and the logits are unchanged.
+    let count = unsafe { llama_sieve_chain_candidates(smpl, left.as_mut_ptr(), left.len()) };
+    assert_eq!(count as usize, left.len());
+    let data = left.iter().map(|c| sys::llama_token_data {
+        id: c.id,
+        logit: c.logit,
+        p: c.p,
+    });
+    let left = Array {
+        data: data.collect(),
+        ..array.clone()
+    };
+    if let Err(difference) = same(&left, &array) {
+        panic!("from logits: {difference}");
     }
 }
 

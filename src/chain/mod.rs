@@ -12,6 +12,7 @@ mod tests;
 use std::fmt;
 
 use crate::kernels::logits::Logits;
+use crate::memory;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
@@ -171,6 +172,8 @@ impl Chain {
         let logits = logits.into();
         self.left = None;
         check(logits.len())?;
+        let room = self.buffers.try_reserve(logits.len());
+        room.unwrap_or_else(memory::exhausted);
         let mut pool = Pool::new(logits, &mut self.buffers);
         for member in &mut self.members {
             member.narrow(&mut pool);

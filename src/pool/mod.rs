@@ -13,6 +13,8 @@ mod contenders;
 #[cfg(test)]
 mod tests;
 
+use std::collections::TryReserveError;
+
 use crate::algorithms::Softmax;
 use crate::candidates::Candidates;
 use crate::kernels::divide_p_double;
@@ -45,6 +47,16 @@ pub struct Buffers {
 }
 
 impl Buffers {
+    /// Makes room for what a vocabulary of `n` tokens can take, so that however many candidates
+    /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
+    pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+        reserve(&mut self.edits, MOST_EDITS)?;
+        reserve(&mut self.maxima, n.div_ceil(GROUP))?;
+        reserve(&mut self.array, n)?;
+        reserve(&mut self.collected, n + 2 * GROUP)?;
+        reserve(&mut self.picked, n)
+    }
+
     /// The candidates of a pool that was left as an array; of another, none.
     pub fn array_of(&self, left: Left) -> &[TokenData] {
         match left.form {
@@ -54,6 +66,11 @@ impl Buffers {
             Form::Logits | Form::Column => &[],
         }
     }
+}
+
+/// Makes room for `n` elements, what is there included.
+fn reserve<T>(buffer: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
+    memory::reserve_exact(buffer, n.saturating_sub(buffer.len()))
 }
 
 /// What the candidates are at the moment.
@@ -247,7 +264,7 @@ impl<'a> Pool<'a> {
         };
         let n = logits.len();
         array.clear();
-        memory::reserve_exact(array, n).unwrap_or_else(memory::exhausted);
+        reserve(array, n).unwrap_or_else(memory::exhausted);
         let mut chunk = [0.0; CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let chunk = &mut chunk[..CHUNK.min(n - start)];
@@ -321,8 +338,8 @@ impl Pool<'_> {
         &self.buffers.column
     }
 
-    /// The same if none of them is NaN.
-    pub fn contiguous_numbers(&mut self) -> Option<&[f32]> {
+    /// The same and the largest of them, if none of them is NaN and the largest is finite.
+    pub fn contiguous_numbers(&mut self) -> Option<(&[f32], f32)> {
         let n = self.len();
         self.contiguous();
         let Buffers { column, maxima, .. } = &mut *self.buffers;
@@ -335,7 +352,8 @@ impl Pool<'_> {
         self.max = Some(max);
         let logits = self.contiguous();
         // What is not counted is minus infinity or NaN.
-        (unmasked == n || !logits.iter().any(|x| x.is_nan())).then_some(logits)
+        let are_numbers = unmasked == n || !logits.iter().any(|x| x.is_nan());
+        (are_numbers && max.is_finite()).then_some((logits, max))
     }
 
     /// The logits of all tokens in order, to be changed.
@@ -355,8 +373,7 @@ impl Pool<'_> {
         }
         let Buffers { edits, column, .. } = &mut *self.buffers;
         let n = self.logits.len();
-        let missing = n.saturating_sub(column.len());
-        memory::reserve_exact(column, missing).unwrap_or_else(memory::exhausted);
+        reserve(column, n).unwrap_or_else(memory::exhausted);
         column.resize(n, 0.0);
         self.logits.widen(0, column);
         for edit in edits.drain(..) {

@@ -16,10 +16,11 @@ use crate::algorithms::Workspace;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::simd::libm::{as_int, ln, log2, pow};
-use crate::token::TokenData;
+use crate::token::{Token, TokenData};
 
 /// What of the probabilities is added up without looking at each exactly: much, so that few are
 /// looked at, but in few arrays of a hundred the sum doubles there.
@@ -78,6 +79,30 @@ impl Feedback {
         candidates.set_sorted(true);
     }
 
+    /// The same of the logits of a vocabulary.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was ranked are tokens of the vocabulary"
+    )]
+    fn keep_first_of_whole(
+        &mut self,
+        pool: &mut Pool<'_>,
+        descending: &mut DescendingSum,
+        order: &mut HostOrder,
+        n: usize,
+    ) {
+        let (logits, places, sorted) = descending.first_places(n);
+        order.settle(logits, logits.len(), places, sorted);
+        let candidate = |&place: &u32| TokenData {
+            id: place as Token,
+            logit: logits[place as usize],
+            p: 0.0,
+        };
+        self.kept.clear();
+        self.kept.extend(places.iter().map(candidate));
+        pool.keep(&self.kept, true);
+    }
+
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
     #[expect(
         clippy::indexing_slicing,
@@ -129,21 +154,43 @@ impl Mirostat {
             return false;
         }
         let data = candidates.as_slice();
-        let Some(sum) = self.descending.sum(data, BESIDE) else {
+        let sum = self.descending.sum(data, BESIDE);
+        let Some(kept) = self.rank_kept(sum, estimated) else {
             return false;
         };
-        if overflows(self.descending.column().max) {
-            return false;
-        }
-        let Some(ps) = self.descending.probabilities(sum, estimated) else {
-            return false;
-        };
-        let s = zipf_exponent(ps, estimated - 1);
-        let kept = self.kept(s);
-        self.descending.rank_top(kept);
         self.feedback
             .keep_first(candidates, &mut self.descending, &mut self.order, kept);
         true
+    }
+
+    /// The same of the logits of a vocabulary.
+    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        let estimated = usize::try_from(self.m).unwrap_or(0);
+        if estimated < 1 || estimated > pool.len() / 8 {
+            return false;
+        }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        self.feedback.reserve(logits.len());
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let Some(kept) = self.rank_kept(sum, estimated) else {
+            return false;
+        };
+        self.feedback
+            .keep_first_of_whole(pool, &mut self.descending, &mut self.order, kept);
+        true
+    }
+
+    /// Ranks what is to be kept, given the sum of all and how many candidates serve the estimate.
+    /// Gives how many there are, if it could.
+    fn rank_kept(&mut self, sum: Option<f32>, estimated: usize) -> Option<usize> {
+        let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
+        let ps = self.descending.probabilities(sum, estimated)?;
+        let s = zipf_exponent(ps, estimated - 1);
+        let kept = self.kept(s);
+        self.descending.rank_top(kept);
+        Some(kept)
     }
 
     /// How many candidates keep the expected surprisal at `mu`.
@@ -197,6 +244,13 @@ impl Sampler for Mirostat {
         self.feedback.select(candidates);
     }
 
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if pool.is_whole() && self.keep_of_whole(pool) {
+            return pool.apply(|candidates| self.feedback.select(candidates));
+        }
+        pool.apply(|candidates| self.apply(candidates));
+    }
+
     fn reset(&mut self) {
         self.feedback.reset();
     }
@@ -231,21 +285,42 @@ impl MirostatV2 {
             return false;
         }
         let data = candidates.as_slice();
-        let Some(sum) = self.descending.sum(data, BESIDE) else {
+        let sum = self.descending.sum(data, BESIDE);
+        let Some(kept) = self.rank_kept(sum) else {
             return false;
         };
-        if overflows(self.descending.column().max) {
+        self.feedback
+            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
+        true
+    }
+
+    /// The same of the logits of a vocabulary.
+    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        if !self.feedback.mu.is_finite() {
             return false;
         }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        self.feedback.reserve(logits.len());
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let Some(kept) = self.rank_kept(sum) else {
+            return false;
+        };
+        self.feedback
+            .keep_first_of_whole(pool, &mut self.descending, &mut self.order, kept);
+        true
+    }
+
+    /// Ranks what is to be kept, given the sum of all. Gives how many there are, if it could.
+    fn rank_kept(&mut self, sum: Option<f32>) -> Option<usize> {
+        let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let least = pow(2.0, -self.feedback.mu);
         let ps = self.descending.ranked_at_least(sum, least);
         // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border
         // is there.
         let ranked = ps.len();
-        let kept = kept_up_to(ps, self.feedback.mu).unwrap_or(ranked);
-        self.feedback
-            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
-        true
+        Some(kept_up_to(ps, self.feedback.mu).unwrap_or(ranked))
     }
 }
 
@@ -279,6 +354,13 @@ impl Sampler for MirostatV2 {
         self.feedback.select(candidates);
     }
 
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if pool.is_whole() && self.keep_of_whole(pool) {
+            return pool.apply(|candidates| self.feedback.select(candidates));
+        }
+        pool.apply(|candidates| self.apply(candidates));
+    }
+
     fn reset(&mut self) {
         self.feedback.reset();
     }
@@ -291,7 +373,6 @@ impl Sampler for MirostatV2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Token;
 
     fn selected(m: i32) -> Option<usize> {
         let mut data: Vec<TokenData> = (0..50)

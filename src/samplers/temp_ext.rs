@@ -7,12 +7,13 @@
 
 use std::ffi::CStr;
 
-use super::temp::scale;
+use super::temp::{scale, scale_pool};
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
@@ -124,6 +125,14 @@ impl Sampler for TempExt {
         }
         let sum = self.work.exponentiate_as_double(data, max);
         self.work.write_p_divided(data, sum);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        let dynamic = self.delta > 0.0;
+        if !dynamic {
+            return scale_pool(pool, self.t);
+        }
+        pool.apply(|candidates| self.apply(candidates));
     }
 }
 

@@ -24,6 +24,7 @@ use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
@@ -78,11 +79,11 @@ impl TopP {
         blocks.find_map(|block| running.add(block, self.p, self.min_keep))
     }
 
-    /// Selects the candidates, whose logits are in `logits`, at or above `threshold`.
-    fn select(&mut self, threshold: f32) {
+    /// Selects the candidates, whose logits are `logits`, at or above `threshold`.
+    fn select(&mut self, logits: &[f32], threshold: f32) {
         self.indices.clear();
         self.picked.clear();
-        kernels::select(&self.logits, threshold, &mut self.indices, &mut self.picked);
+        kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
     }
 
     /// Whether the probabilities of what is selected reach `p`, about: sooner known than ranked.
@@ -97,31 +98,60 @@ impl TopP {
         1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
     }
 
-    /// Replaces the candidates by the nucleus among those that are selected, if it is there.
+    /// Finds the nucleus of the candidates with these logits. Leaves the places of what is kept in
+    /// `indices`, their logits in the ranking and the exponentials of these in `ps`, all three in
+    /// the order in which the host leaves them, and gives how many there are.
+    fn find(&mut self, logits: &[f32], of: Nucleus) -> usize {
+        if logits.len() >= 8 * NucleusSample::SIZE {
+            for share in SHARES {
+                let threshold = self.threshold(logits, of, share);
+                self.select(logits, threshold);
+                if self.is_enough(of)
+                    && let Some(kept) = self.find_selected(logits, of)
+                {
+                    return kept;
+                }
+            }
+            Fallback::Nucleus.note();
+        }
+        self.select(logits, f32::NEG_INFINITY);
+        self.find_selected(logits, of).unwrap_or(0)
+    }
+
+    /// The same among the candidates that are selected, if the nucleus is there.
     #[expect(
         clippy::indexing_slicing,
-        reason = "as many are ranked as are selected, of which `kept` is at most the number; what is selected are places of the candidates"
+        reason = "as many are ranked as are selected, of which `kept` is at most the number"
     )]
-    fn keep_nucleus(&mut self, candidates: &mut Candidates<'_>, of: Nucleus) -> bool {
+    fn find_selected(&mut self, logits: &[f32], of: Nucleus) -> Option<usize> {
         self.ranking
-            .rank_selected(&self.logits, &self.indices, &self.picked);
-        let all = self.indices.len() == candidates.len();
-        let Some(kept) = self.cut_ranked(of).or(all.then_some(candidates.len())) else {
-            return false;
-        };
+            .rank_selected(logits, &self.indices, &self.picked);
+        let all = self.indices.len() == logits.len();
+        let kept = self.cut_ranked(of).or(all.then_some(logits.len()))?;
         let ids = &mut self.indices[..kept];
         let (ranked, sorted) = self.ranking.parts_mut();
         ids.copy_from_slice(&ranked[..kept]);
-        let logits = &mut sorted[..kept];
-        let sorted_by_host = sorted_for(kept, self.logits.len());
-        self.order.settle(&self.logits, sorted_by_host, ids, logits);
+        let sorted_by_host = sorted_for(kept, logits.len());
+        self.order
+            .settle(logits, sorted_by_host, ids, &mut sorted[..kept]);
+        Some(kept)
+    }
+
+    /// Replaces the candidates by the `kept` that were found.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was found are places of the candidates, of which `kept` is at most the number"
+    )]
+    fn keep_found(&mut self, candidates: &mut Candidates<'_>, of: Nucleus, kept: usize) {
+        let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
         if of.plain {
+            let logits = &self.ranking.sorted()[..kept];
             let data = &mut candidates.as_mut_slice()[..kept];
-            kernels::write_divided(data, ids, logits, &self.ps[..kept], of.sum);
+            kernels::write_divided(data, ids, logits, ps, of.sum);
             candidates.truncate(kept);
         } else {
             let data = candidates.as_slice();
-            let kept = ids.iter().zip(&self.ps).map(|(&i, &e)| TokenData {
+            let kept = ids.iter().zip(ps).map(|(&i, &e)| TokenData {
                 p: e / of.sum,
                 ..data[i as usize]
             });
@@ -130,6 +160,32 @@ impl TopP {
             candidates.replace(&self.kept);
         }
         candidates.set_sorted(true);
+    }
+
+    /// Keeps the nucleus of a vocabulary. Says whether it could.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was found are tokens of the vocabulary, of which `kept` is at most the number"
+    )]
+    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        if overflows(max) {
+            return false;
+        }
+        let of = Nucleus {
+            max,
+            sum: kernels::softmax_sum(logits, max),
+            plain: true,
+        };
+        let kept = self.find(logits, of);
+        self.kept.clear();
+        self.kept.resize(kept, TokenData::default());
+        let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
+        let logits = &self.ranking.sorted()[..kept];
+        kernels::write_divided(&mut self.kept, ids, logits, ps, of.sum);
+        pool.keep(&self.kept, true);
         true
     }
 
@@ -186,10 +242,9 @@ impl TopP {
 
     /// A logit that little more than the nucleus reaches, as far as a sample tells; more with a
     /// smaller `share` of what is left out.
-    fn threshold(&mut self, of: Nucleus, share: f32) -> f32 {
+    fn threshold(&mut self, logits: &[f32], of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
-        self.sample
-            .threshold_of_logits(&self.logits, of.max, left_out)
+        self.sample.threshold_of_logits(logits, of.max, left_out)
     }
 }
 
@@ -250,18 +305,16 @@ impl Sampler for TopP {
             sum: kernels::softmax_sum(&self.logits, column.max),
             plain: column.plain,
         };
-        if candidates.len() >= 8 * NucleusSample::SIZE {
-            for share in SHARES {
-                let threshold = self.threshold(of, share);
-                self.select(threshold);
-                if self.is_enough(of) && self.keep_nucleus(candidates, of) {
-                    return;
-                }
-            }
-            Fallback::Nucleus.note();
+        let logits = std::mem::take(&mut self.logits);
+        let kept = self.find(&logits, of);
+        self.logits = logits;
+        self.keep_found(candidates, of, kept);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !(pool.is_whole() && self.keep_of_whole(pool)) {
+            pool.apply(|candidates| self.apply(candidates));
         }
-        self.select(f32::NEG_INFINITY);
-        self.keep_nucleus(candidates, of);
     }
 }
 

@@ -30,6 +30,7 @@ use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, overflows, place};
 use crate::candidates::Candidates;
 use crate::kernels;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
@@ -107,30 +108,66 @@ impl Typical {
         }
         let data = candidates.as_slice();
         self.reserve(data.len());
-        let beside = (BESIDE * (1.0 - self.p)).clamp(0.001, 0.2);
-        let sum = self.descending.sum(data, beside);
-        let Some(sum) = sum else {
+        let sum = self.descending.sum(data, self.beside());
+        let Some(kept) = self.rank_kept(data.len(), sum) else {
             return false;
         };
-        if overflows(self.descending.column().max) {
+        self.keep_ranked(candidates, kept);
+        true
+    }
+
+    /// The same of the logits of a vocabulary.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`kept` is at most the number of what was ranked, which are places of what was taken"
+    )]
+    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        if self.tied {
             return false;
         }
-        let Some(entropy) = self.descending.entropy(sum) else {
+        let Some((logits, max)) = pool.contiguous_numbers() else {
             return false;
         };
-        let reach = self.take_enough(data.len(), sum, entropy, beside);
+        let n = logits.len();
+        self.reserve(n);
+        let beside = self.beside();
+        let sum = self.descending.sum_of_logits(logits, max, beside);
+        let Some(kept) = self.rank_kept(n, sum) else {
+            return false;
+        };
+        let taken = self.descending.taken();
+        let ranked = self.near[..kept].iter().map(|&i| i as usize).zip(&self.ps);
+        touch(taken.indices);
+        touch(taken.logits);
+        self.kept.extend(ranked.map(|(i, &p)| TokenData {
+            id: taken.indices[i] as Token,
+            logit: taken.logits[i],
+            p,
+        }));
+        pool.keep(&self.kept, false);
+        true
+    }
+
+    /// What share of the probabilities is added up without being taken.
+    fn beside(&self) -> f32 {
+        (BESIDE * (1.0 - self.p)).clamp(0.001, 0.2)
+    }
+
+    /// Ranks what is to be kept of `n` candidates, given the sum of all exponentials. Gives how
+    /// many there are, if it could without sorting.
+    fn rank_kept(&mut self, n: usize, sum: Option<f32>) -> Option<usize> {
+        let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
+        let entropy = self.descending.entropy(sum)?;
+        let reach = self.take_enough(n, sum, entropy, self.beside());
         match self.rank_nearest(reach) {
-            Nearest::Distinct(kept) => {
-                self.keep_ranked(candidates, kept);
-                true
-            }
+            Nearest::Distinct(kept) => Some(kept),
             Nearest::Tied => {
                 self.tied = true;
-                false
+                None
             }
             Nearest::Beyond => {
                 Fallback::Typical.note();
-                false
+                None
             }
         }
     }
@@ -402,6 +439,12 @@ impl Sampler for Typical {
         }
         if !self.keep_by_sums(candidates) {
             self.keep_in_order(candidates);
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !(pool.is_whole() && self.keep_of_whole(pool)) {
+            pool.apply(|candidates| self.apply(candidates));
         }
     }
 }

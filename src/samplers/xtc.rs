@@ -11,6 +11,7 @@ use std::ffi::CStr;
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
 
@@ -53,9 +54,32 @@ impl Sampler for Xtc {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        if candidates.len() < 2 || self.rng.stream.uniform_f32() > self.probability {
-            return;
+        if self.acts_on(candidates.len()) {
+            self.exclude(candidates);
         }
+    }
+
+    /// Nothing is done to most pools.
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if self.acts_on(pool.len()) {
+            pool.apply(|candidates| self.exclude(candidates));
+        }
+    }
+
+    fn reset(&mut self) {
+        self.rng.restart();
+    }
+}
+
+impl Xtc {
+    /// Whether it acts on so many candidates; draws if there are two or more.
+    fn acts_on(&mut self, n: usize) -> bool {
+        // Written so that a NaN acts, as in the built-in.
+        let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;
+        !spared
+    }
+
+    fn exclude(&mut self, candidates: &mut Candidates<'_>) {
         candidates.sort_with_softmax(&mut self.order, &mut self.work);
         let data = candidates.as_slice();
         let above = data.iter().take_while(|c| c.p >= self.threshold).count();
@@ -64,9 +88,5 @@ impl Sampler for Xtc {
         if removed > 0 && data.len() - removed >= self.min_keep {
             candidates.drop_front(removed);
         }
-    }
-
-    fn reset(&mut self) {
-        self.rng.restart();
     }
 }

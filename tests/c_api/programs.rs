@@ -4,7 +4,9 @@
 use std::fmt::Write;
 use std::fs;
 
-use crate::toolchain::{Build, Link, Program, has_sanitizers, our_library, said, skipped};
+use crate::toolchain::{
+    Build, Link, Program, empty_folder, has_sanitizers, our_library, root, said, skipped,
+};
 use llama_sieve::ffi::host::llama_h::LAYOUT;
 use vendor_llama_cpp::paths;
 
@@ -148,6 +150,25 @@ fn chains_sample_straight_from_the_logits() {
     let build = Build::new("chain_logits", "c-tests/chain_logits.c");
     let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
     assert_eq!(build.build().succeed(&[]), "the same tokens\n");
+}
+
+/// The program of docs/chains.md, as it stands there.
+#[test]
+fn the_documented_chain_runs() {
+    let text = std::fs::read_to_string(root().join("docs/chains.md"));
+    let text = text.expect("the page is there");
+    let program = text
+        .split("```c\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let folder = empty_folder("c_programs/documented_chain_source");
+    let source = folder.join("chain.c");
+    std::fs::write(&source, program.expect("it has a program")).expect("a new folder");
+    let build = Build::new("documented_chain", source.to_str().expect("a plain path"));
+    let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    let said = build.build().succeed(&[]);
+    let ids: Vec<&str> = said.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(ids, ["1", "3", "2"]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! After warm-up no drop-in allocates: not in `apply`, not in `accept`.
 
 use crate::counting_allocator::allocations;
-use crate::support::alone;
 use crate::support::arrays::{Rng, Shape};
 use crate::support::family::FAMILY;
+use crate::support::{HostSampler, alone};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 
 #[test]
 fn no_drop_in_allocates_after_warm_up() {
@@ -32,6 +33,43 @@ fn no_drop_in_allocates_after_warm_up() {
                 pair.ours.accept(rng.below(N) as i32);
             }
             assert_eq!(allocations(), before, "{} allocates", pair.label);
+        }
+    }
+}
+
+/// Nor does a chain that samples from logits: the second time that it sees the same.
+#[test]
+fn no_chain_allocates_after_warm_up() {
+    let _alone = alone();
+    const N: usize = 9000;
+    let mut rng = Rng(12);
+    for member in FAMILY {
+        if member.max_size < N {
+            continue;
+        }
+        for _ in 0..4 {
+            let pair = (member.make)(&mut rng, N as i32, false);
+            let chain = HostSampler::chain(vec![pair.ours]);
+            let dist = llama_sieve::ffi::samplers::llama_sieve_init_dist(1);
+            chain.add(HostSampler::new(dist));
+            let mut all = Vec::new();
+            for _ in 0..12 {
+                let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Few]);
+                let array = shape.array(N, &mut rng);
+                all.push(array.data.iter().map(|c| c.logit).collect::<Vec<f32>>());
+            }
+            let sample = |logits: &[f32]| {
+                let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
+                // SAFETY: a live chain and `n` logits.
+                let token = unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
+                assert!(token >= 0, "{}", llama_sieve::last_error::get());
+            };
+            for _ in 0..3 {
+                all.iter().for_each(|logits| sample(logits));
+            }
+            let before = allocations();
+            all.iter().for_each(|logits| sample(logits));
+            assert_eq!(allocations(), before, "a chain of {} allocates", pair.label);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Long generations over logits as a model in half precision gives them, full of ties: ten chains
 //! of ours beside the same of built-ins, on vocabularies of 32,000 to 151,936. Not one token
-//! differs, nor a candidate, nor a bit of it.
+//! differs, nor a candidate, nor a bit of it; nor a token of the same chains straight from the
+//! logits.
 //!
 //! 4,000 tokens; LLAMA_SIEVE_TEST_TOKENS sets another number, a million for the long run:
 //! `LLAMA_SIEVE_TEST_TOKENS=1000000 cargo test --release --locked --test samplers rounded`.
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::arrays::{Recipe, Rng, Shape};
 use crate::support::compare::same;
 use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 
@@ -132,9 +134,12 @@ fn generate(name: &str, members: Members, rng: &mut Rng) {
         theirs.push(b);
     }
     let (ours, theirs) = (HostSampler::chain(ours), HostSampler::chain(theirs));
+    // The same chain, straight from the logits.
+    let straight = ours.clone();
     for position in 0..LENGTH {
         let mut array = recipe.array(n, n, rng);
         let mut expected = array.clone();
+        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
         ours.apply(&mut array);
         theirs.apply(&mut expected);
         if let Err(difference) = same(&array, &expected) {
@@ -144,8 +149,14 @@ fn generate(name: &str, members: Members, rng: &mut Rng) {
             );
         }
         let token = array.data[array.selected as usize].id;
-        ours.accept(token);
-        theirs.accept(token);
+        let (chain, given) = (straight.as_ptr().cast(), logits.as_ptr());
+        // SAFETY: a live chain and `n` logits.
+        let from_logits = unsafe { llama_sieve_chain_sample_logits(chain, given, n as i32) };
+        let what = format!("{name}, {n}, {recipe:?}, token {position}, {}", replay());
+        assert_eq!(from_logits, token, "from logits: {what}");
+        for side in [&ours, &straight, &theirs] {
+            side.accept(token);
+        }
     }
 }
 

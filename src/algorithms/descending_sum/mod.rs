@@ -110,6 +110,34 @@ impl DescendingSum {
         sum
     }
 
+    /// The same of the logits of a vocabulary, none of which is NaN; `max` is the largest, and is
+    /// finite. Reads 4 bytes per logit and writes 4 in place of 12 and 4.
+    pub fn sum_of_logits(&mut self, logits: &[f32], max: f32, beside: f32) -> Option<f32> {
+        if logits.len() < SMALLEST || !max.is_finite() {
+            return None;
+        }
+        self.reserve(logits.len());
+        self.outline.take_of(logits);
+        self.outline.relate_to(max);
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
+        self.column = Column {
+            max,
+            min: f32::MIN,
+            plain: true,
+        };
+        let mut lowest = max - COUNTS;
+        if logits.len() >= FEW {
+            lowest = lowest.max(self.outline.threshold(max, beside));
+        }
+        self.take_down_to(lowest);
+        let sum = self.sum_of_enough();
+        if sum.is_none() {
+            Fallback::DescendingSum.note();
+        }
+        sum
+    }
+
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         self.reserve(data.len());
         // The sample may lack the largest; some way into the array one that stands out as far is
@@ -143,6 +171,11 @@ impl DescendingSum {
         }
         self.drop_below(lowest);
         self.exponentiate();
+        self.sum_of_enough()
+    }
+
+    /// The sum, of which what is taken is nearly all; takes more where that is not enough.
+    fn sum_of_enough(&mut self) -> Option<f32> {
         for _ in 0..ATTEMPTS {
             let sum = self.sum_without_rest()?;
             if self.left_out() < binade(sum) * HALF_UNIT {
@@ -156,7 +189,7 @@ impl DescendingSum {
                 }
             }
         }
-        self.take_down_to(max - COUNTS);
+        self.take_down_to(self.column.max - COUNTS);
         self.sum_of_taken()
     }
 

@@ -34,6 +34,13 @@ impl Outline {
         max
     }
 
+    /// The same of the logits of a vocabulary, without their largest: that is
+    /// [told](Self::relate_to).
+    pub fn take_of(&mut self, logits: &[f32]) {
+        take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
+        self.weight = logits.len() as f32 / Self::SIZE as f32;
+    }
+
     /// Says what the largest logit is.
     pub fn relate_to(&mut self, max: f32) {
         self.es.clear();

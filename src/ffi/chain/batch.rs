@@ -11,6 +11,7 @@ use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::guard::{attempt, report};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
+use crate::memory;
 use crate::pool::Pool;
 use crate::sieve::share;
 use crate::simd;
@@ -173,6 +174,8 @@ impl Job<'_> {
         let ran = attempt(|| {
             let mut workspace = Taken::new();
             workspace.last = None;
+            let room = workspace.buffers.try_reserve(logits.len());
+            room.unwrap_or_else(memory::exhausted);
             let mut pool = Pool::new(logits, &mut workspace.buffers);
             for member in members {
                 if let Some(vtable) = member.own {

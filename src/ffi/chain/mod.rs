@@ -266,15 +266,18 @@ unsafe fn sample(
     chain: *mut llama_sampler,
     logits: Logits<'_>,
 ) -> Result<Token, c_int> {
-    part(call, || Ok(check(logits.len())?))?;
     let mut workspace = Taken::new();
     workspace.last = None;
+    part(call, || {
+        check(logits.len())?;
+        Ok(workspace.buffers.try_reserve(logits.len())?)
+    })?;
     workspace.members.clear();
     // SAFETY: the caller guarantees the chain.
     unsafe { list(call, host, chain, &mut workspace.members) }?;
     let Workspace {
         buffers, members, ..
-    } = &mut *workspace.0;
+    } = &mut *workspace;
     let mut pool = Pool::new(logits, buffers);
     for member in &*members {
         // SAFETY: the caller guarantees the chain, and a chain its members.

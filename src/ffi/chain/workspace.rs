@@ -1,6 +1,7 @@
 //! What chains need, kept by each thread from one call to the next.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use half::{bf16, f16};
@@ -65,18 +66,19 @@ thread_local! {
 
 /// The thread's workspace, until this is dropped; another one for a call inside a call, which a
 /// member can make, and on a thread that is ending.
-pub(super) struct Taken(pub Box<Workspace>);
+pub(super) struct Taken(ManuallyDrop<Box<Workspace>>);
 
 impl Taken {
     pub fn new() -> Self {
         let kept = WORKSPACE.try_with(Cell::take).ok().flatten();
-        Self(kept.unwrap_or_default())
+        Self(ManuallyDrop::new(kept.unwrap_or_default()))
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let workspace = std::mem::take(&mut self.0);
+        // SAFETY: taken once, and never looked at again.
+        let workspace = unsafe { ManuallyDrop::take(&mut self.0) };
         // Dropped where it cannot be kept.
         let _ = WORKSPACE.try_with(|kept| kept.set(Some(workspace)));
     }
