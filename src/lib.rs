@@ -34,10 +34,10 @@
 //! | What if there is no memory? | [`memory`] |
 //! | Where do messages go? | [`log`] and [`last_error`] |
 //!
-//! Dependencies run one way: `token` <- `simd` <- `kernels` <- `algorithms` <- (`candidates`, `pool`,
-//! `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <- `ffi`. Only
-//! `ffi` and the calls of the C library's `expf` and `logf` in `simd::libm` know what is outside
-//! Rust.
+//! Dependencies run one way: `token` <- `simd` <- `kernels` <- `algorithms` <- (`candidates`,
+//! `pool`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <-
+//! `ffi`. Only `ffi` and the calls of the C library's `expf` and `logf` in `simd::libm` know what
+//! is outside Rust.
 //!
 //! # The samplers from Rust
 //!

@@ -360,11 +360,12 @@ mod tests {
         let inf = f32::INFINITY;
         let outliers = [inf, -inf, 0.0, -0.0, 1e30, -1e30, f32::MAX, f32::MIN];
         let mut ranking = Ranking::default();
-        // Miri interprets few of them, of each way that writes to places which were counted.
-        let rounds = (0..60).filter(|round| !cfg!(miri) || [2, 8, 9].contains(round));
+        // Miri interprets few of them: those that write to places which were counted take the same
+        // way from here on, whatever their number.
+        let rounds = (0..60).filter(|round| !cfg!(miri) || [2, 9].contains(round));
         for round in rounds {
-            let n = if cfg!(miri) && round != 9 {
-                if round == 2 { 2 * FEW } else { MANY + 9 }
+            let n = if cfg!(miri) && round == 2 {
+                2 * FEW
             } else if round % 10 == 9 {
                 round
             } else {

@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// A draw exactly on the border of two candidates is decided by the operations of the built-in, one
-    /// inside a candidate is not.
+    /// A draw exactly on the border of two candidates is decided by the operations of the built-in,
+    /// one inside a candidate is not.
     #[test]
     fn a_draw_on_a_border_gives_way() {
         let mut work = Workspace::default();

@@ -1,5 +1,5 @@
-//! Candidates made of the raw logits that pass a threshold. Only groups whose maximum reaches it are
-//! looked at.
+//! Candidates made of the raw logits that pass a threshold. Only groups whose maximum reaches it
+//! are looked at.
 
 use std::mem::MaybeUninit;
 
@@ -196,7 +196,8 @@ fn collect_of<V: Vector, T: Load>(
             kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
             id += V::LANES as u32;
         }
-        // SAFETY: `keep` has written as many elements at the beginning of the spare ones.
+        // SAFETY: `compress_candidates` has written as many elements at the beginning of the spare
+        // ones.
         unsafe { to.set_len(to.len() + kept) };
     }
 }
@@ -239,7 +240,8 @@ fn between_on<V: Vector>(v: V, xs: &[f32], range: (f32, f32), to: &mut Vec<Token
             kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
             id += V::LANES as u32;
         }
-        // SAFETY: `keep` has written as many elements at the beginning of the spare ones.
+        // SAFETY: `compress_candidates` has written as many elements at the beginning of the spare
+        // ones.
         unsafe { to.set_len(to.len() + kept) };
     }
 }

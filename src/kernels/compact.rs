@@ -59,8 +59,8 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
     push_indices(bits & in_rest, base, to);
 }
 
-/// The first ones are read twice: what would be kept before a large logit came is mostly there. What
-/// is kept on the way is little unless the logits rise.
+/// The first ones are read twice: what would be kept before a large logit came is mostly there.
+/// What is kept on the way is little unless the logits rise.
 #[inline(always)]
 fn near_max_on<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     let first = data.get(..2 * SUM_BLOCK).unwrap_or(data);

@@ -11,10 +11,10 @@ use crate::token::{TokenData, comparable};
 
 dispatched! {
     /// Returns the largest logit, and the sum of all as if added one by one if `in_order` asks for
-    /// it and it comes cheap. `sums` takes the sums of the logits and of their squares up to the end
-    /// of each block of [`SUM_BLOCK`], with last bits that depend on the instruction set, `maxima`
-    /// the largest of each [`GROUP`]. Where a logit is no finite number, the sum is not that of the
-    /// others. Reads 12 bytes per candidate.
+    /// it and it comes cheap. `sums` takes the sums of the logits and of their squares up to the
+    /// end of each block of [`SUM_BLOCK`], with last bits that depend on the instruction set,
+    /// `maxima` the largest of each [`GROUP`]. Where a logit is no finite number, the sum is not
+    /// that of the others. Reads 12 bytes per candidate.
     pub fn moments(
         data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool,
     ) -> (f32, Option<f32>) => moments_on;
@@ -42,8 +42,8 @@ impl Squares {
     }
 }
 
-/// The sum in order is given up when it needs the order of too many blocks, as one does that wanders
-/// around 0.
+/// The sum in order is given up when it needs the order of too many blocks, as one does that
+/// wanders around 0.
 #[inline(always)]
 fn moments_on<V: Vector>(
     v: V,

@@ -106,8 +106,8 @@ struct Scanned {
     max: f32,
     /// Whether no number is masked, or infinite.
     finite: bool,
-    /// With `NEAR`, whether [`exp_approx`](Vector::exp_approx) takes all of them, if the reference is
-    /// near 0.
+    /// With `NEAR`, whether [`exp_approx`](Vector::exp_approx) takes all of them, if the reference
+    /// is near 0.
     near: bool,
 }
 
@@ -457,9 +457,9 @@ fn changed<'c>(
 /// How many terms are added as floats in one lane.
 pub const ADDED: usize = 8;
 
-/// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_approx`](Vector::exp_approx) takes all; if
-/// not, some may be far below the reference, or undefined. Meanwhile the next [`CHUNK`] comes into
-/// the first-level cache.
+/// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_approx`](Vector::exp_approx) takes all;
+/// if not, some may be far below the reference, or undefined. Meanwhile the next [`CHUNK`] comes
+/// into the first-level cache.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

@@ -36,8 +36,8 @@ pub struct Reference {
     pub near_unit: f64,
 }
 
-/// [`exp_approx`](Vector::exp_approx) gives e^(x (1 - this)), since ln 2 is a `float` there. The sums
-/// are relative to the largest logit's, which takes away nearly all of it.
+/// [`exp_approx`](Vector::exp_approx) gives e^(x (1 - this)), since ln 2 is a `float` there. The
+/// sums are relative to the largest logit's, which takes away nearly all of it.
 const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 - 1.0;
 
 /// Below the largest logit by this much a term is 0 in all that is computed: e^-130.

@@ -36,9 +36,9 @@ dispatched! {
     /// writes 12.
     pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32)
         => write_divided_on;
-    /// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, but
-    /// for candidates that are masked. Returns the largest, and whether all are numbers, NaN that
-    /// came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+    /// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit,
+    /// but for candidates that are masked. Returns the largest, and whether all are numbers, NaN
+    /// that came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
     pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool)
         => bend_on;
 }

@@ -2,11 +2,12 @@
 //!
 //! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's
 //! unit (see [`sequential_sum`](super::sequential_sum)). To know which multiple that is takes no
-//! exact term, unless it lies near the middle between two: an exponential in single precision, right
-//! within [`ERROR`], takes a quarter of the time of one that has the built-in's last bit, and tells
-//! it for all terms but a few. For a sum of S in units of u, of whatever number of terms, about 2 S
-//! / u times the error lie too near, and S / u is below 2^24: some dozens of an array, which are
-//! computed exactly. Terms that are half-way, one or two of an array, are among those few.
+//! exact term, unless it lies near the middle between two: an exponential in single precision,
+//! right within [`ERROR`], takes a quarter of the time of one that has the built-in's last bit, and
+//! tells it for all terms but a few. For a sum of S in units of u, of whatever number of terms,
+//! about 2 S / u times the error lie too near, and S / u is below 2^24: some dozens of an array,
+//! which are computed exactly. Terms that are half-way, one or two of an array, are among those
+//! few.
 
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::add_block;
@@ -71,10 +72,10 @@ impl Rounded {
 
 dispatched! {
     fn softmax_sum_of_finite(xs: &[f32], max: f32) -> f32 => softmax_sum_on;
-    /// Returns the sum of the rounded terms, exactly, but for those of which it is in doubt how they
-    /// round: their indices are appended to `doubtful`. Which these are depends on the instruction
-    /// set; those half-way are among them. Reads 4 bytes per element; those of a block with a term
-    /// in doubt again.
+    /// Returns the sum of the rounded terms, exactly, but for those of which it is in doubt how
+    /// they round: their indices are appended to `doubtful`. Which these are depends on the
+    /// instruction set; those half-way are among them. Reads 4 bytes per element; those of a block
+    /// with a term in doubt again.
     pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on;
 }
 

@@ -1,4 +1,5 @@
-//! Searches that change nothing: the largest, where it is, whether there is one in a range, how many.
+//! Searches that change nothing: the largest, where it is, whether there is one in a range, how
+//! many.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
 //! beginning, so what the cache still has is its end: passes that are alone with the array begin

@@ -17,12 +17,12 @@ use super::layout::{SUM_BLOCK, binade};
 use crate::simd::{Vector, dispatched};
 
 dispatched! {
-    /// Returns `start` plus all terms, which are not negative, as if added one by one. Reads 4 bytes
-    /// per element.
+    /// Returns `start` plus all terms, which are not negative, as if added one by one. Reads 4
+    /// bytes per element.
     pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on;
-    /// Returns the sum of all terms, which are not negative, in `double`, with last bits that depend
-    /// on the instruction set; `sums` takes the sum up to the end of each block of [`SUM_BLOCK`].
-    /// Reads 4 bytes per element.
+    /// Returns the sum of all terms, which are not negative, in `double`, with last bits that
+    /// depend on the instruction set; `sums` takes the sum up to the end of each block of
+    /// [`SUM_BLOCK`]. Reads 4 bytes per element.
     pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 => sum_double_on;
     /// Returns the sum of all terms whose keys are above `above` and below `below`, each rounded to
     /// a multiple of the unit of floats from `c`, a power of two, to 2 c: exact, or at least 2 c.
@@ -34,8 +34,8 @@ dispatched! {
     ) -> f32 => rounded_tail_on;
 }
 
-/// Returns about the sum of the probabilities whose keys are above `above`, right within 1e-4. Reads
-/// 8 bytes per element.
+/// Returns about the sum of the probabilities whose keys are above `above`, right within 1e-4.
+/// Reads 8 bytes per element.
 pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
     sum_between(keys, ps, above, f32::INFINITY)
 }

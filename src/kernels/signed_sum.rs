@@ -1,6 +1,6 @@
 //! Sums of terms of both signs in the order of the array, but not one by one: as
-//! [`sequential_sum`](super::sequential_sum), where the sum must be far enough from both ends of its
-//! binade for any order of the terms.
+//! [`sequential_sum`](super::sequential_sum), where the sum must be far enough from both ends of
+//! its binade for any order of the terms.
 
 use super::column::copy_logits_on;
 use super::layout::{SUM_BLOCK, binade};

@@ -1,5 +1,5 @@
-//! Exponentials of logits with their sums as if added in order: the host's `expf` and `exp`, bit for
-//! bit.
+//! Exponentials of logits with their sums as if added in order: the host's `expf` and `exp`, bit
+//! for bit.
 //!
 //! What needs more than one pass streams the 12-byte array once into 4 bytes per candidate, which
 //! stay in the second-level cache; or works in the array itself, block by block.
@@ -16,8 +16,8 @@ use crate::token::{TokenData, comparable};
 
 dispatched! {
     /// Replaces every x by e^(x - max), and returns `start` plus all of them, as if added one by
-    /// one. `isa` is what [`isa_for`] says, unless no x is far above `max`. Reads and writes 4 bytes
-    /// per element.
+    /// one. `isa` is what [`isa_for`] says, unless no x is far above `max`. Reads and writes 4
+    /// bytes per element.
     pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
     /// The same on the instruction set in use.
     pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on;
@@ -31,8 +31,8 @@ dispatched! {
     /// `double` before they are rounded: each off by 2^-32 of itself, which moves 1 in 256 of the
     /// floats by 1 ulp.
     pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 => exp_wide_on;
-    /// The same with the host's `exp` and a sum as if added one by one to `start`, in the operations
-    /// of the built-in. Only [`Isa::SCALAR`] takes an x above `max`.
+    /// The same with the host's `exp` and a sum as if added one by one to `start`, in the
+    /// operations of the built-in. Only [`Isa::SCALAR`] takes an x above `max`.
     pub fn exp_double_by(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on by isa;
     /// The same on the instruction set in use.
     pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on;
@@ -48,9 +48,9 @@ dispatched! {
     ) -> f32 => exp_p_in_order_on by isa;
 }
 
-/// The instruction set for e^(x - max) of values of which `largest` is the largest: only in an array
-/// that is wrongly said to be sorted it lies so far above `max` that the tables cannot do it. Asked
-/// once, since a comparison for each register costs more.
+/// The instruction set for e^(x - max) of values of which `largest` is the largest: only in an
+/// array that is wrongly said to be sorted it lies so far above `max` that the tables cannot do it.
+/// Asked once, since a comparison for each register costs more.
 pub fn isa_for(largest: f32, max: f32) -> Isa {
     if largest - max >= HIGHEST {
         return Isa::SCALAR;

@@ -6,12 +6,13 @@ use crate::token::comparable;
 
 dispatched! {
     /// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number
-    /// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below `last`
-    /// is only so for a finite `max` and every x at or below. Reads and writes 4 bytes per element.
+    /// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below
+    /// `last` is only so for a finite `max` and every x at or below. Reads and writes 4 bytes per
+    /// element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
-    /// The elements that `indices` name. What should descend and does not may be exchanged, with its
-    /// index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them in no
-    /// order, and writes 8.
+    /// The elements that `indices` name. What should descend and does not may be exchanged, with
+    /// its index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them
+    /// in no order, and writes 8.
     ///
     /// # Panics
     /// If an index names no element.

@@ -8,8 +8,8 @@
 //! tried, and at last everything ranked.
 //!
 //! Reads 12 bytes per candidate, writes 4 and reads them twice, with an exponential in single
-//! precision (see [`rounding_test`](crate::kernels::rounding_test)), and sorts a little more than the
-//! nucleus, with an exact `exp` of each.
+//! precision (see [`rounding_test`](crate::kernels::rounding_test)), and sorts a little more than
+//! the nucleus, with an exact `exp` of each.
 
 use std::ffi::CStr;
 

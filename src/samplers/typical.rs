@@ -9,11 +9,12 @@
 //! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since
 //! 0 * ln 0 is, and then no score is less than another: all are tied.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see [`DescendingSum`]),
-//! which takes the probabilities of the largest candidates and the logarithms of these. Within the
-//! distance of those next below all are known; it is shortened to what their probabilities prove,
-//! and only what is as near is ranked: beside the two sums some passes of 8 bytes for each that is
-//! taken. Only where a tie stands among what is kept, or at the cut, both sorts are replayed.
+//! A large array is not sorted: sum and entropy are found without the order (see
+//! [`DescendingSum`]), which takes the probabilities of the largest candidates and the logarithms
+//! of these. Within the distance of those next below all are known; it is shortened to what their
+//! probabilities prove, and only what is as near is ranked: beside the two sums some passes of 8
+//! bytes for each that is taken. Only where a tie stands among what is kept, or at the cut, both
+//! sorts are replayed.
 //!
 //! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits,
 //! of 29,000 takes as long as all passes over the array.

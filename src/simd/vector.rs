@@ -550,8 +550,8 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     (v.fma_d(high, v.mul_d(r, r), low), shifted)
 }
 
-/// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for the
-/// k in the low bits of each double.
+/// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for
+/// the k in the low bits of each double.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

@@ -1,7 +1,8 @@
 //! The sum of terms in the descending order of their keys, binade by binade, without sorting them.
 //!
 //! While the sum stays in one binade, whose floats are the multiples of a unit, the terms can be
-//! rounded to that unit and added in any order (see [`sequential_sum`](crate::kernels::sequential_sum)), but for those half-way between two
+//! rounded to that unit and added in any order (see
+//! [`sequential_sum`](crate::kernels::sequential_sum)), but for those half-way between two
 //! multiples: for each of these the sum of the terms before it says which way it goes. So only
 //! where the sum crosses into the next binade does the order matter, and there only that of the
 //! terms beside the crossing:

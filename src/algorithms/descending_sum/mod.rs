@@ -9,8 +9,8 @@
 //! Only of the largest, which are nearly all of the sum but few of the candidates, that takes exact
 //! exponentials: they are taken down to a logit below which, as far as a sample tells, the sum does
 //! not double any more. The terms of the others count as multiples of the last binade's unit, and
-//! are known well enough without (see the module `remainder`). If the sum does leave its binade there,
-//! more are taken.
+//! are known well enough without (see the module `remainder`). If the sum does leave its binade
+//! there, more are taken.
 //!
 //! Reads 12 bytes per candidate and writes 4, and takes the largest in passing; reads the 4 once,
 //! with an exponential in single precision; takes an `exp` of each of the largest, and per crossing

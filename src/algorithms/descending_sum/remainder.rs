@@ -2,9 +2,9 @@
 //! most of an array.
 //!
 //! Rounded to the unit of the binade its terms can be added in any order, and take no exact
-//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). Those half-way between two multiples go the way
-//! that the sum of those before them says: for each of these another pass, and there is one of an
-//! array, or none.
+//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). Those half-way between two
+//! multiples go the way that the sum of those before them says: for each of these another pass, and
+//! there is one of an array, or none.
 
 use super::terms::MANY;
 use crate::kernels::compact::pick;

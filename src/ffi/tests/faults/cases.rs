@@ -45,8 +45,8 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
         // The host in Rust has no samplers of its own.
         case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
-        // Chains of that host have no members, so that none is selected; faults in members are those of
-        // the vtables' own tests.
+        // Chains of that host have no members, so that none is selected; faults in members are
+        // those of the vtables' own tests.
         case("llama_sieve_chain_sample", Clears, |w| unsafe { llama_sieve_chain_sample(w.chain, mock_host::handle(), -1) }.to_string(), "-4", "-3"),
         case("llama_sieve_chain_sample_logits", Clears, |w| unsafe { llama_sieve_chain_sample_logits(w.chain, w.logits.as_ptr(), w.n()) }.to_string(), "-4", "-3"),
         case("llama_sieve_chain_sample_f16", Clears, |w| unsafe { llama_sieve_chain_sample_f16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
