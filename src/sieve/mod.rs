@@ -233,9 +233,10 @@ impl Sieve {
     /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as
     /// they are. The token is not accepted.
     ///
-    /// NaN counts as minus infinity, a banned token; a logit of plus infinity wins (of several the
-    /// first). Fails if there is no logit, or none above minus infinity; the random stream then
-    /// stays where it is.
+    /// NaN counts as minus infinity, a banned token. In FAST a logit of plus infinity wins (of
+    /// several the first); PARITY does what the built-in chain does, which then draws by
+    /// probabilities that are NaN. Fails if there is no logit, or none above minus infinity; the
+    /// random stream then stays where it is.
     #[expect(
         clippy::indexing_slicing,
         reason = "`run` gives the place of a candidate where they are not apart"

@@ -4,7 +4,7 @@
 use crate::kernels::layout::CHUNK;
 use crate::sieve::Error;
 use crate::sieve::params::{Order, Params};
-use crate::sieve::select::{everything, first_of, scan};
+use crate::sieve::select::{everything, scan};
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply, unmasked};
 use crate::sieve::stats::Stats;
@@ -24,13 +24,6 @@ pub(super) fn filter(
         return Err(Error::NoCandidate);
     }
     let candidates = &mut workspace.candidates;
-    if max == f32::INFINITY {
-        // The chain would compute with NaN from here on.
-        candidates.clear();
-        candidates.push(first_of(max, source, &workspace.maxima));
-        stats.set_all(1);
-        return Ok(true);
-    }
     fill(source, candidates);
     let mut sorted = false;
     if params.order == Order::TempFirst {

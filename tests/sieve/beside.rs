@@ -1,13 +1,14 @@
 //! What the sieve gives beside a token: metrics, top candidates, batches, and a place in a chain.
 
-use crate::support::arrays::{Array, Rng, Shape};
+use crate::support::arrays::{Array, Shape};
+use crate::support::fresh_rng;
 use crate::{INF, MODES, logits, new, open};
 use llama_sieve::sieve::{self, Job, Logits, Mode, Params, Sieve};
 use llama_sieve::{Candidates, Sampler, TokenData, metrics, sieve::SieveSampler};
 
 #[test]
 fn stats_are_the_metrics_of_the_same_logits() {
-    let mut rng = Rng(20);
+    let mut rng = fresh_rng("stats_are_the_metrics_of_the_same_logits");
     for n in [1, 50, 3000, 20_000] {
         let logits = logits(Shape::Peaked, n, &mut rng);
         for (mode, top_k, top_p) in [
@@ -43,7 +44,7 @@ fn stats_are_the_metrics_of_the_same_logits() {
 
 #[test]
 fn top_candidates_are_the_head_of_the_softmax() {
-    let mut rng = Rng(21);
+    let mut rng = fresh_rng("top_candidates_are_the_head_of_the_softmax");
     for n in [1, 3, 1000, 40_000] {
         let logits = logits(Shape::Peaked, n, &mut rng);
         let lse = metrics::Summary::of(&logits).log_sum_exp();
@@ -70,7 +71,7 @@ fn top_candidates_are_the_head_of_the_softmax() {
 
 #[test]
 fn a_batch_does_not_depend_on_the_number_of_threads() {
-    let mut rng = Rng(22);
+    let mut rng = fresh_rng("a_batch_does_not_depend_on_the_number_of_threads");
     let n = 4000;
     let logits: Vec<Vec<f32>> = (0..33)
         .map(|_| logits(Shape::Peaked, n, &mut rng))
@@ -108,7 +109,7 @@ fn a_batch_does_not_depend_on_the_number_of_threads() {
 /// As one sampler of a chain it does to the candidates what it does to logits.
 #[test]
 fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
-    let mut rng = Rng(23);
+    let mut rng = fresh_rng("in_a_chain_it_chooses_what_it_chooses_of_logits");
     for case in 0..200 {
         let n = 1 + rng.below(3000);
         let params = Params {

@@ -1,12 +1,13 @@
 //! Parameters that change between tokens, seeds, and saved state.
 
-use crate::support::arrays::{Rng, Shape};
+use crate::support::arrays::Shape;
+use crate::support::fresh_rng;
 use crate::{logits, new, open};
 use llama_sieve::sieve::{Method, Params, RngKind, Sieve};
 
 #[test]
 fn set_params_keeps_history_and_generator() {
-    let mut rng = Rng(16);
+    let mut rng = fresh_rng("set_params_keeps_history_and_generator");
     let logits = logits(Shape::Peaked, 2000, &mut rng);
     let other = Params {
         temperature: 1.7,
@@ -57,7 +58,7 @@ fn set_params_keeps_history_and_generator() {
 
 #[test]
 fn one_seed_gives_one_text_and_reset_begins_it_anew() {
-    let mut rng = Rng(17);
+    let mut rng = fresh_rng("one_seed_gives_one_text_and_reset_begins_it_anew");
     let logits = logits(Shape::Flat, 500, &mut rng);
     for rng_kind in [
         RngKind::Xoroshiro128Plus,
@@ -106,7 +107,7 @@ fn one_seed_gives_one_text_and_reset_begins_it_anew() {
 
 #[test]
 fn a_position_can_be_replayed_alone() {
-    let mut rng = Rng(18);
+    let mut rng = fresh_rng("a_position_can_be_replayed_alone");
     let logits = logits(Shape::Flat, 500, &mut rng);
     let params = Params {
         rng: RngKind::Position,
@@ -131,7 +132,7 @@ fn a_position_can_be_replayed_alone() {
 
 #[test]
 fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
-    let mut rng = Rng(19);
+    let mut rng = fresh_rng("state_saved_and_loaded_goes_on_with_the_same_tokens");
     let logits = logits(Shape::Flat, 500, &mut rng);
     for kind in [
         RngKind::Xoroshiro128Plus,

@@ -1,6 +1,7 @@
 //! The tables of parameters: defaults, disabled values, limits.
 
-use crate::support::arrays::{Rng, Shape};
+use crate::support::arrays::Shape;
+use crate::support::fresh_rng;
 use crate::{INF, MODES, logits, new, open};
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
 
@@ -28,7 +29,7 @@ fn defaults_are_those_of_the_table() {
 
 #[test]
 fn disabled_values_leave_every_candidate() {
-    let mut rng = Rng(13);
+    let mut rng = fresh_rng("disabled_values_leave_every_candidate");
     let logits = logits(Shape::Peaked, 300, &mut rng);
     for mode in MODES {
         let base = Params { mode, ..open() };

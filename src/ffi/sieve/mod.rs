@@ -189,7 +189,8 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
 /// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
 /// tell llama_sieve_accept.
 ///
-/// NaN counts as minus infinity, a banned token; plus infinity wins (of several, the first).
+/// NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the first);
+/// PARITY does what the built-in chain does, which then draws by probabilities that are NaN.
 /// Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <=
 /// 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
 /// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
