@@ -8,6 +8,7 @@ use llama_sieve::ffi::metrics::*;
 use llama_sieve::last_error;
 use llama_sieve::metrics::{self, Base, RollingPerplexity, Summary};
 use support::arrays::{Rng, Shape};
+use support::fresh_rng;
 
 /// Sums with Neumaier's compensation, so that the reference has digits to spare.
 #[derive(Default)]
@@ -115,7 +116,7 @@ fn check(label: &str, logits: &[f32], rng: &mut Rng) -> f64 {
 
 #[test]
 fn within_a_millionth_of_the_reference() {
-    let mut rng = Rng(1);
+    let mut rng = fresh_rng("within_a_millionth_of_the_reference");
     let mut worst: f64 = 0.0;
     let shapes = [
         Shape::Peaked,
@@ -172,7 +173,7 @@ fn equal_logits_have_the_entropy_of_their_number() {
 
 #[test]
 fn summaries_merge_to_the_summary_of_the_whole() {
-    let mut rng = Rng(2);
+    let mut rng = fresh_rng("summaries_merge_to_the_summary_of_the_whole");
     let array = Shape::Peaked.array(5000, &mut rng);
     let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
     let whole = Summary::of(&logits);

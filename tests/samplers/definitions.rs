@@ -1,7 +1,7 @@
 //! The samplers that llama.cpp no longer has, against their definitions computed in `f64`.
 
-use crate::support::arrays::{Rng, Shape, size};
-use crate::support::{Array, HostSampler, number_from_env};
+use crate::support::arrays::{Shape, size};
+use crate::support::{Array, HostSampler, fresh_rng, number_from_env};
 use llama_sieve::ffi::samplers::{llama_sieve_init_softmax, llama_sieve_init_tail_free};
 
 /// Ids and probabilities in descending order; `None` if some logits are equal, whose order is no
@@ -65,7 +65,7 @@ const SHAPES: [Shape; 5] = [
 
 #[test]
 fn softmax_is_its_definition() {
-    let mut rng = Rng(21);
+    let mut rng = fresh_rng("softmax_is_its_definition");
     let sampler = HostSampler::new(llama_sieve_init_softmax());
     assert_eq!(sampler.name(), "softmax");
     let mut compared = 0;
@@ -99,7 +99,7 @@ fn softmax_is_its_definition() {
 
 #[test]
 fn tail_free_is_its_definition() {
-    let mut rng = Rng(22);
+    let mut rng = fresh_rng("tail_free_is_its_definition");
     let mut compared = 0;
     let arrays = number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000);
     for _ in 0..arrays {
