@@ -13,6 +13,7 @@ use std::ptr::{null, null_mut};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
+use llama_sieve::ffi::certificate::*;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::metrics::*;
@@ -140,6 +141,15 @@ enum Call {
     PplFree(u8),
     Seed(u8),
     Library,
+    Certify(Name),
+}
+
+/// The name of a sampler, for the certificate.
+#[derive(Arbitrary, Debug)]
+enum Name {
+    Null,
+    OfBuiltIn(u8),
+    Bytes(Vec<u8>),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -273,6 +283,58 @@ fn assert_count(answer: c_int, errors: &[c_int]) {
     if answer < 0 {
         assert!(errors.contains(&answer), "{answer}: {}", last_error());
         assert_reason();
+    }
+}
+
+/// Whose built-ins are equal whatever the build; those whose arguments depend on it; and the one
+/// that asks a vocabulary.
+const CERTIFIED: [&CStr; 13] = [
+    c"greedy",
+    c"dist",
+    c"top-k",
+    c"top-p",
+    c"min-p",
+    c"typical",
+    c"temp",
+    c"temp-ext",
+    c"xtc",
+    c"top-n-sigma",
+    c"mirostat",
+    c"mirostat-v2",
+    c"adaptive-p",
+];
+const OF_KNOWN_BUILDS: [&CStr; 3] = [c"penalties", c"dry", c"logit-bias"];
+const INFILL: &CStr = c"infill";
+
+/// The vendored samplers are what ours are compared with everywhere: each is certified, whatever
+/// was called before.
+fn certify(name: &Name) {
+    let names = CERTIFIED.iter().chain(&OF_KNOWN_BUILDS).chain([&INFILL]);
+    let names: Vec<&CStr> = names.copied().collect();
+    let name = match name {
+        Name::Null => None,
+        Name::OfBuiltIn(which) => Some(names[usize::from(*which) % names.len()].to_owned()),
+        Name::Bytes(bytes) => {
+            let bytes = bytes.iter().copied().filter(|&byte| byte != 0);
+            Some(CString::new(bytes.collect::<Vec<u8>>()).expect("without NUL"))
+        }
+    };
+    let pointer = name.as_ref().map_or(null(), |name| name.as_ptr());
+    // SAFETY: NULL or a C string.
+    let verdict = unsafe { llama_sieve_certify(pointer) };
+    let Some(name) = name.as_deref() else {
+        assert!(!assert_answer(verdict, &[LLAMA_SIEVE_ERROR_NULL]));
+        return;
+    };
+    match name {
+        name if CERTIFIED.contains(&name) => assert!(assert_answer(verdict, &[])),
+        name if OF_KNOWN_BUILDS.contains(&name) => {
+            assert_answer(verdict, &[LLAMA_SIEVE_CERTIFY_ARGUMENTS]);
+        }
+        name if name == INFILL => {
+            assert!(!assert_answer(verdict, &[LLAMA_SIEVE_CERTIFY_VOCABULARY]));
+        }
+        _ => assert!(!assert_answer(verdict, &[LLAMA_SIEVE_ERROR_NOT_FOUND])),
     }
 }
 
@@ -511,6 +573,7 @@ impl World {
                     assert_eq!(llama_sieve_bind_host(null_mut()), LLAMA_SIEVE_ERROR_NULL);
                     assert_reason();
                 }
+                Call::Certify(name) => certify(name),
                 sieve => self.call_sieve(sieve),
             }
         }

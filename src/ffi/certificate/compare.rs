@@ -96,7 +96,7 @@ impl Pair {
             let [theirs, ours]: [Left; 2] = left;
             let [of_theirs, of_ours] = &*work;
             if let Some(code) = theirs.differs_from(of_theirs, &ours, of_ours) {
-                return differ(code, shape.size);
+                return differ(code, data.len());
             }
             let chosen = theirs.chosen(of_theirs).unwrap_or(1);
             for smpl in self.made {

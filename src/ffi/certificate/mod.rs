@@ -128,7 +128,7 @@ impl Trials {
             }
         }
         let kind = kind.ok_or_else(Failure::caught)?;
-        let arrays = ARRAYS.map(|shape| {
+        let arrays = shapes_for(name).map(|shape| {
             let mut data = Vec::with_capacity(shape.size);
             shape.fill(&mut data);
             data
