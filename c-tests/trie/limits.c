@@ -303,6 +303,39 @@ static void only_what_is_absent_is_put_back(int mode) {
     llama_sampler_free(trie);
 }
 
+/* A truncating sampler in front that has cut a banned token away hides the ban: the trie cannot tell
+ * that token from one that was merely improbable, and puts it back. Behind the trie it cannot. */
+static void a_truncating_sampler_in_front_hides_a_ban(int mode) {
+    check_subject = "cut bans";
+    const llama_logit_bias bias[] = { { 10, -INFINITY }, { 20, -INFINITY }, { 30, -INFINITY } };
+    for (int in_front = 0; in_front < 2; in_front++) {
+        struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+        struct llama_sampler * trie  = trie_of(CHOICE, mode);
+        llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(N, 3, bias));
+        if (in_front == 1) {
+            llama_sampler_chain_add(chain, llama_sampler_init_top_k(40));
+        }
+        llama_sampler_chain_add(chain, trie);
+        if (in_front == 0) {
+            llama_sampler_chain_add(chain, llama_sampler_init_top_k(40));
+        }
+        guarded g = candidates();
+        llama_sampler_apply(chain, &g.array);
+        CHECK(guards_are_intact(&g) && g.array.size > 0);
+        size_t n_possible = 0;
+        for (size_t i = 0; i < g.array.size; i++) {
+            const llama_token_data c = g.array.data[i];
+            CHECK(is_choice(c.id) || c.logit == -INFINITY);
+            n_possible += c.logit > -INFINITY;
+        }
+        CHECK(g.array.size == 3 && n_possible == (in_front == 0 ? 0 : 3));
+        /* Each of the two says what it did. */
+        CHECK(n_warnings == in_front && n_errors == 1 - in_front);
+        guarded_free(&g);
+        llama_sampler_free(chain);
+    }
+}
+
 /* A grammar in front that takes one of the values, or none. */
 static void a_grammar_bans_as_well(const struct llama_vocab * vocab, const char * grammar, bool one, int mode) {
     check_subject = "bans by a grammar";
@@ -384,6 +417,7 @@ int main(int argc, char ** argv) {
             }
         }
         only_what_is_absent_is_put_back(MODES[mode]);
+        a_truncating_sampler_in_front_hides_a_ban(MODES[mode]);
         a_grammar_bans_as_well(llama_model_get_vocab(model), "root ::= \"Moses\"", true, MODES[mode]);
         a_grammar_bans_as_well(llama_model_get_vocab(model), "root ::= [0-9]+", false, MODES[mode]);
     }

@@ -55,3 +55,28 @@ fn a_lacking_host_under_sanitizers() {
     let program = build.with_ours(Link::Static).build();
     run(&program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1"));
 }
+
+/// A host is taken to be built with libc++ if it brings that library along, and not libstdc++: what
+/// stands for libc++ here is a library with one of its functions.
+#[test]
+fn ties_keep_input_order_in_a_host_with_libcxx() {
+    let shared = |name: &str, source: &str| {
+        let build = Build::new(name, source).flag("-shared").flag("-fPIC");
+        // As a C library is linked, without the C++ library of the other tests.
+        build.flag("-Wl,--as-needed")
+    };
+    let libcxx = shared("libcxx", "c-tests/libcxx.c").build();
+    let host = |name: &str| shared(name, "c-tests/fake_host.c");
+    let with = host("host_with_libcxx").flag("-Wl,--no-as-needed");
+    let with = with.flag(libcxx.path()).flag("-Wl,--as-needed").build();
+    let without = host("host_with_libstdcxx").build();
+    let paths = [with, without].map(|host| host.path().display().to_string());
+    for (name, link) in [
+        ("host_sorts_static", Link::Static),
+        ("host_sorts_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/host_sorts.c").with_ours(link);
+        let said = build.build().succeed(&[&paths[0], &paths[1]]);
+        assert_eq!(said, "ties as the host's library leaves them\n");
+    }
+}

@@ -128,6 +128,35 @@ fn log_callbacks_may_use_what_is_at_work() {
     }
 }
 
+#[test]
+fn what_a_thread_uses_is_not_pulled_away() {
+    for (name, link) in [
+        ("in_use_static", Link::Static),
+        ("in_use_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/in_use.c").flag("-pthread");
+        let program = build.with_ours(link).with_llama(link).build();
+        assert_eq!(program.succeed(&[]), "nothing was pulled away\n");
+    }
+}
+
+#[test]
+fn denormal_numbers_may_be_flushed() {
+    let build = Build::new("float_environment", "c-tests/float_environment.c");
+    let program = build.with_ours(Link::Static).with_llama(Link::Shared);
+    let said = program.build().succeed(&[]);
+    assert_eq!(said, "the same with denormals flushed\n");
+}
+
+/// Not under sanitizers, which need more of it.
+#[test]
+fn the_stack_of_a_coroutine_is_large_enough() {
+    let build = Build::new("stack", "c-tests/stack.c");
+    let program = build.with_ours(Link::Static).with_llama(Link::Shared);
+    let program = program.build();
+    assert_eq!(program.succeed(&[]), "every stack was large enough\n");
+}
+
 fn sanitized(name: &str, source: &str, expected: &str) {
     if !has_sanitizers(&format!("{name}_probe")) {
         skipped(&format!(
@@ -188,6 +217,15 @@ fn bad_input_under_sanitizers() {
         "bad_input_sanitized",
         "c-tests/bad_input.c",
         "everything had an answer\n",
+    );
+}
+
+#[test]
+fn what_a_thread_uses_under_sanitizers() {
+    sanitized(
+        "in_use_sanitized",
+        "c-tests/in_use.c",
+        "nothing was pulled away\n",
     );
 }
 

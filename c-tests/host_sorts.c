@@ -1,0 +1,130 @@
+/* In which order ties are left, for a host that brings libc++ along and for one that does not.
+ *
+ * host_sorts <path of a host with libc++> <path of a host without> */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "llama_sieve.h"
+
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
+            fprintf(stderr, "last error: %s\n", llama_sieve_last_error());            \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+struct candidate {
+    int32_t id;
+    float   logit;
+    float   p;
+};
+
+struct array {
+    struct candidate * data;
+    size_t             size;
+    int64_t            selected;
+    bool               sorted;
+};
+
+/* The beginning of the host's types. */
+struct vtable {
+    const char * (*name)(const struct llama_sampler *);
+    void (*accept)(struct llama_sampler *, int32_t);
+    void (*apply)(struct llama_sampler *, struct array *);
+    void (*reset)(struct llama_sampler *);
+    struct llama_sampler * (*clone)(const struct llama_sampler *);
+    void (*free)(struct llama_sampler *);
+};
+
+struct llama_sampler {
+    const struct vtable * iface;
+    void *                ctx;
+};
+
+static int n_warnings;
+
+static void count(int level, const char * text, void * user) {
+    (void) user;
+    n_warnings += level == LLAMA_SIEVE_LOG_WARN && strstr(text, "libc++") != NULL;
+}
+
+enum { MANY = 3000 };
+
+/* Four logits in turn: the largest are those of ids 3, 7, 11, ... */
+static void fill(struct candidate * data, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        data[i] = (struct candidate) { .id = (int32_t) i, .logit = (float) (i % 4), .p = 0.0f };
+    }
+}
+
+/* What a stable sort leaves, found by counting. */
+static void in_input_order(struct candidate * data, size_t n) {
+    size_t at = 0;
+    for (int logit = 3; logit >= 0; logit--) {
+        for (size_t i = (size_t) logit; i < n; i += 4) {
+            data[at++] = (struct candidate) { .id = (int32_t) i, .logit = (float) logit, .p = 0.0f };
+        }
+    }
+}
+
+static void release(struct llama_sampler * smpl) {
+    smpl->iface->free(smpl);
+    free(smpl);
+}
+
+/* Whether the k largest of n candidates with ties keep input order. */
+static bool is_stable(size_t n, size_t k) {
+    static struct candidate data[MANY], expected[MANY];
+    fill(data, n);
+    in_input_order(expected, n);
+    struct llama_sampler * top_k = llama_sieve_init_top_k((int32_t) k);
+    CHECK(top_k != NULL);
+    struct array array = { .data = data, .size = n, .selected = -1, .sorted = false };
+    top_k->iface->apply(top_k, &array);
+    release(top_k);
+    CHECK(array.size == k);
+    bool is_equal = true;
+    for (size_t i = 0; i < k; i++) {
+        CHECK(array.data[i].logit == expected[i].logit);
+        is_equal = is_equal && array.data[i].id == expected[i].id;
+    }
+    return is_equal;
+}
+
+/* Sizes at which the samplers go different ways. */
+static const size_t SIZES[][2] = { { 40, 20 }, { 300, 40 }, { 300, 200 }, { MANY, 40 }, { MANY, 1500 } };
+enum { N_SIZES = 5 };
+
+static void * open_host(const char * path) {
+    void * handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECK(handle != NULL);
+    return handle;
+}
+
+int main(int argc, char ** argv) {
+    CHECK(argc == 3);
+    llama_sieve_log_set(count, NULL);
+    void * with    = open_host(argv[1]);
+    void * without = open_host(argv[2]);
+    for (int round = 1; round <= 2; round++) {
+        CHECK(llama_sieve_bind_host(with) == LLAMA_SIEVE_OK);
+        CHECK(n_warnings == round);
+        for (int i = 0; i < N_SIZES; i++) {
+            CHECK(is_stable(SIZES[i][0], SIZES[i][1]));
+        }
+        /* Such is the order of libstdc++ that no one of these keeps input order. */
+        CHECK(llama_sieve_bind_host(without) == LLAMA_SIEVE_OK);
+        CHECK(n_warnings == round);
+        for (int i = 0; i < N_SIZES; i++) {
+            CHECK(!is_stable(SIZES[i][0], SIZES[i][1]));
+        }
+    }
+    puts("ties as the host's library leaves them");
+    return 0;
+}

@@ -1,0 +1,156 @@
+/* What becomes of a sampler and of a sieve that one thread frees, and clones, while another one is
+ * in a call of it. A mistake of the host: nothing is pulled away under the thread at work, and the
+ * answer says what happened. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "check.h"
+
+#include "llama_sieve.h"
+
+enum { MANY = 1 << 20, TRIES = 50 };
+
+static int  n_errors;
+static char last_message[512];
+
+static void keep(int level, const char * text, void * user) {
+    (void) user;
+    n_errors += level == LLAMA_SIEVE_LOG_ERROR;
+    snprintf(last_message, sizeof(last_message), "%s", text);
+}
+
+static atomic_int at_work;
+
+struct job {
+    struct llama_sampler * smpl;
+    llama_sieve *          sieve;
+    guarded                g;
+    const float *          logits;
+    int32_t                answer;
+};
+
+/* Orders a million candidates. */
+static void * apply(void * argument) {
+    struct job * job = argument;
+    job->smpl->iface->apply(job->smpl, &job->g.array);
+    atomic_store(&at_work, 0);
+    return NULL;
+}
+
+static void * sample(void * argument) {
+    struct job * job = argument;
+    job->answer      = llama_sieve_sample(job->sieve, job->logits, MANY);
+    atomic_store(&at_work, 0);
+    return NULL;
+}
+
+static bool says_in_use(void) {
+    return strstr(llama_sieve_last_error(), "in use by another thread") != NULL;
+}
+
+/* Whether a second thread has been seen inside the sampler, where it still is for a long time. */
+static bool is_inside(const struct job * job) {
+    while (atomic_load(&at_work) != 0) {
+        if (job->smpl != NULL) {
+            job->smpl->iface->reset(job->smpl);
+        } else {
+            llama_sieve_reset(job->sieve);
+        }
+        if (says_in_use()) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Begins `call` on another thread. */
+static pthread_t begin(void * (*call)(void *), struct job * job) {
+    pthread_t thread;
+    atomic_store(&at_work, 1);
+    CHECK(pthread_create(&thread, NULL, call, job) == 0);
+    return thread;
+}
+
+/* What is leaked can still be reached, so that a leak checker has nothing to say. */
+static void * volatile leaked[2];
+
+static void a_sampler_in_use_is_not_freed(void) {
+    check_subject = "a sampler";
+    numbers from = { 7 };
+    for (int tried = 0;; tried++) {
+        CHECK(tried < TRIES);
+        /* One that orders them all, and can be reset. */
+        struct job job = { .smpl = llama_sieve_init_xtc(1.0f, 0.0f, 1, 42), .g = guarded_new(MANY) };
+        CHECK(job.smpl != NULL);
+        fill_candidates(job.g.array.data, MANY, &from);
+        const pthread_t thread = begin(apply, &job);
+        const bool      inside = is_inside(&job);
+        if (inside) {
+            leaked[0]        = job.smpl->ctx;
+            const int before = n_errors;
+            llama_sampler_free(job.smpl);
+            /* Only if the thread has come out in between was it freed. */
+            const bool kept = n_errors > before;
+            CHECK(!kept || strstr(last_message, "free: the sampler is in use by another thread") != NULL);
+            CHECK(pthread_join(thread, NULL) == 0);
+            CHECK(job.g.array.size >= 1 && job.g.array.size < MANY);
+            CHECK(is_guard(job.g.memory) && is_guard(job.g.memory + MANY + 1));
+            guarded_free(&job.g);
+            if (kept) {
+                return;
+            }
+            continue;
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        guarded_free(&job.g);
+        llama_sampler_free(job.smpl);
+    }
+}
+
+static void a_sieve_in_use_is_not_freed_nor_cloned(void) {
+    check_subject = "a sieve";
+    float * logits = check_malloc(MANY * sizeof(float));
+    for (size_t i = 0; i < MANY; i++) {
+        logits[i] = (float) ((i * 7919) % MANY) / (float) MANY;
+    }
+    llama_sieve_params params = llama_sieve_default_params();
+    params.top_k     = 0;
+    params.typical_p = 0.9f;
+    params.mode      = LLAMA_SIEVE_MODE_PARITY;
+    for (int tried = 0;; tried++) {
+        CHECK(tried < TRIES);
+        struct job job = { .sieve = llama_sieve_new(&params), .logits = logits, .answer = -99 };
+        CHECK(job.sieve != NULL);
+        const pthread_t thread = begin(sample, &job);
+        const bool      inside = is_inside(&job);
+        bool            kept   = false;
+        if (inside) {
+            llama_sieve * copy = llama_sieve_clone(job.sieve);
+            CHECK(copy != NULL || says_in_use());
+            llama_sieve_free(copy);
+            leaked[1]        = job.sieve;
+            const int before = n_errors;
+            llama_sieve_free(job.sieve);
+            kept = n_errors > before;
+            CHECK(!kept || strstr(last_message, "llama_sieve_free: the sieve is in use") != NULL);
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        /* Whoever asks first gets the sieve: that may have been the one who looked. */
+        CHECK((job.answer >= 0 && job.answer < MANY) || (!inside && job.answer == LLAMA_SIEVE_ERROR_BUSY));
+        if (kept) {
+            break;
+        }
+        if (!inside) {
+            llama_sieve_free(job.sieve);
+        }
+    }
+    free(logits);
+}
+
+int main(void) {
+    llama_sieve_log_set(keep, NULL);
+    a_sampler_in_use_is_not_freed();
+    a_sieve_in_use_is_not_freed_nor_cloned();
+    puts("nothing was pulled away");
+    return EXIT_SUCCESS;
+}
