@@ -48,12 +48,16 @@ impl Ranking {
     /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many
     /// have warmed up.
     pub fn reserve(&mut self, n: usize) {
+        self.values.reserve(n.saturating_sub(self.values.len()));
+        self.reserve_order(n);
+    }
+
+    /// The same but for the values, which may be lent to whoever ranks.
+    fn reserve_order(&mut self, n: usize) {
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.reserve(n.saturating_sub(buffer.len()));
         }
-        for buffer in [&mut self.values, &mut self.sorted] {
-            buffer.reserve(n.saturating_sub(buffer.len()));
-        }
+        self.sorted.reserve(n.saturating_sub(self.sorted.len()));
         self.keys.reserve(n.saturating_sub(self.keys.len()));
         self.counts
             .reserve(2usize.saturating_sub(self.counts.len()));
@@ -147,7 +151,7 @@ impl Ranking {
     fn rank_between(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>, column: Column) {
         let picked = selected.map_or(xs, |(_, picked)| picked);
         let n = picked.len();
-        self.reserve(n);
+        self.reserve_order(n);
         if n < FEW || xs.len() >= 1 << INDEX_BITS {
             return self.rank_by_comparisons(xs, selected);
         }
