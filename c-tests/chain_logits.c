@@ -158,6 +158,12 @@ static void check_bad_input(void) {
     chains[1] = filter;
     check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID, "chain 1");
     CHECK(got[0] == 1 && got[1] == LLAMA_SIEVE_ERROR_INVALID);
+    /* Chains with a member of the host's run last, but the first error is the first chain's. */
+    struct llama_sampler * built_in = llama_sampler_init_top_k(2);
+    chains[0] = built_in;
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID, "batch: chain 0: ");
+    CHECK(got[0] == LLAMA_SIEVE_ERROR_INVALID && got[1] == LLAMA_SIEVE_ERROR_INVALID);
+    llama_sampler_free(built_in);
     /* A batch is no last token. */
     check_error(llama_sieve_chain_candidates(greedy, NULL, 0), 0, "not this chain's");
 

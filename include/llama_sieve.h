@@ -1057,8 +1057,9 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  filling an array with the whole vocabulary.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
- others in any order. Where the context has already sampled on a backend (llama_set_sampler), the
- host's own llama_sampler_sample does it all. What a member throws reaches the caller.
+ others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
+ the chain was made for that, the host's own llama_sampler_sample does it all. What a member
+ throws reaches the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
  no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none,
@@ -1074,7 +1075,8 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
 
 /*
  The token that the chain selects among n_vocab logits, indexed by token, which are only read.
- It is not accepted: llama_sampler_accept does that, once it is known to be kept.
+ It is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member
+ takes part, also where llama_set_sampler has once given some to a backend.
 
  Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
  llama_sieve_chain_sample.
@@ -1114,7 +1116,9 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
  others. The tokens do not depend on the number of threads.
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
- chain gave one, the error of the first that did not otherwise. With out untouched: arrays
+ chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
+ has. Should a member that is not this library's throw, what stands behind its chain in out is
+ not written. With out untouched: arrays
  NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0,
  n_threads < 0, no host. n 0 does nothing.
 
@@ -1137,7 +1141,9 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
  It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
  thread, as long as the logits that it had are unchanged and no later one ran on this thread;
  otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
- caller's to know: candidates that are all of the vocabulary are computed again from them.
+ caller's to know: candidates that are all of the vocabulary are computed again from them. So is
+ whether the chain is still that one: another that lies where it was freed must sample first.
+ Where the host's own llama_sampler_sample did it all, there is nothing to tell.
 
  Negative errors: chain NULL; out NULL although cap is not 0.
 

@@ -51,6 +51,7 @@ impl Buffers {
     /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.edits, MOST_EDITS)?;
+        reserve(&mut self.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
         reserve(&mut self.array, n)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;

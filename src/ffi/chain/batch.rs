@@ -8,9 +8,10 @@ use super::{Member, list, logits_of, sample};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
-use crate::ffi::guard::{attempt, report};
+use crate::ffi::guard::{Payload, attempt, report};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
+use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;
 use crate::sieve::share;
@@ -30,7 +31,7 @@ struct Job<'a> {
     index: usize,
     members: &'a [Member],
     logits: &'a [f32],
-    token: Result<Token, Failure>,
+    token: Result<Result<Token, Failure>, Payload>,
 }
 
 // SAFETY: the members are samplers that no other thread uses during the call, as the caller of the
@@ -72,7 +73,7 @@ impl<'a> Batch<'a> {
             usable("the chain", chain).map_err(of)?;
             // SAFETY: the caller guarantees the logits.
             let floats = unsafe { logits_of(pointer, n_vocab) }.map_err(of)?;
-            check(floats.len())?;
+            check(floats.len()).map_err(Failure::from).map_err(of)?;
             logits.push(floats);
             seen.push((chain as usize, i));
         }
@@ -102,7 +103,7 @@ impl<'a> Batch<'a> {
             unsafe { list(call, host, chain, &mut members) }?;
             ends.push(members.len());
         }
-        let mut first = LLAMA_SIEVE_OK;
+        let mut first = First::default();
         let mut foreign = part(call, || reserved(self.chains.len()))?;
         let mut jobs = part(call, || reserved(self.chains.len()))?;
         let mut start = 0;
@@ -117,7 +118,7 @@ impl<'a> Batch<'a> {
                 index,
                 members,
                 logits,
-                token: Err(Failure::caught()),
+                token: Ok(Err(Failure::caught())),
             });
         }
         let ran = part(call, || {
@@ -127,11 +128,16 @@ impl<'a> Batch<'a> {
             Ok(())
         });
         for job in jobs {
+            let chain = format!("chain {}", job.index);
             let token = part(call, || {
-                job.token
-                    .map_err(|failure| failure.of(&format!("chain {}", job.index)))
+                let token = job.token.unwrap_or_else(|payload| {
+                    report(&format!("{call}: {chain}"), payload);
+                    Err(Failure::caught())
+                });
+                token.map_err(|failure| failure.of(&chain))
             });
-            write(self.out, job.index, token, &mut first);
+            first.note(job.index, token);
+            write(self.out, job.index, token);
         }
         ran?;
         for index in foreign {
@@ -140,14 +146,41 @@ impl<'a> Batch<'a> {
                 continue;
             };
             // SAFETY: the caller guarantees chains and logits.
-            let token = unsafe { sample(call, host, chain, Logits::F32(logits)) };
+            let token = unsafe {
+                sample(
+                    &format!("{call}: chain {index}"),
+                    host,
+                    chain,
+                    Logits::F32(logits),
+                )
+            };
             forget();
-            write(self.out, index, token, &mut first);
+            first.note(index, token);
+            write(self.out, index, token);
         }
-        if first == LLAMA_SIEVE_OK {
-            return Ok(first);
+        first.tell()
+    }
+}
+
+/// Of the chains that give no token, the first: its error number and text.
+#[derive(Default)]
+struct First(Option<(usize, c_int, String)>);
+
+impl First {
+    /// Takes note of what came of a chain, when the last error still speaks of it.
+    fn note(&mut self, index: usize, token: Result<Token, c_int>) {
+        let is_first = self.0.as_ref().is_none_or(|(known, ..)| index < *known);
+        if let (Err(code), true) = (token, is_first) {
+            self.0 = Some((index, code, last_error::get()));
         }
-        Err(first)
+    }
+
+    fn tell(self) -> Result<c_int, c_int> {
+        let Some((_, code, text)) = self.0 else {
+            return Ok(LLAMA_SIEVE_OK);
+        };
+        last_error::set(&text);
+        Err(code)
     }
 }
 
@@ -158,10 +191,7 @@ fn reserved<T>(n: usize) -> Result<Vec<T>, Failure> {
     Ok(made)
 }
 
-fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>, first: &mut c_int) {
-    if let (Err(code), LLAMA_SIEVE_OK) = (token, *first) {
-        *first = code;
-    }
+fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
     if let Some(out) = out.get_mut(index) {
         *out = token.unwrap_or_else(|code| code);
     }
@@ -171,7 +201,7 @@ impl Job<'_> {
     /// On whatever thread: what a panic says is the calling one's to tell.
     fn run(&mut self) {
         let (members, logits) = (self.members, self.logits);
-        let ran = attempt(|| {
+        self.token = attempt(|| {
             let mut workspace = Taken::new();
             workspace.last = None;
             let room = workspace.buffers.try_reserve(logits.len());
@@ -184,14 +214,7 @@ impl Job<'_> {
                     unsafe { vtable.narrow(member.smpl, &mut pool) };
                 }
             }
-            outcome(&pool)
+            outcome(&pool).map_err(Failure::from)
         });
-        self.token = match ran {
-            Ok(token) => token.map_err(Failure::from),
-            Err(payload) => {
-                report(&"llama_sieve_chain_sample_batch", payload);
-                Err(Failure::caught())
-            }
-        };
     }
 }

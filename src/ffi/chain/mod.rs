@@ -35,8 +35,9 @@ use workspace::{Last, RawLogits, Taken, Workspace, forget};
 /// filling an array with the whole vocabulary.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
-/// others in any order. Where the context has already sampled on a backend (llama_set_sampler), the
-/// host's own llama_sampler_sample does it all. What a member throws reaches the caller.
+/// others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
+/// the chain was made for that, the host's own llama_sampler_sample does it all. What a member
+/// throws reaches the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
 /// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none,
@@ -61,7 +62,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
             ContextFunctions::of_host()
         })?;
         forget();
-        if context.has_sampled(ctx, idx) {
+        if context.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
             return Ok((context.sample)(chain, ctx, idx));
         }
         let (logits, n_vocab) = context.logits(CALL, ctx, idx)?;
@@ -74,7 +75,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
 }
 
 /// The token that the chain selects among `n_vocab` logits, indexed by token, which are only read.
-/// It is not accepted: llama_sampler_accept does that, once it is known to be kept.
+/// It is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member
+/// takes part, also where llama_set_sampler has once given some to a backend.
 ///
 /// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and as
 /// llama_sieve_chain_sample.
@@ -131,7 +133,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 /// others. The tokens do not depend on the number of threads.
 ///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
-/// chain gave one, the error of the first that did not otherwise. With `out` untouched: arrays
+/// chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
+/// has. Should a member that is not this library's throw, what stands behind its chain in `out` is
+/// not written. With `out` untouched: arrays
 /// NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, `n_vocab` <= 0,
 /// `n_threads` < 0, no host. `n` 0 does nothing.
 ///
@@ -171,7 +175,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 /// It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
 /// thread, as long as the logits that it had are unchanged and no later one ran on this thread;
 /// otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
-/// caller's to know: candidates that are all of the vocabulary are computed again from them.
+/// caller's to know: candidates that are all of the vocabulary are computed again from them. So is
+/// whether the chain is still that one: another that lies where it was freed must sample first.
+/// Where the host's own llama_sampler_sample did it all, there is nothing to tell.
 ///
 /// Negative errors: chain NULL; `out` NULL although `cap` is not 0.
 ///
@@ -377,6 +383,29 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
         sorted,
     );
     Ok(())
+}
+
+/// Whether the host passes over members of the chain that were given to a backend, as it does from
+/// then on, whether that has sampled or not. Such a member's name begins with a plus.
+///
+/// # Safety
+/// `smpl` is a live sampler of the host that `host` is of.
+unsafe fn is_offloaded(host: &Functions, smpl: *mut llama_sampler) -> bool {
+    // SAFETY: the caller guarantees the sampler; a chain's members live as long as it, and a name
+    // is a string.
+    unsafe {
+        let iface = (*smpl).iface;
+        if std::ptr::eq(iface, host.chain_iface) {
+            return (0..(host.chain_n)(smpl)).any(|i| {
+                let member = (host.chain_get)(smpl, i);
+                !member.is_null() && is_offloaded(host, member)
+            });
+        }
+        let Some(name) = iface.as_ref().and_then(|iface| iface.name) else {
+            return false;
+        };
+        name(smpl).cast::<u8>().as_ref() == Some(&b'+')
+    }
 }
 
 /// Appends the members of a chain, those of chains among them included, or the one sampler.
