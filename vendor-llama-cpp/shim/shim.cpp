@@ -24,6 +24,37 @@ llama_model * vendor_llama_model_load(const char * path) {
     return llama_model_load_from_file(path, params);
 }
 
+llama_model * vendor_llama_vocabulary_load(const char * path) {
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = 0;
+    params.vocab_only   = true;
+    return llama_model_load_from_file(path, params);
+}
+
+// The built-in grammar; null also where its constructor throws, as for a pattern that is none.
+llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * text, const char * root, bool lazy,
+                                     const char ** patterns, size_t n_patterns,
+                                     const llama_token * tokens, size_t n_tokens) {
+    try {
+        if (!lazy) {
+            return llama_sampler_init_grammar(vocab, text, root);
+        }
+        return llama_sampler_init_grammar_lazy_patterns(vocab, text, root, patterns, n_patterns, tokens, n_tokens);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+// False where accepting the token throws.
+bool vendor_llama_sampler_accept(llama_sampler * smpl, llama_token token) {
+    try {
+        llama_sampler_accept(smpl, token);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 llama_context * vendor_llama_context_new(llama_model * model, uint32_t n_ctx, int32_t n_threads) {
     llama_context_params params = llama_context_default_params();
     params.n_ctx           = n_ctx;

@@ -13,6 +13,7 @@
 //! * [`sys`]: the C functions as they are.
 //! * [`model`]: small safe wrappers to load a model and get logits from it.
 //! * [`test_model`]: writes tiny models of any vocabulary size.
+//! * [`test_vocabulary`]: writes vocabularies of any texts, without a model.
 //! * [`mod@reference`]: results of the C++ standard library to compare with.
 
 pub mod model;
@@ -20,6 +21,8 @@ pub mod paths;
 pub mod reference;
 pub mod sys;
 pub mod test_model;
+pub mod test_vocabulary;
 
 pub use model::{Context, Model};
 pub use test_model::TestModel;
+pub use test_vocabulary::TestVocabulary;

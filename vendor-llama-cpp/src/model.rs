@@ -42,6 +42,10 @@ impl Model {
         Ok(Self { model })
     }
 
+    pub(crate) fn from_raw(model: NonNull<sys::llama_model>) -> Self {
+        Self { model }
+    }
+
     /// The model itself, for calls of [`sys`]. It is freed with `self`.
     pub fn as_ptr(&self) -> *mut sys::llama_model {
         self.model.as_ptr()

@@ -375,6 +375,21 @@ unsafe extern "C" {
 unsafe extern "C" {
     /// Loads a model for the CPU; null on failure.
     pub fn vendor_llama_model_load(path: *const c_char) -> *mut llama_model;
+    /// Loads the vocabulary of a model and nothing else; null on failure.
+    pub fn vendor_llama_vocabulary_load(path: *const c_char) -> *mut llama_model;
+    /// `llama_sampler_init_grammar_lazy_patterns`, or null where it throws.
+    pub fn vendor_llama_grammar(
+        vocab: *const llama_vocab,
+        text: *const c_char,
+        root: *const c_char,
+        lazy: bool,
+        patterns: *mut *const c_char,
+        n_patterns: usize,
+        tokens: *const llama_token,
+        n_tokens: usize,
+    ) -> *mut llama_sampler;
+    /// `llama_sampler_accept`; false where it throws.
+    pub fn vendor_llama_sampler_accept(smpl: *mut llama_sampler, token: llama_token) -> bool;
     /// Makes a context for one sequence; null on failure.
     pub fn vendor_llama_context_new(
         model: *mut llama_model,

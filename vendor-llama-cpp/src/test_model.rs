@@ -20,6 +20,7 @@ mod tokens;
 mod weights;
 
 use tokens::Tokenizer;
+pub(crate) use tokens::symbol;
 use weights::Random;
 
 /// The vocabulary sizes that can be written: 256 bytes up to all the merges we number.
@@ -352,42 +353,42 @@ fn fill(numbers: &mut [f32], fill: &Fill, random: &mut Random) {
 }
 
 /// A GGUF file in memory.
-struct Gguf(NonNull<sys::gguf_context>);
+pub(crate) struct Gguf(NonNull<sys::gguf_context>);
 
 impl Gguf {
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         // SAFETY: the function asks for nothing.
         let file = unsafe { sys::gguf_init_empty() };
         let file = NonNull::new(file).ok_or("gguf_init_empty failed")?;
         Ok(Self(file))
     }
 
-    fn set_str(&self, key: &str, value: &str) {
+    pub(crate) fn set_str(&self, key: &str, value: &str) {
         let (key, value) = (c_string(key), c_string(value));
         // SAFETY: the file is valid, and it copies key and value.
         unsafe { sys::gguf_set_val_str(self.0.as_ptr(), key.as_ptr(), value.as_ptr()) };
     }
 
-    fn set_u32(&self, key: &str, value: usize) {
+    pub(crate) fn set_u32(&self, key: &str, value: usize) {
         let key = c_string(key);
         let value = u32::try_from(value).expect("`check` has bounded all sizes");
         // SAFETY: the file is valid, and it copies the key.
         unsafe { sys::gguf_set_val_u32(self.0.as_ptr(), key.as_ptr(), value) };
     }
 
-    fn set_f32(&self, key: &str, value: f32) {
+    pub(crate) fn set_f32(&self, key: &str, value: f32) {
         let key = c_string(key);
         // SAFETY: the file is valid, and it copies the key.
         unsafe { sys::gguf_set_val_f32(self.0.as_ptr(), key.as_ptr(), value) };
     }
 
-    fn set_bool(&self, key: &str, value: bool) {
+    pub(crate) fn set_bool(&self, key: &str, value: bool) {
         let key = c_string(key);
         // SAFETY: the file is valid, and it copies the key.
         unsafe { sys::gguf_set_val_bool(self.0.as_ptr(), key.as_ptr(), value) };
     }
 
-    fn set_i32s(&self, key: &str, values: &[i32]) {
+    pub(crate) fn set_i32s(&self, key: &str, values: &[i32]) {
         let key = c_string(key);
         let data = values.as_ptr().cast::<c_void>();
         let kind = sys::GGUF_TYPE_INT32;
@@ -397,9 +398,23 @@ impl Gguf {
         }
     }
 
-    fn set_strings(&self, key: &str, values: &[String]) {
+    pub(crate) fn as_ptr(&self) -> *mut sys::gguf_context {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn set_strings(&self, key: &str, values: &[String]) {
+        let texts: Vec<Vec<u8>> = values
+            .iter()
+            .map(|value| value.clone().into_bytes())
+            .collect();
+        self.set_texts(key, &texts);
+    }
+
+    /// Sets strings that need not be UTF-8.
+    pub(crate) fn set_texts(&self, key: &str, texts: &[Vec<u8>]) {
         let key = c_string(key);
-        let owned: Vec<CString> = values.iter().map(|value| c_string(value)).collect();
+        let c_text = |text: &Vec<u8>| CString::new(text.clone()).expect("no text has NUL in it");
+        let owned: Vec<CString> = texts.iter().map(c_text).collect();
         let mut data: Vec<*const c_char> = owned.iter().map(|value| value.as_ptr()).collect();
         // SAFETY: the file is valid, it copies the key and the strings, which `owned` keeps until
         // then, and the length is that of `data`.

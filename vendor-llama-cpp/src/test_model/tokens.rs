@@ -101,7 +101,7 @@ fn frequent_first() -> impl Iterator<Item = u8> {
 
 /// The character GPT-2's vocabulary writes for a byte: printable ones stand for themselves, and
 /// the others, in order, for the characters from 256 on.
-fn symbol(byte: u8) -> char {
+pub(crate) fn symbol(byte: u8) -> char {
     if is_printable(byte) {
         return char::from(byte);
     }
