@@ -73,6 +73,7 @@ pub mod chain;
 pub mod environment;
 mod fault;
 pub mod ffi;
+pub mod grammar;
 pub mod history;
 pub mod kernels;
 pub mod last_error;

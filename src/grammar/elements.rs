@@ -1,0 +1,398 @@
+//! What a grammar is made of: character classes, token elements, references to rules.
+//!
+//! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
+//! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
+//! rests of alternatives thereby are one, however often a repetition has written them down.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
+
+/// A set of code points: one of the listed ranges, or none of them.
+///
+/// Ranges that end before they begin match no character, but take part in the question whether a
+/// character that is not complete can match. Both questions are "does a range begin no later than
+/// here and end no earlier than there?", for which of all ranges so far only the last end counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// Whether the characters are those outside the ranges.
+    pub negated: bool,
+    /// Whether every character is in it (`.`).
+    pub any: bool,
+    /// First and last code point of the ranges, both ascending: one that ends no later than an
+    /// earlier one is left out.
+    pub ranges: Box<[(u32, u32)]>,
+}
+
+impl Class {
+    /// Exactly one code point.
+    pub fn one(code_point: u32) -> Self {
+        Self {
+            negated: false,
+            any: false,
+            ranges: Box::new([(code_point, code_point)]),
+        }
+    }
+
+    /// Every code point.
+    pub fn any() -> Self {
+        Self {
+            negated: false,
+            any: true,
+            ranges: Box::new([]),
+        }
+    }
+
+    /// One of these ranges, or, negated, none of them.
+    pub fn of(negated: bool, mut ranges: Vec<(u32, u32)>) -> Self {
+        ranges.sort_unstable();
+        let mut reached = None;
+        ranges.retain(|&(_, last)| {
+            let is_further = reached.is_none_or(|reached| last > reached);
+            reached = reached.max(Some(last));
+            is_further
+        });
+        Self {
+            negated,
+            any: false,
+            ranges: ranges.into_boxed_slice(),
+        }
+    }
+
+    /// Whether a character is in the class.
+    pub fn has(&self, code_point: u32) -> bool {
+        self.any || self.reaches(code_point, code_point) != self.negated
+    }
+
+    /// Whether a range begins at `high` or before and ends at `low` or behind.
+    fn reaches(&self, low: u32, high: u32) -> bool {
+        let n = self.ranges.partition_point(|&(first, _)| first <= high);
+        let last = self.ranges.get(..n).and_then(<[_]>::last);
+        last.is_some_and(|&(_, last)| low <= last)
+    }
+
+    /// Whether a character of which `missing` bytes are still to come could be in the class;
+    /// `value` is what its bytes say so far.
+    ///
+    /// A negated class refuses where any character that is listed could still come of it.
+    pub fn may_have(&self, value: u32, missing: u8) -> bool {
+        // Two bytes for what fits in one.
+        if missing == 1 && value < 2 {
+            return false;
+        }
+        if self.any {
+            return true;
+        }
+        let bits = 6 * u32::from(missing.min(3));
+        let low = value << bits;
+        let high = low | ((1 << bits) - 1);
+        // Shorter encodings than this are not expected.
+        let low = match (low, missing) {
+            (0, 2) => 1 << 11,
+            (0, 3) => 1 << 16,
+            _ => low,
+        };
+        self.reaches(low, high) != self.negated
+    }
+}
+
+/// One element of a rule as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// A character of the class with this number.
+    Class(u32),
+    /// The token with this number.
+    Token(u32),
+    /// Any token but this.
+    TokenNot(u32),
+    /// What the rule with this number says.
+    Rule(u32),
+    /// The end of an alternative; another one follows.
+    Alternative,
+}
+
+/// The number of the empty sequence.
+pub const EMPTY: u32 = 0;
+
+/// A sequence: an element and the number of the sequence behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sequence {
+    /// What comes first. Never [`Element::Alternative`].
+    pub item: Element,
+    /// The number of what follows.
+    pub rest: u32,
+}
+
+/// A grammar that was read, with the text's rules as sequences.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// By number.
+    pub classes: Vec<Class>,
+    /// By number; the first is the empty one, whose content means nothing.
+    pub sequences: Vec<Sequence>,
+    /// The alternatives of each rule: numbers of sequences.
+    pub alternatives: Vec<Box<[u32]>>,
+    /// The rule that a text must follow.
+    pub root: u32,
+}
+
+/// Numbers classes.
+#[derive(Debug, Default)]
+pub struct Classes {
+    /// By number.
+    pub all: Vec<Class>,
+    numbers: HashMap<Class, u32>,
+}
+
+impl Classes {
+    /// The number of `class`; `None` if there are too many.
+    pub fn number(&mut self, class: Class) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(&class) {
+            return Some(number);
+        }
+        if self.all.len() >= MAX_CLASSES {
+            return None;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(class.clone());
+        self.numbers.insert(class, number);
+        Some(number)
+    }
+}
+
+/// Why rules could not be linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlinked {
+    /// The rule with this number begins with itself.
+    LeftRecursion(u32),
+    /// There are too many sequences.
+    TooMany,
+}
+
+impl Rules {
+    /// Links `rules`, of which each element refers to one that is there.
+    pub fn link(classes: Vec<Class>, rules: &[Vec<Element>], root: u32) -> Result<Self, Unlinked> {
+        if let Some(rule) = left_recursive(rules) {
+            return Err(Unlinked::LeftRecursion(rule));
+        }
+        let nothing = Sequence {
+            item: Element::Alternative,
+            rest: EMPTY,
+        };
+        let mut linked = Self {
+            classes,
+            sequences: vec![nothing],
+            alternatives: Vec::with_capacity(rules.len()),
+            root,
+        };
+        let mut numbers = HashMap::new();
+        for rule in rules {
+            let (mut heads, mut seen) = (Vec::new(), HashSet::new());
+            for alternative in rule.split(|&element| element == Element::Alternative) {
+                let head = linked.sequence(alternative, &mut numbers)?;
+                if seen.insert(head) {
+                    heads.push(head);
+                }
+            }
+            linked.alternatives.push(heads.into_boxed_slice());
+        }
+        Ok(linked)
+    }
+
+    fn sequence(
+        &mut self,
+        elements: &[Element],
+        numbers: &mut HashMap<Sequence, u32>,
+    ) -> Result<u32, Unlinked> {
+        let mut rest = EMPTY;
+        for &item in elements.iter().rev() {
+            let sequence = Sequence { item, rest };
+            let next = self.sequences.len();
+            rest = *numbers.entry(sequence).or_insert(next as u32);
+            if rest as usize == next {
+                if next >= MAX_SEQUENCES {
+                    return Err(Unlinked::TooMany);
+                }
+                self.sequences.push(sequence);
+            }
+        }
+        Ok(rest)
+    }
+
+    /// What stands first in a sequence, and what follows; `None` of the empty one.
+    pub fn first(&self, sequence: u32) -> Option<Sequence> {
+        if sequence == EMPTY {
+            return None;
+        }
+        self.sequences.get(sequence as usize).copied()
+    }
+
+    /// Bytes that the rules occupy, about.
+    pub fn bytes(&self) -> usize {
+        let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
+        let heads: usize = self.alternatives.iter().map(|heads| heads.len()).sum();
+        self.sequences.len() * size_of::<Sequence>()
+            + self.classes.len() * size_of::<Class>()
+            + self.alternatives.len() * size_of::<Box<[u32]>>()
+            + ranges * size_of::<(u32, u32)>()
+            + heads * size_of::<u32>()
+    }
+}
+
+/// A rule that may begin with itself, as far as the host's check sees it: it looks behind rules
+/// with an alternative that is *written* empty, but not behind those that are empty by what they
+/// refer to.
+fn left_recursive(rules: &[Vec<Element>]) -> Option<u32> {
+    let is_end = |element: &Element| *element == Element::Alternative;
+    let may_be_empty: Vec<bool> = rules
+        .iter()
+        .map(|rule| rule.split(is_end).any(<[Element]>::is_empty))
+        .collect();
+    let leftmost = |rule: usize| -> Vec<u32> {
+        let mut found = Vec::new();
+        for alternative in rules
+            .get(rule)
+            .into_iter()
+            .flat_map(|rule| rule.split(is_end))
+        {
+            for element in alternative {
+                let Element::Rule(number) = *element else {
+                    break;
+                };
+                found.push(number);
+                if may_be_empty.get(number as usize) != Some(&true) {
+                    break;
+                }
+            }
+        }
+        found
+    };
+    first_cycle(rules.len(), leftmost)
+}
+
+/// A node on a cycle of the graph in which `next` gives a node's successors, if there is one.
+fn first_cycle(n_nodes: usize, next: impl Fn(usize) -> Vec<u32>) -> Option<u32> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        New,
+        Open,
+        Done,
+    }
+    let mut marks = vec![Mark::New; n_nodes];
+    let mut path: Vec<(usize, Vec<u32>)> = Vec::new();
+    for start in 0..n_nodes {
+        let mut entered = (marks.get(start) == Some(&Mark::New)).then_some(start);
+        loop {
+            if let Some(node) = entered.take() {
+                if let Some(mark) = marks.get_mut(node) {
+                    *mark = Mark::Open;
+                }
+                path.push((node, next(node)));
+            }
+            let Some((node, successors)) = path.last_mut() else {
+                break;
+            };
+            let Some(successor) = successors.pop() else {
+                if let Some(mark) = marks.get_mut(*node) {
+                    *mark = Mark::Done;
+                }
+                path.pop();
+                continue;
+            };
+            match marks.get(successor as usize) {
+                Some(Mark::Open) => return Some(successor),
+                Some(Mark::New) => entered = Some(successor as usize),
+                Some(Mark::Done) | None => {}
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_has_what_is_listed() {
+        let class = Class::of(false, vec![(0x61, 0x7A), (0x30, 0x30)]);
+        assert!(class.has(0x61) && class.has(0x7A) && class.has(0x30));
+        assert!(!class.has(0x31) && !class.has(0x60));
+        let negated = Class::of(true, vec![(0x61, 0x7A)]);
+        assert!(!negated.has(0x62) && negated.has(0x41) && negated.has(0x3F_FFFF));
+        assert!(Class::any().has(0));
+        // A range that ends before it begins has nothing.
+        assert!(!Class::of(false, vec![(0x7A, 0x61)]).has(0x70));
+        assert!(Class::of(true, vec![(0x7A, 0x61)]).has(0x70));
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_all_found() {
+        let class = Class::of(false, vec![(10, 90), (20, 30), (40, 5), (95, 99), (95, 96)]);
+        assert_eq!(&*class.ranges, [(10, 90), (95, 96), (95, 99)]);
+        let listed = |c: u32| (10..=90).contains(&c) || (95..=99).contains(&c);
+        for code_point in 0..120 {
+            assert_eq!(class.has(code_point), listed(code_point), "{code_point}");
+        }
+        // From E3 may come U+3000 to U+3FFF; a range that ends before it begins overlaps that.
+        assert!(Class::of(false, vec![(0x3100, 0x3050)]).may_have(3, 2));
+        assert!(!Class::of(false, vec![(0x4100, 0x3050)]).may_have(3, 2));
+        assert!(!Class::of(false, vec![(0x3100, 0x2050)]).may_have(3, 2));
+    }
+
+    #[test]
+    fn equal_alternatives_are_one() {
+        let mut rule = Vec::new();
+        for class in 0..70 {
+            rule.extend([Element::Class(class), Element::Alternative]);
+        }
+        rule.resize(2000, Element::Alternative);
+        let rules = Rules::link(Vec::new(), &[rule], 0).expect("not recursive");
+        assert_eq!(rules.alternatives[0].len(), 71);
+    }
+
+    #[test]
+    fn part_of_a_character_is_judged_by_what_it_may_become() {
+        // The first byte of U+3042, E3, says 3.
+        let hiragana = Class::of(false, vec![(0x3041, 0x3096)]);
+        assert!(hiragana.may_have(3, 2));
+        assert!(!hiragana.may_have(4, 2));
+        assert!(!Class::of(true, vec![(0x3041, 0x3096)]).may_have(3, 2));
+        assert!(Class::of(true, vec![(0x3041, 0x3096)]).may_have(4, 2));
+        // Overlong.
+        assert!(!Class::any().may_have(1, 1));
+        assert!(Class::any().may_have(2, 1));
+        // E0: from U+0800 on, though its bits say from 0 on.
+        assert!(!Class::one(0x7FF).may_have(0, 2));
+        assert!(Class::one(0x800).may_have(0, 2));
+        assert!(!Class::one(0xFFFF).may_have(0, 3));
+        assert!(Class::one(0x1_0000).may_have(0, 3));
+    }
+
+    #[test]
+    fn equal_rests_are_one_sequence() {
+        let (a, b) = (Element::Class(0), Element::Class(1));
+        let rule = vec![a, b, Element::Alternative, b, Element::Alternative, b, b];
+        let rules = Rules::link(Vec::new(), &[rule], 0).expect("not recursive");
+        let heads = &rules.alternatives[0];
+        assert_eq!(heads.len(), 3);
+        // b; a b; b b; and the empty one.
+        assert_eq!(rules.sequences.len(), 4);
+        assert_eq!(rules.first(heads[0]).expect("not empty").rest, heads[1]);
+    }
+
+    #[test]
+    fn left_recursion_is_found_as_far_as_the_host_finds_it() {
+        let (rule, end) = (Element::Rule, Element::Alternative);
+        let class = Element::Class(0);
+        let link = |rules: &[Vec<Element>]| Rules::link(Vec::new(), rules, 0).err();
+        assert!(link(&[vec![rule(0)]]).is_some());
+        assert!(link(&[vec![class, rule(0)]]).is_none());
+        assert!(link(&[vec![rule(1)], vec![class, end, rule(0)]]).is_some());
+        // Behind one that is written empty.
+        assert!(link(&[vec![rule(1), rule(0)], vec![class, end]]).is_some());
+        assert!(link(&[vec![rule(1), rule(0)], vec![class]]).is_none());
+        // Not behind one that is empty by another.
+        assert!(link(&[vec![rule(1), rule(0)], vec![rule(2)], vec![class, end]]).is_none());
+    }
+}

@@ -1,0 +1,31 @@
+//! How much a grammar may ask for. Its text is a client's in most servers, so every size has an
+//! end; what lies beyond is refused or dead, with a message that names the limit.
+
+/// The most bytes of a grammar's text.
+pub const MAX_TEXT: usize = 8 << 20;
+/// The most repetitions that one `{m,n}` may ask for, and the most rules that repetitions of
+/// repetitions may multiply to: llama.cpp's own.
+pub const MAX_REPETITIONS: u64 = 2000;
+/// The most elements of all rules, repetitions written out.
+pub const MAX_ELEMENTS: usize = 1 << 22;
+/// The most rules, those that groups and repetitions make included.
+pub const MAX_RULES: usize = 1 << 20;
+/// The most different character classes.
+pub const MAX_CLASSES: usize = 1 << 20;
+/// The most different sequences of elements.
+pub const MAX_SEQUENCES: usize = 1 << 22;
+/// The most bytes of `<text>`, the brackets included.
+pub const MAX_TOKEN_TEXT: usize = 1024;
+/// The most stacks that are looked at for one character, those that references lead to included.
+pub const MAX_STEP: usize = 1 << 18;
+/// The most steps, stacks looked at above all, that one call may take: a token, an array, a mask.
+pub const MAX_WORK: usize = 1 << 24;
+/// The most bytes of what is remembered of one grammar beyond its rules. At this much it is begun
+/// anew.
+pub const MAX_ENGINE_BYTES: usize = 48 << 20;
+/// The most bytes that one token may add to it.
+pub const MAX_CALL_BYTES: usize = 256 << 20;
+/// The most bytes that all grammars of the cache occupy together.
+pub const MAX_CACHE_BYTES: usize = 128 << 20;
+/// The most grammars of the cache.
+pub const MAX_CACHED: usize = 256;

@@ -1,0 +1,30 @@
+//! Grammars in GBNF, llama.cpp's notation: which tokens may follow a text.
+//!
+//! - [`parser`][]: a text becomes rules of [`elements`].
+//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary; [`utf8`][]: their
+//!   characters.
+//! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
+//!   [`mask`][]: which tokens a state allows.
+//! - [`engine`][]: all that is known of one grammar, kept in the [`cache`].
+//! - [`sampler`][]: the constraint.
+//! - [`limits`][]: how much a grammar may ask for.
+//!
+//! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
+
+pub mod cache;
+pub mod compiled;
+pub mod elements;
+pub mod engine;
+pub mod limits;
+pub mod mask;
+pub mod parser;
+pub mod sampler;
+pub mod states;
+#[cfg(all(test, not(miri)))]
+mod tests;
+pub mod utf8;
+pub mod vocabulary_tree;
+
+pub use parser::ParseError;
+pub use sampler::{Dead, Grammar};
+pub use vocabulary_tree::VocabularyTree;

@@ -1,0 +1,528 @@
+//! GBNF, llama.cpp's notation for grammars: a text becomes rules.
+//!
+//! What is accepted and refused, and what a repetition becomes, is llama.cpp's (see the table in
+//! `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
+//! memory's.
+
+mod items;
+mod repetitions;
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use crate::grammar::elements::{Class, Classes, Element, Rules, Unlinked};
+use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
+use crate::token::Token;
+
+/// Why a text is no grammar, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line, from 1; 0 where no place is to blame.
+    pub line: usize,
+    /// Character in that line, from 1.
+    pub column: usize,
+    /// What was expected, or what is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return f.write_str(&self.what);
+        }
+        write!(
+            f,
+            "line {}, column {}: {}",
+            self.line, self.column, self.what
+        )
+    }
+}
+
+impl From<ParseError> for String {
+    fn from(error: ParseError) -> Self {
+        error.to_string()
+    }
+}
+
+/// A fault at a byte of the text.
+struct Fault {
+    at: Option<usize>,
+    what: String,
+}
+
+type Parsed<T> = Result<T, Fault>;
+
+fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
+    Err(Fault {
+        at: Some(at),
+        what: what.into(),
+    })
+}
+
+/// Reads the rules of `text`, of which `root` is the first. `token` gives the token whose text,
+/// angle brackets included, is the one in question, if there is exactly one.
+pub fn parse(
+    text: &[u8],
+    root: &[u8],
+    token: impl Fn(&[u8]) -> Option<Token>,
+) -> Result<Rules, ParseError> {
+    // A C string ends at the first NUL.
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    let mut parser = Parser::new(text, &token);
+    parser.rules(root).map_err(|fault| place(text, fault))
+}
+
+/// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
+/// what [`parse`] will ask for.
+pub fn token_texts(text: &[u8], root: &[u8]) -> BTreeSet<Vec<u8>> {
+    if !text.contains(&b'<') {
+        return BTreeSet::new();
+    }
+    let texts = RefCell::new(BTreeSet::new());
+    // Whatever is wrong with the text is told by whoever parses it in earnest.
+    let _ = parse(text, root, |text| {
+        texts.borrow_mut().insert(text.to_vec());
+        Some(0)
+    });
+    texts.into_inner()
+}
+
+fn place(text: &[u8], fault: Fault) -> ParseError {
+    let Some(at) = fault.at else {
+        return ParseError {
+            line: 0,
+            column: 0,
+            what: fault.what,
+        };
+    };
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |i| i + 1);
+    let in_line = before.get(line_start..).unwrap_or_default();
+    ParseError {
+        line: before.iter().filter(|&&byte| byte == b'\n').count() + 1,
+        column: in_line.iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1,
+        what: fault.what,
+    }
+}
+
+/// A list of alternatives that is being read: a rule's, or a group's.
+struct Frame {
+    /// Rule that the alternatives belong to.
+    rule: u32,
+    /// Whether this is a group, in which lines may end.
+    is_group: bool,
+    elements: Vec<Element>,
+    /// Where the item begins that a repetition would repeat.
+    item_start: usize,
+    /// How many rules that item stands for.
+    item_rules: u64,
+    /// How many symbols there were before the group.
+    symbols_before: usize,
+    /// Where the group was opened.
+    opened_at: usize,
+}
+
+/// The name of a rule.
+struct Symbol {
+    /// The name; of a rule that a group or repetition made, that of the rule it stands in.
+    named: u32,
+    /// Where it is mentioned first.
+    at: usize,
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    token: &'a dyn Fn(&[u8]) -> Option<Token>,
+    classes: Classes,
+    /// Names that the text gives.
+    names: HashMap<&'a [u8], u32>,
+    symbols: Vec<Symbol>,
+    /// `None` while a rule is not defined.
+    rules: Vec<Option<Vec<Element>>>,
+    n_elements: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a [u8], token: &'a dyn Fn(&[u8]) -> Option<Token>) -> Self {
+        Self {
+            text,
+            at: 0,
+            token,
+            classes: Classes::default(),
+            names: HashMap::new(),
+            symbols: Vec::new(),
+            rules: Vec::new(),
+            n_elements: 0,
+        }
+    }
+
+    fn rules(&mut self, root: &[u8]) -> Parsed<Rules> {
+        if self.text.len() > MAX_TEXT {
+            return Err(Fault {
+                at: None,
+                what: format!(
+                    "the text has {} bytes, and at most {MAX_TEXT} are read",
+                    self.text.len()
+                ),
+            });
+        }
+        self.space(true);
+        while self.peek().is_some() {
+            self.rule()?;
+        }
+        self.all_defined()?;
+        let root = self.root(root)?;
+        let rules: Vec<Vec<Element>> = self.rules.drain(..).flatten().collect();
+        let classes = std::mem::take(&mut self.classes.all);
+        Rules::link(classes, &rules, root).map_err(|unlinked| match unlinked {
+            Unlinked::LeftRecursion(rule) => self.left_recursion(rule),
+            Unlinked::TooMany => Fault {
+                at: None,
+                what: "the grammar has too many different sequences".into(),
+            },
+        })
+    }
+
+    /// The rest of the text is walked once for each rule, hence the checks of rules at the end.
+    fn all_defined(&self) -> Parsed<()> {
+        if self.rules.is_empty() {
+            return Err(Fault {
+                at: None,
+                what: "there is no rule".into(),
+            });
+        }
+        let is_defined = |rule: usize| matches!(self.rules.get(rule), Some(Some(_)));
+        for (number, rule) in self.rules.iter().enumerate() {
+            let Some(elements) = rule else {
+                return self.undefined(number);
+            };
+            for element in elements {
+                if let Element::Rule(to) = *element
+                    && !is_defined(to as usize)
+                {
+                    return self.undefined(to as usize);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn undefined<T>(&self, rule: usize) -> Parsed<T> {
+        let at = self.symbols.get(rule).map_or(0, |symbol| symbol.at);
+        fault(at, format!("rule '{}' is not defined", self.name_of(rule)))
+    }
+
+    fn left_recursion(&self, rule: u32) -> Fault {
+        Fault {
+            at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
+            what: format!(
+                "rule '{}' may begin with itself (left recursion)",
+                self.name_of(rule as usize)
+            ),
+        }
+    }
+
+    fn name_of(&self, rule: usize) -> String {
+        let named = self.symbols.get(rule).map_or(0, |symbol| symbol.named);
+        let name = self.names.iter().find(|&(_, &number)| number == named);
+        let name = name.map_or_else(String::new, |(name, _)| {
+            String::from_utf8_lossy(name).into_owned()
+        });
+        match named as usize == rule {
+            true => name,
+            false => format!("{name}_{rule}"),
+        }
+    }
+
+    /// The rule named `root`. What groups and repetitions make has a name, too: that of the rule it
+    /// stands in, an underline, and its number.
+    fn root(&self, root: &[u8]) -> Parsed<u32> {
+        let made = || {
+            let underline = root.iter().rposition(|&byte| byte == b'_')?;
+            let (name, number) = (root.get(..underline)?, root.get(underline + 1..)?);
+            let text = std::str::from_utf8(number).ok()?;
+            let number: u32 = text.parse().ok()?;
+            let symbol = self.symbols.get(number as usize)?;
+            let is_made = symbol.named != number && self.names.get(name) == Some(&symbol.named);
+            (is_made && number.to_string() == text).then_some(number)
+        };
+        let found = self.names.get(root).copied().or_else(made);
+        let defined = found.filter(|&rule| matches!(self.rules.get(rule as usize), Some(Some(_))));
+        defined.ok_or_else(|| Fault {
+            at: None,
+            what: format!("there is no rule '{}'", String::from_utf8_lossy(root)),
+        })
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn peek_behind(&self, n: usize) -> Option<u8> {
+        self.text.get(self.at + n).copied()
+    }
+
+    /// Passes over blanks and comments, and, if `lines`, over ends of lines.
+    fn space(&mut self, lines: bool) {
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' => self.at += 1,
+                b'\r' | b'\n' if lines => self.at += 1,
+                b'#' => {
+                    while !matches!(self.peek(), None | Some(b'\r' | b'\n')) {
+                        self.at += 1;
+                    }
+                }
+                _ => break,
+            }
+        }
+    }
+
+    fn name(&mut self) -> Parsed<&'a [u8]> {
+        let start = self.at;
+        while self.peek().is_some_and(is_word) {
+            self.at += 1;
+        }
+        if self.at == start {
+            return fault(start, "expected the name of a rule");
+        }
+        Ok(self.text.get(start..self.at).unwrap_or_default())
+    }
+
+    fn symbol(&mut self, name: &'a [u8], at: usize) -> Parsed<u32> {
+        if let Some(&number) = self.names.get(name) {
+            return Ok(number);
+        }
+        let number = self.new_symbol(None, at)?;
+        self.names.insert(name, number);
+        Ok(number)
+    }
+
+    /// A new symbol: with a name of its own, or made within a rule.
+    fn new_symbol(&mut self, within: Option<u32>, at: usize) -> Parsed<u32> {
+        if self.symbols.len() >= MAX_RULES {
+            return fault(at, format!("the grammar has more than {MAX_RULES} rules"));
+        }
+        let number = self.symbols.len() as u32;
+        let named = within.map_or(number, |rule| {
+            self.symbols
+                .get(rule as usize)
+                .map_or(rule, |symbol| symbol.named)
+        });
+        self.symbols.push(Symbol { named, at });
+        Ok(number)
+    }
+
+    fn define(&mut self, rule: u32, elements: Vec<Element>) {
+        let rule = rule as usize;
+        if self.rules.len() <= rule {
+            self.rules.resize_with(rule + 1, || None);
+        }
+        if let Some(place) = self.rules.get_mut(rule) {
+            *place = Some(elements);
+        }
+    }
+
+    fn grown(&mut self, by: usize) -> Parsed<()> {
+        self.n_elements = self.n_elements.saturating_add(by);
+        if self.n_elements > MAX_ELEMENTS {
+            return fault(
+                self.at,
+                format!("the grammar has more than {MAX_ELEMENTS} elements"),
+            );
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self) -> Parsed<()> {
+        let start = self.at;
+        let name = self.name()?;
+        self.space(false);
+        let rule = self.symbol(name, start)?;
+        if !self
+            .text
+            .get(self.at..)
+            .unwrap_or_default()
+            .starts_with(b"::=")
+        {
+            return fault(self.at, "expected '::=' behind the name of the rule");
+        }
+        self.at += 3;
+        self.space(true);
+        self.alternatives(rule)?;
+        match self.peek() {
+            Some(b'\r') => {
+                self.at += if self.peek_behind(1) == Some(b'\n') {
+                    2
+                } else {
+                    1
+                }
+            }
+            Some(b'\n') => self.at += 1,
+            Some(_) => {
+                return fault(
+                    self.at,
+                    "expected an element, a repetition, '|', or the end of the line",
+                );
+            }
+            None => {}
+        }
+        self.space(true);
+        Ok(())
+    }
+
+    /// All alternatives of a rule, groups included.
+    fn alternatives(&mut self, rule: u32) -> Parsed<()> {
+        let mut frames = Vec::new();
+        let mut frame = Frame::new(rule, false, 0, self.at);
+        loop {
+            if self.peek() == Some(b'(') {
+                let inner = self.open_group(&frame, rule)?;
+                frames.push(frame);
+                frame = inner;
+                continue;
+            }
+            if self.item(&mut frame, rule)? {
+                continue;
+            }
+            if self.peek() == Some(b'|') {
+                self.grown(1)?;
+                frame.elements.push(Element::Alternative);
+                frame.begin_item();
+                self.at += 1;
+                self.space(true);
+                continue;
+            }
+            let done = frame;
+            self.define(done.rule, done.elements);
+            let Some(outer) = frames.pop() else {
+                return Ok(());
+            };
+            frame = outer;
+            if self.peek() != Some(b')') {
+                let text = match self.peek() {
+                    None => "expected ')' before the end of the text",
+                    Some(_) => "expected an element, a repetition, '|' or ')'",
+                };
+                let line = place(
+                    self.text,
+                    Fault {
+                        at: Some(done.opened_at),
+                        what: String::new(),
+                    },
+                );
+                return fault(
+                    self.at,
+                    format!(
+                        "{text}; the '(' is in line {}, column {}",
+                        line.line, line.column
+                    ),
+                );
+            }
+            self.at += 1;
+            self.space(frame.is_group);
+            let made = self.symbols.len() - done.symbols_before;
+            frame.begin_item();
+            frame.item_rules = made.max(1) as u64;
+            self.push(&mut frame, Element::Rule(done.rule))?;
+        }
+    }
+
+    fn open_group(&mut self, outer: &Frame, rule: u32) -> Parsed<Frame> {
+        debug_assert!(outer.item_start <= outer.elements.len());
+        let opened_at = self.at;
+        self.at += 1;
+        self.space(true);
+        let before = self.symbols.len();
+        let number = self.new_symbol(Some(rule), opened_at)?;
+        Ok(Frame::new(number, true, before, opened_at))
+    }
+
+    fn push(&mut self, frame: &mut Frame, element: Element) -> Parsed<()> {
+        self.grown(1)?;
+        frame.elements.push(element);
+        Ok(())
+    }
+
+    /// Reads one item or repetition. False if there is none.
+    fn item(&mut self, frame: &mut Frame, rule: u32) -> Parsed<bool> {
+        let Some(byte) = self.peek() else {
+            return Ok(false);
+        };
+        match byte {
+            b'"' => self.literal(frame)?,
+            b'[' => self.class(frame)?,
+            b'<' | b'!' => self.token_element(frame)?,
+            b'.' => {
+                self.at += 1;
+                frame.begin_item();
+                let class = self.number(Class::any())?;
+                self.push(frame, Element::Class(class))?;
+            }
+            b'*' | b'+' | b'?' => {
+                let at = self.at;
+                self.at += 1;
+                self.space(frame.is_group);
+                let (min, max) = match byte {
+                    b'*' => (0, None),
+                    b'+' => (1, None),
+                    _ => (0, Some(1)),
+                };
+                self.repeat(frame, rule, at, min, max)?;
+                return Ok(true);
+            }
+            b'{' => {
+                let at = self.at;
+                let (min, max) = self.bounds(frame.is_group)?;
+                self.repeat(frame, rule, at, min, max)?;
+                return Ok(true);
+            }
+            _ if is_word(byte) => {
+                let at = self.at;
+                let name = self.name()?;
+                let to = self.symbol(name, at)?;
+                frame.begin_item();
+                self.push(frame, Element::Rule(to))?;
+            }
+            _ => return Ok(false),
+        }
+        self.space(frame.is_group);
+        Ok(true)
+    }
+
+    fn number(&mut self, class: Class) -> Parsed<u32> {
+        let at = self.at;
+        self.classes.number(class).ok_or_else(|| Fault {
+            at: Some(at),
+            what: "the grammar has too many different character classes".into(),
+        })
+    }
+}
+
+impl Frame {
+    fn new(rule: u32, is_group: bool, symbols_before: usize, opened_at: usize) -> Self {
+        Self {
+            rule,
+            is_group,
+            elements: Vec::new(),
+            item_start: 0,
+            item_rules: 1,
+            symbols_before,
+            opened_at,
+        }
+    }
+
+    fn begin_item(&mut self) {
+        self.item_start = self.elements.len();
+        self.item_rules = 1;
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}

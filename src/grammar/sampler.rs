@@ -1,0 +1,400 @@
+//! The sampler: a text follows a grammar, and only tokens that keep it so are allowed.
+
+use std::any::Any;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::grammar::cache::{self, Key};
+use crate::grammar::engine::{Engine, Place};
+use crate::grammar::mask::Mask;
+use crate::grammar::states::{NONE, TooMuch};
+use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
+use crate::log;
+use crate::sampler::{Kind, Sampler};
+use crate::sync::Mutex;
+use crate::token::{Token, TokenData};
+
+/// Up to so many candidates are tested one by one where the mask is not known.
+const FEW: usize = 96;
+
+/// Why nothing but the end is allowed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dead {
+    /// A token was accepted that the grammar does not allow.
+    NotAllowed,
+    /// The generation was ended where the grammar does not allow it.
+    TooEarly,
+    /// The grammar asked for more work than its limits allow.
+    Limit,
+    /// An internal error.
+    Internal,
+}
+
+/// A constraint by a grammar.
+///
+/// `Clone` goes on from the same place with the same compiled grammar.
+#[derive(Debug)]
+pub struct Grammar {
+    slot: Arc<Slot>,
+}
+
+/// What may be asked of a grammar from any thread.
+#[derive(Debug)]
+pub struct Slot {
+    /// `None` where there is no grammar, and nothing is constrained.
+    core: Mutex<Option<Core>>,
+    n_tokens: usize,
+}
+
+#[derive(Clone)]
+struct Core {
+    key: Key,
+    engine: Arc<Engine>,
+    place: Place,
+    dead: Option<Dead>,
+    /// The mask of `place`, once it was asked for.
+    mask: Option<Arc<Mask>>,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("place", &self.place)
+            .field("dead", &self.dead)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Grammar {
+    /// A constraint by the grammar `text`, of which the rule `root` is the whole, for the
+    /// vocabulary of `tree`. `token` gives the token that an element `<text>` stands for, brackets
+    /// included.
+    pub fn new(
+        text: &[u8],
+        root: &[u8],
+        tree: &Arc<VocabularyTree>,
+        token: impl Fn(&[u8]) -> Option<Token>,
+    ) -> Result<Self, String> {
+        let (key, engine) = cache::compiled(text, root, tree, token)?;
+        Self::of(key, engine)
+    }
+
+    /// The same of a grammar that is cached; `None` if it is not.
+    pub fn cached(
+        text: &[u8],
+        root: &[u8],
+        tree: &Arc<VocabularyTree>,
+    ) -> Option<Result<Self, String>> {
+        let (key, engine) = cache::cached(text, root, tree)?;
+        Some(Self::of(key, engine))
+    }
+
+    fn of(key: Key, engine: Arc<Engine>) -> Result<Self, String> {
+        let place = match engine.initial() {
+            Ok(place) if place.state != NONE => place,
+            Ok(_) => return Err("no text can follow this grammar".into()),
+            Err(TooMuch) => {
+                return Err("what may come first exceeds the limits of a grammar's stacks".into());
+            }
+        };
+        let n_tokens = engine.compiled().tree.n_tokens();
+        let core = Core {
+            key,
+            engine,
+            place,
+            dead: None,
+            mask: None,
+        };
+        Ok(Self::with(Some(core), n_tokens))
+    }
+
+    /// One that constrains nothing, of a vocabulary of so many tokens.
+    pub fn empty(n_tokens: usize) -> Self {
+        Self::with(None, n_tokens)
+    }
+
+    fn with(core: Option<Core>, n_tokens: usize) -> Self {
+        let core = Mutex::new(core);
+        Self {
+            slot: Arc::new(Slot { core, n_tokens }),
+        }
+    }
+
+    /// What others may ask.
+    pub fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+}
+
+impl Clone for Grammar {
+    fn clone(&self) -> Self {
+        let core = self.slot.core.lock().clone();
+        Self::with(core, self.slot.n_tokens)
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        if Arc::ptr_eq(&self.slot, &source.slot) {
+            return;
+        }
+        let core = source.slot.core.lock().clone();
+        if self.slot.n_tokens != source.slot.n_tokens {
+            *self = Self::with(core, source.slot.n_tokens);
+            return;
+        }
+        let replaced = std::mem::replace(&mut *self.slot.core.lock(), core);
+        drop(replaced);
+    }
+}
+
+impl Slot {
+    /// The tokens that are allowed now.
+    pub fn allowed(&self) -> Arc<Mask> {
+        match self.core.lock().as_mut() {
+            Some(core) => core.allowed(),
+            None => Arc::new(Mask::all(self.n_tokens)),
+        }
+    }
+
+    /// Whether the characters so far that are complete are a whole sentence of the grammar, so that
+    /// tokens that end the generation are allowed. False where there is no grammar.
+    pub fn is_complete(&self) -> bool {
+        let core = self.core.lock();
+        core.as_ref().is_some_and(Core::is_complete)
+    }
+
+    /// The most stacks that any text, whole or a token's part, has left so far.
+    pub fn most_stacks(&self) -> u64 {
+        let core = self.core.lock();
+        core.as_ref().map_or(0, |core| core.engine.most_stacks())
+    }
+
+    /// Why the constraint is dead, if it is.
+    pub fn dead(&self) -> Option<Dead> {
+        self.core.lock().as_ref().and_then(|core| core.dead)
+    }
+}
+
+impl Core {
+    fn is_complete(&self) -> bool {
+        self.dead.is_none() && self.engine.may_end(self.place)
+    }
+
+    fn tree(&self) -> &VocabularyTree {
+        &self.engine.compiled().tree
+    }
+
+    fn allowed(&mut self) -> Arc<Mask> {
+        if self.dead.is_none()
+            && let Ok(mask) = self.current_mask()
+        {
+            return mask;
+        }
+        let tree = self.tree();
+        Arc::new(Mask::only(tree.n_tokens(), tree.end_of_generation()))
+    }
+
+    /// The mask of the place; dead where that takes too much.
+    fn current_mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
+        if let Some(mask) = &self.mask {
+            return Ok(Arc::clone(mask));
+        }
+        match self.engine.mask(self.place) {
+            Ok(mask) => {
+                self.mask = Some(Arc::clone(&mask));
+                self.renew();
+                Ok(mask)
+            }
+            Err(error) => {
+                self.exceeds();
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes over to another engine of the same grammar where this one has become too large.
+    fn renew(&mut self) {
+        if !self.engine.is_full() {
+            return;
+        }
+        let (engine, place) = self.engine.renewed(self.place);
+        self.engine = Arc::new(engine);
+        self.place = place;
+        cache::replace(self.key, &self.engine);
+    }
+
+    fn exceeds(&mut self) {
+        self.die(
+            Dead::Limit,
+            "what may follow exceeds the limits of a grammar's stacks and steps",
+        );
+    }
+
+    fn die(&mut self, why: Dead, what: &str) {
+        if self.dead.is_some() {
+            return;
+        }
+        self.dead = Some(why);
+        log::error(&format!(
+            "grammar: {what}; only tokens that end the generation are allowed until the sampler is \
+             reset"
+        ));
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if self.dead.is_some() {
+            return self.end_only(candidates);
+        }
+        if self.mask.is_none() {
+            self.mask = self.engine.known_mask(self.place);
+        }
+        if self.mask.is_none() && candidates.len() <= FEW {
+            if self.one_by_one(candidates.as_mut_slice()).is_err() {
+                self.exceeds();
+                self.end_only(candidates);
+            }
+            return;
+        }
+        match self.current_mask() {
+            Ok(mask) => mask.apply(candidates.as_mut_slice()),
+            Err(TooMuch) => self.end_only(candidates),
+        }
+    }
+
+    /// Changes nothing where that takes too much.
+    fn one_by_one(&self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
+        let allowed: Vec<bool> = self.engine.test(self.place, |is_allowed| {
+            let ids = candidates.iter().map(|candidate| candidate.id);
+            ids.map(is_allowed).collect()
+        })?;
+        for (candidate, is_allowed) in candidates.iter_mut().zip(allowed) {
+            if !is_allowed {
+                candidate.logit = f32::NEG_INFINITY;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the tokens that end the generation. Where there is none among the candidates, one
+    /// takes the place of the first.
+    fn end_only(&self, candidates: &mut Candidates<'_>) {
+        let tree = self.tree();
+        let ends =
+            |candidate: &TokenData| tree.kind(candidate.id) == Some(TextKind::EndOfGeneration);
+        let slice = candidates.as_mut_slice();
+        let mut some = false;
+        for candidate in slice.iter_mut() {
+            if ends(candidate) {
+                some = true;
+            } else {
+                candidate.logit = f32::NEG_INFINITY;
+            }
+        }
+        if let (false, Some(first), Some(&id)) =
+            (some, slice.first_mut(), tree.end_of_generation().first())
+        {
+            (first.id, first.logit) = (id, 0.0);
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        if self.dead.is_some() {
+            return;
+        }
+        match self.tree().kind(token) {
+            None => self.die(
+                Dead::NotAllowed,
+                &format!("token {token} is not in the vocabulary"),
+            ),
+            Some(TextKind::EndOfGeneration) => {
+                if !self.engine.may_end(self.place) {
+                    let expected = self.engine.expected(self.place);
+                    self.die(
+                        Dead::TooEarly,
+                        &format!("token {token} ends the generation, but expected is {expected}"),
+                    );
+                }
+            }
+            Some(_) => {
+                let engine = Arc::clone(&self.engine);
+                self.follow(token, engine.compiled().tree.text(token));
+            }
+        }
+    }
+
+    fn follow(&mut self, token: Token, text: &[u8]) {
+        match self.engine.accept(self.place, token, text) {
+            Err(TooMuch) => self.exceeds(),
+            Ok(place) if place.state == NONE => {
+                let expected = self.engine.expected(self.place);
+                let text = String::from_utf8_lossy(text).escape_debug().to_string();
+                self.die(
+                    Dead::NotAllowed,
+                    &format!("token {token} (\"{text}\") is not allowed, expected is {expected}"),
+                );
+            }
+            Ok(place) => {
+                if place != self.place {
+                    self.mask = None;
+                }
+                self.place = place;
+                self.renew();
+            }
+        }
+    }
+
+    fn reset(&mut self) {
+        if let Some(kept) = cache::kept(self.key) {
+            self.engine = kept;
+        } else if !self.engine.is_sound() {
+            self.engine = Arc::new(Engine::new(Arc::clone(self.engine.compiled())));
+            cache::replace(self.key, &self.engine);
+        }
+        self.mask = None;
+        self.dead = None;
+        match self.engine.initial() {
+            Ok(place) => self.place = place,
+            Err(TooMuch) => self.exceeds(),
+        }
+    }
+}
+
+impl Sampler for Grammar {
+    const KIND: Kind = Kind::Constraint;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"grammar"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.apply(candidates);
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.accept(token);
+        }
+    }
+
+    fn reset(&mut self) {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.reset();
+        }
+    }
+
+    fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.dead = Some(Dead::Internal);
+            core.end_only(candidates);
+        }
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.slot) as _)
+    }
+}

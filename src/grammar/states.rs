@@ -1,0 +1,598 @@
+//! The states of a grammar: sets of stacks, each numbered once.
+//!
+//! A stack says what is still to come, its top first. All stacks of a state are kept together as
+//! a tree that begins at the tops: an *edge* is a sequence and the number of the state that holds
+//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them; a grammar that
+//! reads one text in a thousand ways has one state for it, not a thousand stacks.
+//!
+//! A state is *open* where a top is a reference to a rule, and *closed* where all tops are
+//! characters or tokens. Texts are matched in closed states; what lies below a top is open.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "numbers of states are positions in tables that only grow"
+)]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::{EMPTY, Element};
+use crate::grammar::limits::{MAX_CALL_BYTES, MAX_STEP, MAX_WORK};
+use crate::grammar::vocabulary_tree::CharSet;
+use crate::token::Token;
+
+/// The number of a state.
+pub type StateId = u32;
+
+/// No stack at all: nothing is allowed any more.
+pub const NONE: StateId = 0;
+
+/// One stack, which is empty: the text may end here, and not go on.
+const DONE: StateId = 1;
+
+/// The grammar asks for more work than one token may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch;
+
+/// A sequence on top, and the stacks below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Edge {
+    /// What comes first.
+    pub sequence: u32,
+    /// What comes then.
+    pub below: StateId,
+}
+
+/// A set of stacks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    /// Whether the empty stack is among them.
+    may_end: bool,
+    /// The others, by their tops, ascending.
+    edges: Arc<[Edge]>,
+}
+
+/// What is remembered of a state beside its stacks.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    /// Where its row of the transitions begins.
+    row: u32,
+    /// The characters of its classes.
+    cover: CharSet,
+    /// Whether a top is a token.
+    has_tokens: bool,
+    /// The characters that all lead to `uniform_next`; `None` as long as nobody has asked.
+    uniform: Option<CharSet>,
+    uniform_next: StateId,
+}
+
+const NO_ROW: u32 = u32::MAX;
+const UNKNOWN: u32 = u32::MAX;
+
+/// All states that a grammar was found in.
+#[derive(Debug)]
+pub struct States {
+    all: Vec<State>,
+    facts: Vec<Option<Facts>>,
+    numbers: HashMap<State, StateId>,
+    unions: HashMap<(StateId, StateId), StateId>,
+    /// Rows of a state per group of characters.
+    transitions: Vec<u32>,
+    /// Approximate.
+    bytes: usize,
+    /// What may not be exceeded in this call.
+    most_bytes: usize,
+    /// Steps that this call may still take.
+    work_left: usize,
+    walk: Walk,
+}
+
+/// Scratch of one closure.
+#[derive(Debug, Default)]
+struct Walk {
+    to_do: Vec<Edge>,
+    seen: HashSet<Edge>,
+    found: Vec<Edge>,
+    may_end: bool,
+    /// Edges that were met.
+    n_edges: usize,
+}
+
+impl Walk {
+    fn begin(&mut self) {
+        self.to_do.clear();
+        self.seen.clear();
+        self.found.clear();
+        self.may_end = false;
+        self.n_edges = 0;
+    }
+}
+
+impl Default for States {
+    fn default() -> Self {
+        let mut states = Self {
+            all: Vec::new(),
+            facts: Vec::new(),
+            numbers: HashMap::new(),
+            unions: HashMap::new(),
+            transitions: Vec::new(),
+            bytes: 0,
+            most_bytes: usize::MAX,
+            work_left: MAX_WORK,
+            walk: Walk::default(),
+        };
+        for may_end in [false, true] {
+            states.numbered(may_end, &[]);
+        }
+        states
+    }
+}
+
+impl States {
+    /// Bytes that the tables occupy, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// To be called before the work for one token, one array or one mask: it may add
+    /// [`MAX_CALL_BYTES`] and take [`MAX_WORK`] steps.
+    pub fn begin_call(&mut self) {
+        self.most_bytes = self.bytes.saturating_add(MAX_CALL_BYTES);
+        self.work_left = MAX_WORK;
+    }
+
+    /// Counts `n` steps of work.
+    #[inline]
+    pub fn spend(&mut self, n: usize) -> Result<(), TooMuch> {
+        self.work_left = self.work_left.checked_sub(n).ok_or(TooMuch)?;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), TooMuch> {
+        if self.bytes > self.most_bytes {
+            return Err(TooMuch);
+        }
+        Ok(())
+    }
+
+    /// The number of a set of stacks.
+    fn numbered(&mut self, may_end: bool, edges: &[Edge]) -> StateId {
+        let state = State {
+            may_end,
+            edges: edges.into(),
+        };
+        if let Some(&number) = self.numbers.get(&state) {
+            return number;
+        }
+        let number = self.all.len() as StateId;
+        self.bytes += 2 * size_of::<State>() + size_of::<Facts>() + 64 + size_of_val(edges);
+        self.all.push(state.clone());
+        self.facts.push(None);
+        self.numbers.insert(state, number);
+        number
+    }
+
+    /// Whether the text may end in a state.
+    pub fn may_end(&self, state: StateId) -> bool {
+        self.all[state as usize].may_end
+    }
+
+    /// The tops of a state.
+    pub fn edges(&self, state: StateId) -> &[Edge] {
+        &self.all[state as usize].edges
+    }
+
+    /// The state at the beginning of a text.
+    pub fn initial(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
+        self.walk.begin();
+        for &alternative in grammar.alternatives(grammar.rules.root) {
+            self.enter(alternative, DONE)?;
+        }
+        self.close(grammar)
+    }
+
+    /// Goes on with a sequence and what is below it.
+    fn enter(&mut self, sequence: u32, below: StateId) -> Result<(), TooMuch> {
+        let n = match sequence {
+            EMPTY => self.edges(below).len(),
+            _ => 1,
+        };
+        // Counted before they take room.
+        self.walk.n_edges += n;
+        if self.walk.n_edges > MAX_STEP {
+            return Err(TooMuch);
+        }
+        self.spend(n + 1)?;
+        if sequence != EMPTY {
+            self.walk.to_do.push(Edge { sequence, below });
+            return Ok(());
+        }
+        let state = &self.all[below as usize];
+        self.walk.may_end |= state.may_end;
+        self.walk.to_do.extend_from_slice(&state.edges);
+        Ok(())
+    }
+
+    /// Follows references until all tops are characters or tokens.
+    fn close(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
+        while let Some(edge) = self.walk.to_do.pop() {
+            let Some(first) = grammar.first(edge.sequence) else {
+                continue;
+            };
+            let Element::Rule(rule) = first.item else {
+                self.walk.found.push(edge);
+                continue;
+            };
+            if !self.walk.seen.insert(edge) {
+                continue;
+            }
+            let below = match first.rest {
+                EMPTY => edge.below,
+                sequence => self.numbered(
+                    false,
+                    &[Edge {
+                        sequence,
+                        below: edge.below,
+                    }],
+                ),
+            };
+            self.check()?;
+            for &alternative in grammar.alternatives(rule) {
+                self.enter(alternative, below)?;
+            }
+        }
+        self.gathered()
+    }
+
+    /// The state of all tops that were found.
+    fn gathered(&mut self) -> Result<StateId, TooMuch> {
+        let mut found = std::mem::take(&mut self.walk.found);
+        found.sort_unstable();
+        found.dedup();
+        let mut tops = Vec::new();
+        for same in found.chunk_by(|a, b| a.sequence == b.sequence) {
+            let below = self.union_of(same)?;
+            tops.push(Edge { below, ..same[0] });
+        }
+        let state = self.numbered(self.walk.may_end, &tops);
+        self.walk.found = found;
+        self.check()?;
+        Ok(state)
+    }
+
+    /// The state with the stacks below all these edges. They are united in pairs, and the pairs in
+    /// pairs: one after the other, each stack would be copied once for every edge behind it.
+    fn union_of(&mut self, edges: &[Edge]) -> Result<StateId, TooMuch> {
+        let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
+        while states.len() > 1 {
+            let n_pairs = states.len().div_ceil(2);
+            for i in 0..n_pairs {
+                states[i] = match states.get(2 * i + 1) {
+                    Some(&other) => self.union(states[2 * i], other)?,
+                    None => states[2 * i],
+                };
+            }
+            states.truncate(n_pairs);
+        }
+        Ok(states.first().copied().unwrap_or(NONE))
+    }
+
+    /// The state with the stacks of both. Not recursive: stacks may be deep.
+    fn union(&mut self, a: StateId, b: StateId) -> Result<StateId, TooMuch> {
+        let mut pending = vec![(a, b)];
+        while let Some(&(a, b)) = pending.last() {
+            if self.known_union(a, b).is_some() {
+                pending.pop();
+                continue;
+            }
+            let n_pending = pending.len();
+            let (left, right) = (self.all[a as usize].clone(), self.all[b as usize].clone());
+            self.spend(left.edges.len() + right.edges.len() + 1)?;
+            let mut merged = Vec::with_capacity(left.edges.len() + right.edges.len());
+            let (mut i, mut j) = (0, 0);
+            while let (Some(&x), Some(&y)) = (left.edges.get(i), right.edges.get(j)) {
+                i += usize::from(x.sequence <= y.sequence);
+                j += usize::from(y.sequence <= x.sequence);
+                if x.sequence != y.sequence {
+                    merged.push(x.min(y));
+                    continue;
+                }
+                match self.known_union(x.below, y.below) {
+                    Some(below) => merged.push(Edge { below, ..x }),
+                    None => pending.push((x.below, y.below)),
+                }
+            }
+            if pending.len() > n_pending {
+                continue;
+            }
+            merged.extend_from_slice(&left.edges[i..]);
+            merged.extend_from_slice(&right.edges[j..]);
+            let state = self.numbered(left.may_end || right.may_end, &merged);
+            self.unions.insert((a.min(b), a.max(b)), state);
+            self.bytes += 24;
+            self.check()?;
+            pending.pop();
+        }
+        self.known_union(a, b).ok_or(TooMuch)
+    }
+
+    fn known_union(&self, a: StateId, b: StateId) -> Option<StateId> {
+        if a == b || b == NONE {
+            return Some(a);
+        }
+        if a == NONE {
+            return Some(b);
+        }
+        self.unions.get(&(a.min(b), a.max(b))).copied()
+    }
+
+    /// The closed state behind a character of a group.
+    #[inline]
+    pub fn step(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        group: u32,
+    ) -> Result<StateId, TooMuch> {
+        let row = self.facts(grammar, state).row;
+        if row != NO_ROW {
+            let next = self.transitions[row as usize + group as usize];
+            if next != UNKNOWN {
+                return Ok(next);
+            }
+        }
+        self.new_step(grammar, state, group)
+    }
+
+    #[cold]
+    fn new_step(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        group: u32,
+    ) -> Result<StateId, TooMuch> {
+        let code_point = grammar.one_of(group);
+        self.walk.begin();
+        let edges = Arc::clone(&self.all[state as usize].edges);
+        self.spend(edges.len() + 1)?;
+        for edge in edges.iter() {
+            let Some(first) = grammar.first(edge.sequence) else {
+                continue;
+            };
+            if grammar
+                .class(first.item)
+                .is_some_and(|class| class.has(code_point))
+            {
+                self.enter(first.rest, edge.below)?;
+            }
+        }
+        let next = self.close(grammar)?;
+        let mut facts = self.facts(grammar, state);
+        if facts.row == NO_ROW {
+            facts.row = self.transitions.len() as u32;
+            let n = grammar.n_groups();
+            self.transitions.resize(self.transitions.len() + n, UNKNOWN);
+            self.bytes += 4 * n;
+            self.facts[state as usize] = Some(facts);
+            self.check()?;
+        }
+        self.transitions[facts.row as usize + group as usize] = next;
+        Ok(next)
+    }
+
+    /// The closed state behind `token`, whose characters are `chars`: tops that are tokens
+    /// take the token whole, the others its characters.
+    pub fn accept(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        token: Token,
+        chars: &[u32],
+    ) -> Result<StateId, TooMuch> {
+        let facts = self.facts(grammar, state);
+        if facts.has_tokens || chars.is_empty() {
+            return self.accept_tokens(grammar, state, token, chars);
+        }
+        self.accept_characters(grammar, state, chars)
+    }
+
+    fn accept_characters(
+        &mut self,
+        grammar: &Compiled,
+        mut state: StateId,
+        chars: &[u32],
+    ) -> Result<StateId, TooMuch> {
+        for &code_point in chars {
+            state = self.step(grammar, state, grammar.group(code_point))?;
+            if state == NONE {
+                break;
+            }
+        }
+        Ok(state)
+    }
+
+    fn accept_tokens(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        token: Token,
+        chars: &[u32],
+    ) -> Result<StateId, TooMuch> {
+        let edges = Arc::clone(&self.all[state as usize].edges);
+        self.spend(edges.len() + 1)?;
+        let mut characters = Vec::new();
+        self.walk.begin();
+        for &edge in edges.iter() {
+            let Some(first) = grammar.first(edge.sequence) else {
+                continue;
+            };
+            match first.item {
+                Element::Class(_) => characters.push(edge),
+                item if takes(item, token) => self.enter(first.rest, edge.below)?,
+                _ => {}
+            }
+        }
+        let by_token = self.close(grammar)?;
+        // A text without characters leaves those as they are.
+        let by_characters = self.numbered(false, &characters);
+        let by_characters = self.accept_characters(grammar, by_characters, chars)?;
+        self.union(by_token, by_characters)
+    }
+
+    fn facts(&mut self, grammar: &Compiled, state: StateId) -> Facts {
+        match self.facts[state as usize] {
+            Some(facts) => facts,
+            None => self.new_facts(grammar, state),
+        }
+    }
+
+    #[cold]
+    fn new_facts(&mut self, grammar: &Compiled, state: StateId) -> Facts {
+        let mut cover = 0;
+        let mut has_tokens = false;
+        for edge in self.all[state as usize].edges.iter() {
+            if let Some(first) = grammar.first(edge.sequence) {
+                cover |= grammar.cover(first.item);
+                has_tokens |= matches!(first.item, Element::Token(_) | Element::TokenNot(_));
+            }
+        }
+        let facts = Facts {
+            row: NO_ROW,
+            cover,
+            has_tokens,
+            uniform: None,
+            uniform_next: NONE,
+        };
+        self.facts[state as usize] = Some(facts);
+        facts
+    }
+
+    /// The characters that some top takes; bit 0 where one that is not ASCII, or part of one, may
+    /// be taken.
+    pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> CharSet {
+        self.facts(grammar, state).cover
+    }
+
+    /// Whether a top is a token.
+    pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> bool {
+        self.facts(grammar, state).has_tokens
+    }
+
+    /// Whether every text of at most `height` characters of `set` is taken. May say no where it is
+    /// yes.
+    pub fn takes_all(
+        &mut self,
+        grammar: &Compiled,
+        mut state: StateId,
+        set: CharSet,
+        height: u8,
+    ) -> Result<bool, TooMuch> {
+        for _ in 0..height {
+            let (uniform, next) = self.uniform(grammar, state)?;
+            if set & !uniform != 0 {
+                return Ok(false);
+            }
+            if next == state {
+                return Ok(true);
+            }
+            state = next;
+        }
+        // A height of 255 stands for more.
+        Ok(height < u8::MAX)
+    }
+
+    /// The largest set of characters that lead to one state, and that state.
+    fn uniform(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+    ) -> Result<(CharSet, StateId), TooMuch> {
+        /// Fewer characters are not worth the steps.
+        const FEWEST: u32 = 8;
+        let facts = self.facts(grammar, state);
+        if let Some(uniform) = facts.uniform {
+            return Ok((uniform, facts.uniform_next));
+        }
+        let mut best = (0, NONE);
+        if facts.cover.count_ones() >= FEWEST {
+            let mut sets: Vec<(StateId, CharSet)> = Vec::new();
+            for bit in 0..CharSet::BITS {
+                if facts.cover >> bit & 1 == 0 || bit == 0 && !grammar.is_plain() {
+                    continue;
+                }
+                let code_point = if bit == 0 { 0x80 } else { bit };
+                let next = self.step(grammar, state, grammar.group(code_point))?;
+                match sets.iter_mut().find(|(state, _)| *state == next) {
+                    Some((_, set)) => *set |= 1 << bit,
+                    None => sets.push((next, 1 << bit)),
+                }
+            }
+            sets.retain(|&(next, _)| next != NONE);
+            let largest = sets.into_iter().max_by_key(|(_, set)| set.count_ones());
+            best = largest.map_or(best, |(next, set)| (set, next));
+        }
+        let mut facts = self.facts(grammar, state);
+        (facts.uniform, facts.uniform_next) = (Some(best.0), best.1);
+        self.facts[state as usize] = Some(facts);
+        Ok(best)
+    }
+
+    /// The most stacks that a state has of those that texts have led to.
+    pub fn most_stacks(&self) -> u64 {
+        let mut counts: Vec<u64> = Vec::with_capacity(self.all.len());
+        let mut most = 0;
+        // What lies below a state was numbered before it.
+        for (state, facts) in self.all.iter().zip(&self.facts) {
+            let below = state.edges.iter().map(|edge| counts[edge.below as usize]);
+            let count = below.fold(u64::from(state.may_end), u64::saturating_add);
+            counts.push(count);
+            if facts.is_some() {
+                most = count.max(most);
+            }
+        }
+        most
+    }
+
+    /// The state of these tables that has the same stacks as `state` of `other`.
+    pub fn import(&mut self, other: &Self, state: StateId) -> StateId {
+        let mut numbers: HashMap<StateId, StateId> = HashMap::new();
+        let mut pending = vec![state];
+        while let Some(&from) = pending.last() {
+            if numbers.contains_key(&from) {
+                pending.pop();
+                continue;
+            }
+            let State { may_end, edges } = &other.all[from as usize];
+            let n_pending = pending.len();
+            pending.extend(
+                edges
+                    .iter()
+                    .map(|edge| edge.below)
+                    .filter(|to| !numbers.contains_key(to)),
+            );
+            if pending.len() > n_pending {
+                continue;
+            }
+            let edges: Vec<Edge> = edges
+                .iter()
+                .map(|edge| Edge {
+                    below: numbers[&edge.below],
+                    ..*edge
+                })
+                .collect();
+            numbers.insert(from, self.numbered(*may_end, &edges));
+            pending.pop();
+        }
+        numbers[&state]
+    }
+}
+
+/// Whether an item that is a token element takes `token`.
+pub fn takes(item: Element, token: Token) -> bool {
+    match item {
+        Element::Token(number) => number == token as u32,
+        Element::TokenNot(number) => number != token as u32,
+        _ => false,
+    }
+}

@@ -1,0 +1,209 @@
+//! Grammars that were made to do harm, and what is kept of grammars.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::grammar::cache;
+use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::{Element, Rules};
+use crate::grammar::limits::{MAX_STEP, MAX_WORK};
+use crate::grammar::mask::mask;
+use crate::grammar::parser::parse;
+use crate::grammar::states::{States, TooMuch};
+use crate::grammar::utf8::Partial;
+use crate::grammar::{Dead, Grammar, VocabularyTree};
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+use crate::vocabulary::Vocabulary;
+
+/// Tokens with these texts; the first ends a generation.
+#[derive(Debug)]
+struct Texts(Vec<String>);
+
+impl Vocabulary for Texts {
+    fn n_tokens(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        token == 0
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        Some(0)
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        piece.extend_from_slice(self.0[token as usize].as_bytes());
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
+        Vec::new()
+    }
+}
+
+fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTree> {
+    let texts = [String::new()].into_iter().chain(texts).collect();
+    Arc::new(VocabularyTree::new(&Texts(texts)))
+}
+
+fn rules(text: &str) -> Rules {
+    parse(text.as_bytes(), b"root", |_| None).expect("a grammar")
+}
+
+fn compiled(text: &str) -> Compiled {
+    Compiled::new(rules(text), tree([]))
+}
+
+fn grammar(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
+    Grammar::new(text.as_bytes(), b"root", tree, |_| None).expect("a grammar")
+}
+
+/// `each` of 0, 1, and so on as alternatives.
+fn alternatives(n: usize, each: impl Fn(usize) -> String) -> String {
+    let all: Vec<String> = (0..n).map(each).collect();
+    all.join(" | ")
+}
+
+#[test]
+fn tops_that_are_characters_count_before_they_take_room() {
+    let heads = alternatives(5000, |i| format!("\"a{i}\""));
+    let tails = alternatives(60, |i| format!("b \"{i}\""));
+    let many = compiled(&format!("root ::= {tails}\nb ::= {heads}\n"));
+    assert_eq!(States::default().initial(&many), Err(TooMuch));
+    // Ways to the same stacks do not multiply them.
+    let below = alternatives(5000, |i| format!("\"a{i}\""));
+    let empty = alternatives(60, |i| format!("e{i}"));
+    let rules: String = (0..60).map(|i| format!("e{i} ::= \"\"\n")).collect();
+    let many = compiled(&format!("root ::= ({empty}) b\nb ::= {below}\n{rules}"));
+    assert!(States::default().initial(&many).is_ok());
+    let few = compiled(&format!("root ::= b \"0\"\nb ::= {heads}\n"));
+    assert!(States::default().initial(&few).is_ok());
+}
+
+#[test]
+fn alternatives_that_are_alike_do_not_multiply() {
+    let heads = alternatives(65, |i| format!("\"a{i}\""));
+    let tails = alternatives(20_000, |i| format!("b \"{i}\""));
+    let text = format!("root ::= {tails}\nb ::= {heads} {}\n", "|.".repeat(100_000));
+    let compiled = compiled(&text);
+    let most = compiled.rules.alternatives.iter().map(|heads| heads.len());
+    assert_eq!(most.max(), Some(20_000));
+    const { assert!(66 * 20_000 > MAX_STEP) };
+    assert_eq!(States::default().initial(&compiled), Err(TooMuch));
+}
+
+#[test]
+fn the_steps_of_one_mask_are_limited() {
+    let letters: Vec<char> = ('A'..='Z').chain('a'..='z').collect();
+    let tree = tree(letters.iter().map(|letter| format!("{letter}0")));
+    let mut text = String::from("root ::= [A-Za-z] c0\n");
+    // Each letter is a class of its own, and each leads through the chain.
+    for (i, letter) in letters.iter().enumerate() {
+        text += &format!("x{i} ::= \"{letter}\"\n");
+    }
+    for i in 0..1000 {
+        text += &format!("c{i} ::= c{}\n", i + 1);
+    }
+    text += "c1000 ::= \"0\"\n";
+    let compiled = Compiled::new(rules(&text), Arc::clone(&tree));
+    let mut states = States::default();
+    let state = states.initial(&compiled).expect("a class");
+    // A step leads through a thousand rules.
+    states.begin_call();
+    states.spend(MAX_WORK - 20_000).expect("as much is allowed");
+    let partial = Partial::default();
+    assert_eq!(mask(&mut states, &compiled, state, partial), Err(TooMuch));
+    states.begin_call();
+    let mask = mask(&mut states, &compiled, state, partial).expect("within the limit");
+    assert_eq!(mask.count(), letters.len());
+}
+
+#[test]
+fn an_item_repeated_once_is_not_copied() {
+    let text = format!(
+        "root ::= \"{}\"{}",
+        "a".repeat(100_000),
+        "{1}".repeat(100_000)
+    );
+    let rules = rules(&text);
+    assert_eq!(rules.sequences.len(), 100_001);
+    assert!(matches!(rules.sequences[1].item, Element::Class(0)));
+}
+
+#[test]
+fn many_alternatives_that_begin_alike_are_united_in_pairs() {
+    let tails = alternatives(9000, |i| format!("ws \"{i}\""));
+    let compiled = compiled(&format!("root ::= {tails}\nws ::= \" \"?\n"));
+    let mut states = States::default();
+    states.begin_call();
+    let state = states.initial(&compiled).expect("few stacks");
+    let behind = states.step(&compiled, state, compiled.group(0x20));
+    let behind = behind.expect("few stacks");
+    assert_eq!(states.edges(behind).len(), 9000);
+}
+
+/// A grammar that goes beyond the limits with the token 2, `bc`.
+const BEYOND: &str = "root ::= \"a\" | \"b\" p\n";
+
+fn beyond() -> String {
+    let p = alternatives(600, |i| format!("q \"{i}\""));
+    let q = alternatives(600, |i| format!("\"c{i}\""));
+    format!("{BEYOND}p ::= {p}\nq ::= {q}\n")
+}
+
+#[test]
+fn a_limit_met_half_way_leaves_the_end_as_it_was() {
+    let tree = tree(["a".into(), "bc".into()]);
+    let mut grammar = grammar(&beyond(), &tree);
+    let candidate = |id, logit| TokenData { id, logit, p: 0.0 };
+    let mut data = [candidate(0, 1.5), candidate(1, 2.5), candidate(2, 3.5)];
+    grammar.apply(&mut Candidates::new(&mut data, false));
+    assert_eq!(grammar.slot().dead(), Some(Dead::Limit));
+    let logits = data.map(|candidate| (candidate.id, candidate.logit));
+    let never = f32::NEG_INFINITY;
+    assert_eq!(logits, [(0, 1.5), (1, never), (2, never)]);
+    // Without what is too much it goes on after a reset.
+    grammar.reset();
+    let mut data = [candidate(0, 1.5), candidate(1, 2.5)];
+    grammar.apply(&mut Candidates::new(&mut data, false));
+    assert_eq!(data.map(|candidate| candidate.logit), [never, 2.5]);
+}
+
+#[test]
+fn tables_that_a_panic_cut_short_are_not_used_again() {
+    let (text, tree) = ("root ::= \"a\" \"b\"", tree(["a".into()]));
+    let grammar = grammar(text, &tree);
+    let find = || cache::cached(text.as_bytes(), b"root", &tree).expect("it is cached");
+    let (key, engine) = find();
+    let place = engine.initial().expect("few stacks");
+    let cut = || engine.test(place, |_| -> Result<(), TooMuch> { panic!("the fault") });
+    let fault: Result<_, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(cut));
+    assert!(fault.is_err());
+    assert!(!engine.is_sound() && cache::kept(key).is_none());
+    let (_, other) = find();
+    assert!(other.is_sound());
+    // A sampler of the old one goes on after a reset.
+    let mut grammar = grammar;
+    grammar.reset();
+    assert_eq!(grammar.slot().dead(), None);
+    assert!(grammar.slot().allowed().allows(1));
+}
+
+#[test]
+fn what_was_forgotten_does_not_come_back() {
+    let (text, tree) = ("root ::= \"a\" \"c\"", tree(["a".into()]));
+    let _used = grammar(text, &tree);
+    let find = || cache::cached(text.as_bytes(), b"root", &tree);
+    let (key, engine) = find().expect("it is cached");
+    cache::forget(&tree);
+    cache::replace(key, &engine);
+    assert!(find().is_none());
+}

@@ -1,0 +1,134 @@
+//! Bytes become code points, with what stands at the end of a token and goes on in the next.
+//!
+//! It is llama.cpp's reading of UTF-8, which trusts the first byte: what follows it within one
+//! token is taken for the rest of the character, whatever it is. Only what follows a *part* that an
+//! earlier token left must look like the rest of one.
+
+/// A character of which bytes are still to come, or a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Partial {
+    /// What the bytes so far say; 0 where nothing is to come.
+    pub bits: u32,
+    /// How many bytes are to come; -1 behind bytes that were no UTF-8.
+    pub missing: i8,
+}
+
+impl Partial {
+    /// What is left behind bytes that are no UTF-8.
+    pub const INVALID: Self = Self {
+        bits: 0,
+        missing: -1,
+    };
+
+    /// Whether bytes of a character are to come.
+    pub fn is_pending(self) -> bool {
+        self.missing > 0
+    }
+
+    /// The same with `rest`, of which there is no more than is missing.
+    fn with(self, rest: &[u8]) -> Self {
+        let push = |bits: u32, byte: &u8| (bits << 6) + u32::from(byte & 0x3F);
+        Self {
+            bits: rest.iter().fold(self.bits, push),
+            missing: self.missing - rest.len() as i8,
+        }
+    }
+}
+
+/// The bytes of a piece that count: those before the first NUL.
+pub fn counted(piece: &[u8]) -> &[u8] {
+    piece.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Writes the code points of `piece` behind `start` to `chars`, none if it is no UTF-8. Returns
+/// what its end leaves.
+pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
+    chars.clear();
+    let mut bytes = counted(piece);
+    let mut last = start;
+    if start.is_pending() {
+        let (rest, behind) = split(bytes, start.missing);
+        if rest.iter().any(|byte| byte >> 6 != 2) {
+            return Partial::INVALID;
+        }
+        last = start.with(rest);
+        if last.is_pending() {
+            return last;
+        }
+        chars.push(last.bits);
+        (bytes, last) = (behind, Partial::default());
+    }
+    while let Some((&first, behind)) = bytes.split_first() {
+        let Some((mask, missing)) = lead(first) else {
+            chars.clear();
+            return Partial::INVALID;
+        };
+        let bits = u32::from(first & mask);
+        let (rest, behind) = split(behind, missing);
+        let character = Partial { bits, missing }.with(rest);
+        if character.is_pending() {
+            return character;
+        }
+        chars.push(character.bits);
+        (bytes, last) = (behind, Partial::default());
+    }
+    last
+}
+
+/// The next `n` bytes, fewer if there are no more, and what is behind them.
+fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))
+}
+
+/// Which bits of a first byte count, and how many bytes follow it; `None` of a byte that cannot be
+/// first.
+pub fn lead(byte: u8) -> Option<(u8, i8)> {
+    match byte {
+        0..0x80 => Some((0x7F, 0)),
+        0x80..0xC0 => None,
+        0xC0..0xE0 => Some((0x3F, 1)),
+        0xE0..0xF0 => Some((0x1F, 2)),
+        0xF0.. => Some((0x0F, 3)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(piece: &[u8], start: Partial) -> (Vec<u32>, i8, u32) {
+        let mut chars = Vec::new();
+        let end = decode(piece, start, &mut chars);
+        (chars, end.missing, end.bits)
+    }
+
+    #[test]
+    fn characters_and_parts_of_them() {
+        let none = Partial::default();
+        assert_eq!(
+            decoded("aé€".as_bytes(), none),
+            (vec![0x61, 0xE9, 0x20AC], 0, 0)
+        );
+        assert_eq!(decoded(b"a\xE2\x82", none), (vec![0x61], 1, 0x82));
+        let begun = Partial {
+            bits: 0x82,
+            missing: 1,
+        };
+        assert_eq!(decoded(b"\xACb", begun), (vec![0x20AC, 0x62], 0, 0));
+        assert_eq!(decoded(b"b", begun), (vec![], -1, 0));
+        assert_eq!(decoded(b"", begun), (vec![], 1, 0x82));
+    }
+
+    #[test]
+    fn what_is_no_utf_8() {
+        let none = Partial::default();
+        // Not first: everything before it is forgotten, too.
+        assert_eq!(decoded(b"ab\x80", none), (vec![], -1, 0));
+        // Within a token the rest of a character is not looked at.
+        assert_eq!(decoded(b"\xC3A", none), (vec![0xC1], 0, 0));
+        assert_eq!(decoded(b"\xC0\x80", none), (vec![0], 0, 0));
+        assert_eq!(decoded(b"a\0b", none), (vec![0x61], 0, 0));
+        assert_eq!(decoded(b"a", Partial::INVALID), (vec![0x61], 0, 0));
+        assert_eq!(decoded(b"", Partial::INVALID), (vec![], -1, 0));
+    }
+}
