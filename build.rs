@@ -55,6 +55,7 @@ mod header {
             "samplers.rs",
             "seed.rs",
             "trie/mod.rs",
+            "grammar.rs",
             "sieve/mod.rs",
             "chain/mod.rs",
             "metrics.rs",

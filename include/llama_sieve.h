@@ -98,6 +98,21 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_NO_LOGITS -11
 
 /*
+ A token was accepted that the grammar does not allow.
+ */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN -20
+
+/*
+ The generation was ended where the grammar does not allow it.
+ */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_END -21
+
+/*
+ The grammar asked for more work than its limits allow.
+ */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
+
+/*
  Level of a log message that is no fault; the same number as in enum ggml_log_level.
  */
 #define LLAMA_SIEVE_LOG_INFO 2
@@ -197,6 +212,36 @@ struct llama_context;
  The most bytes that the tries of the cache occupy together. One that is larger is not kept.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
+
+/*
+ The most bytes of a grammar's text.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
+
+/*
+ The most elements of a grammar's rules, with repetitions written out.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
+
+/*
+ The most rules of a grammar, those that groups and repetitions make included.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
+
+/*
+ The most stacks of rules that one character may lead through.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
+
+/*
+ The most steps that a grammar may take for one token, one array or one mask.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 16777216
+
+/*
+ The most bytes that the grammars of the cache occupy together.
+ */
+#define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
 
 /*
  Mode: the quickest arithmetic.
@@ -812,6 +857,79 @@ void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, 
  logged and kept for llama_sieve_last_error.
  */
 void eliza_inference_clear_token_trie(void *handle);
+
+/*
+ Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
+
+ grammar_root names the rule that a whole text follows. vocab must outlive this call. An
+ empty or NULL grammar_str gives a sampler that does nothing. NULL, and llama_sieve_last_error
+ says in which line and column what was expected, where the grammar cannot be read or exceeds one
+ of LLAMA_SIEVE_GRAMMAR_MAX_*; also where vocab or grammar_root is NULL. Which token an
+ element <text> is, the host's tokenizer says; an exception that it throws passes through.
+
+ After a token that the grammar does not allow the constraint is dead: only tokens that end the
+ generation are allowed until llama_sampler_reset, and one message says so. See docs/grammar.md.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; the strings are NULL or C strings.
+ */
+struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
+                                               const char *grammar_str,
+                                               const char *grammar_root);
+
+/*
+ Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
+ token t. Writes the first n_words words to bits; words behind the vocabulary's last are 0.
+ Returns how many tokens are allowed in all; where the grammar is empty, all are. 0, with an
+ error, if the sampler is NULL or no grammar, or bits is not aligned. May be called from any
+ thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
+ */
+size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits, size_t n_words);
+
+/*
+ Whether the text so far is a whole sentence of the grammar, so that the generation may end. What
+ the last token leaves of a character does not count, as it does not for llama.cpp. False where
+ the grammar is empty, and, with an error, for NULL and for other samplers. May be called from
+ any thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
+
+/*
+ 0 while a grammar constrains; why it is dead otherwise: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END,
+ _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
+ samplers. May be called from any thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+int llama_sieve_grammar_error(const struct llama_sampler *smpl);
+
+/*
+ Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
+ LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
+ by the vocabulary. NULL or not aligned: does nothing.
+
+ The caller guarantees:
+ out is NULL or writable.
+ */
+void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
+
+/*
+ Forgets what is kept of a vocabulary: its tree, and the grammars that were compiled for it.
+ Samplers that are in use go on, and what they make anew is not kept. To be called before a model
+ is freed, so that its memory goes with it, and so that another model at the same address cannot
+ be taken for it. NULL does nothing.
+
+ The caller guarantees:
+ Nothing is asked of vocab, which may have been freed.
+ */
+void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
 /*
  The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64

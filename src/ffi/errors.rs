@@ -29,3 +29,9 @@ pub const LLAMA_SIEVE_ERROR_STATE: c_int = -9;
 pub const LLAMA_SIEVE_ERROR_BUSY: c_int = -10;
 /// The context has no logits where they were asked for.
 pub const LLAMA_SIEVE_ERROR_NO_LOGITS: c_int = -11;
+/// A token was accepted that the grammar does not allow.
+pub const LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN: c_int = -20;
+/// The generation was ended where the grammar does not allow it.
+pub const LLAMA_SIEVE_ERROR_GRAMMAR_END: c_int = -21;
+/// The grammar asked for more work than its limits allow.
+pub const LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT: c_int = -22;

@@ -12,6 +12,7 @@
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
+//! - [`grammar`][]: grammars; `known_vocabularies`: the trees of the host's vocabularies.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
@@ -28,8 +29,10 @@ pub mod errors;
 pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;
+pub mod grammar;
 pub mod guard;
 pub mod host;
+mod known_vocabularies;
 pub mod library;
 pub mod metrics;
 pub mod samplers;

@@ -40,7 +40,7 @@ macro_rules! weak_references {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 weak_references! {
-    linked llama_sieve_weak_host 23:
+    linked llama_sieve_weak_host 27:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -50,6 +50,10 @@ weak_references! {
     "llama_vocab_is_eog"
     "llama_vocab_eot"
     "llama_vocab_eos"
+    "llama_vocab_bos"
+    "llama_vocab_nl"
+    "llama_vocab_pad"
+    "llama_vocab_get_attr"
     "llama_token_to_piece"
     "llama_detokenize"
     "llama_tokenize"

@@ -22,6 +22,9 @@ type Detokenize =
 type Piece = unsafe extern "C" fn(Vocab, Token, *mut c_char, i32, i32, bool) -> i32;
 type Tokenize = unsafe extern "C" fn(Vocab, *const c_char, i32, *mut Token, i32, bool, bool) -> i32;
 
+type Throwing =
+    unsafe extern "C-unwind" fn(Vocab, *const c_char, i32, *mut Token, i32, bool, bool) -> i32;
+
 /// A vocabulary of the host, with the functions to ask it.
 #[derive(Debug)]
 pub struct HostVocabulary {
@@ -155,6 +158,43 @@ impl Vocabulary for HostVocabulary {
             unsafe { (self.tokenize)(self.as_ptr(), text, length, buffer, room, false, false) }
         });
         tokens
+    }
+
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        if !self.has(token) {
+            return;
+        }
+        written(piece, |buffer, room| {
+            // SAFETY: as above.
+            unsafe { (self.piece)(self.as_ptr(), token, buffer.cast(), room, 0, true) }
+        });
+    }
+}
+
+/// The host's tokenizer, asked outside the guard: its exceptions pass.
+#[derive(Debug)]
+pub(crate) struct Tokenizer(Throwing);
+
+impl Tokenizer {
+    /// Fails where the host lacks the function.
+    pub(crate) fn of(host: &Host) -> Result<Self, String> {
+        Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
+    }
+
+    /// The one token that `text` is, control tokens recognised; `None` if it is not exactly one.
+    ///
+    /// # Safety
+    /// `vocab` is a vocabulary of the host.
+    pub(crate) unsafe fn one_token(&self, vocab: Vocab, text: &[u8]) -> Option<Token> {
+        let mut tokens = [0; 2];
+        let length = i32::try_from(text.len()).ok()?;
+        let (text, out) = (text.as_ptr().cast(), tokens.as_mut_ptr());
+        // SAFETY: the caller guarantees the vocabulary; text and buffer have the lengths that are
+        // passed.
+        let n = unsafe { (self.0)(vocab, text, length, out, 2, false, true) };
+        let [token, _] = tokens;
+        (n == 1).then_some(token)
     }
 }
 

@@ -142,3 +142,8 @@ fn the_allocator_counts_and_fails() {
     drop(text);
     assert_eq!(held(), before);
 }
+
+/// Whether a limit is set on this thread.
+pub fn is_limited() -> bool {
+    LEFT.get().is_some()
+}

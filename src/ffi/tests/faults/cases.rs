@@ -7,6 +7,7 @@ use super::world::*;
 use crate::fault::armed;
 use crate::ffi::certificate::llama_sieve_certify;
 use crate::ffi::chain::*;
+use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::ffi::library::*;
 use crate::ffi::metrics::*;
@@ -39,6 +40,16 @@ pub(super) fn cases() -> Vec<Case> {
             unsafe { llama_sieve_trie_cache_stats(&mut stats) };
             if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
         }, "written", "as it was"),
+        case("llama_sieve_grammar_mask", Leaves, |w| unsafe { llama_sieve_grammar_mask(w.grammar, null_mut(), 0) }.to_string(), "3", "0"),
+        case("llama_sieve_grammar_is_complete", Leaves, |w| unsafe { llama_sieve_grammar_is_complete(w.grammar) }.to_string(), "true", "false"),
+        case("llama_sieve_grammar_error", Leaves, |w| unsafe { llama_sieve_grammar_error(w.grammar) }.to_string(), "0", "-4"),
+        case("llama_sieve_grammar_cache_stats", Leaves, |_| {
+            let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
+            unsafe { llama_sieve_grammar_cache_stats(&mut stats) };
+            if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
+        }, "written", "as it was"),
+        // Of a vocabulary that is not known: what is kept of others stays.
+        case("llama_sieve_vocab_forget", Leaves, |_| nothing(|| unsafe { llama_sieve_vocab_forget(mock_host::handle::<u64>().cast()) }), "", ""),
         case("eliza_inference_bind_token_trie", Clears, |w| unsafe { eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), w.trie) }.to_string(), "0", "-3"),
         case("eliza_inference_set_token_trie", Clears, |_| nothing(|| unsafe { eliza_inference_set_token_trie(mock_host::handle::<u64>().cast(), OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }), "", ""),
         case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
@@ -156,8 +167,10 @@ pub(super) enum Answer {
     Selector,
     /// Only what may follow.
     Constraint,
+    /// The others, and the end, are there with minus infinity.
+    Masking,
 }
-pub(super) use Answer::{Constraint, Filter, Selector};
+pub(super) use Answer::{Constraint, Filter, Masking, Selector};
 
 pub(super) type Make = fn(&World) -> String;
 
@@ -204,5 +217,6 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
             }
             answer
         }, Constraint),
+        ("llama_sieve_init_grammar", |w| w.sampler(grammar()), Masking),
     ]
 }

@@ -20,6 +20,7 @@ impl Answer {
             Filter => after.logits == all && after.selected == -1,
             Selector => after.logits == all && after.selected == i64::from(LARGEST),
             Constraint => after.ids.iter().all(|id| CHILDREN.contains(id)),
+            Masking => self.is_allowed(after),
         }
     }
 }
@@ -98,11 +99,11 @@ pub(super) fn fault_in_entry(
                 let ((), fired) = armed::with(points, call);
                 let fired = noted(fired, &at);
                 let after = apply(smpl);
-                if fired && points > 0 && kind != Constraint {
+                if fired && points > 0 && !kind.constrains() {
                     assert!(kind.is(&after), "{at}: {after:?}");
                     assert!(last_error::get().contains("out of use"), "{at}");
                 }
-                if fired && kind == Constraint {
+                if fired && kind.constrains() {
                     assert!(kind.is_allowed(&after), "{at}: {after:?}");
                 }
                 Some(fired)
@@ -113,9 +114,9 @@ pub(super) fn fault_in_entry(
                 if fired {
                     assert!(kind.is(&after), "{at}: {after:?}");
                     let again = apply(fresh);
-                    let stays = points > 0 && kind != Constraint && kind.is(&again);
+                    let stays = points > 0 && !kind.constrains() && kind.is(&again);
                     assert!(
-                        stays || again == usual,
+                        stays || again == usual || kind == Masking && kind.is(&again),
                         "{at}: {again:?}, usually {usual:?}"
                     );
                 } else {
@@ -128,7 +129,7 @@ pub(super) fn fault_in_entry(
                 let (copy, fired) = armed::with(points, || clone(smpl));
                 let fired = noted(fired, &at);
                 // Never a constraint that allows nothing.
-                assert_eq!(copy.is_null(), fired && kind == Constraint, "{at}");
+                assert_eq!(copy.is_null(), fired && kind.constrains(), "{at}");
                 if !copy.is_null() {
                     let after = apply(copy);
                     assert!(!fired || kind.is(&after), "{at}: {after:?}");
@@ -153,10 +154,10 @@ pub(super) fn fault_in_entry(
                 let ((), fired) = armed::with(points, || copy(smpl, fresh));
                 let fired = noted(fired, &at);
                 let after = apply(fresh);
-                if fired && kind == Constraint {
+                if fired && kind.constrains() {
                     assert!(kind.is_allowed(&after), "{at}: {after:?}");
                 }
-                if fired && points > 0 && kind != Constraint {
+                if fired && points > 0 && !kind.constrains() {
                     assert!(kind.is(&after), "{at}: {after:?}");
                 }
                 Some(fired)
@@ -170,7 +171,13 @@ impl Answer {
     /// Of a constraint that masks: whether what is not masked may follow.
     pub(super) fn is_allowed(self, after: &After) -> bool {
         let mut left = after.ids.iter().zip(&after.logits);
-        left.all(|(id, logit)| CHILDREN.contains(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
+        let may = |id| CHILDREN.contains(id) || self == Masking && *id == mock_host::N_VOCAB - 1;
+        left.all(|(id, logit)| may(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
+    }
+
+    /// Whether more than was allowed must not come of a fault.
+    pub(super) fn constrains(self) -> bool {
+        matches!(self, Constraint | Masking)
     }
 }
 

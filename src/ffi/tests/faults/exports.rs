@@ -31,6 +31,7 @@ tests_of! {
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats
+    llama_sieve_grammar_mask llama_sieve_grammar_is_complete llama_sieve_grammar_error llama_sieve_grammar_cache_stats llama_sieve_vocab_forget
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed llama_sieve_certify
     llama_sieve_chain_sample llama_sieve_chain_sample_logits llama_sieve_chain_sample_f16 llama_sieve_chain_sample_bf16
@@ -49,7 +50,7 @@ tests_of! {
     llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
-    llama_sampler_init_token_trie llama_sieve_init_trie_slot
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_grammar
 }
 
 tests_of! {
@@ -58,7 +59,7 @@ tests_of! {
     llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
-    llama_sampler_init_token_trie llama_sieve_init_trie_slot
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_grammar
 }
 
 pub(super) const BIND_HOST: &str = "llama_sieve_bind_host";

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::fault::armed;
 use crate::ffi::chain::*;
+use crate::ffi::grammar::llama_sieve_init_grammar;
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::ffi::metrics::*;
 use crate::ffi::samplers::*;
@@ -76,6 +77,7 @@ pub(super) struct World {
     pub(super) sieve: *mut Handle,
     pub(super) ppl: *mut llama_sieve_ppl,
     pub(super) trie: *mut llama_sampler,
+    pub(super) grammar: *mut llama_sampler,
     pub(super) dist: *mut llama_sampler,
     pub(super) chain: *mut llama_sampler,
     /// To be freed by the call that is tested.
@@ -94,6 +96,7 @@ impl World {
             sieve: null_mut(),
             ppl: null_mut(),
             trie: null_mut(),
+            grammar: null_mut(),
             dist: null_mut(),
             chain: null_mut(),
             spare_sieve: Cell::new(null_mut()),
@@ -116,6 +119,7 @@ impl World {
             eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), trie);
             let mut state = vec![0; llama_sieve_state_size(sieve)];
             llama_sieve_state_save(sieve, state.as_mut_ptr(), state.len());
+            let grammar = grammar();
             let dist = llama_sieve_init_dist(42);
             // What this thread keeps for chains is there before anything fails.
             let logits = logits();
@@ -124,6 +128,7 @@ impl World {
                 sieve,
                 ppl,
                 trie,
+                grammar,
                 dist,
                 chain: mock_host::chain_init(1),
                 spare_sieve: Cell::new(llama_sieve_clone(sieve)),
@@ -151,7 +156,7 @@ impl World {
                 llama_sieve_trie_is_active(self.trie),
                 llama_sieve_get_seed(self.dist),
                 apply(self.trie).ids,
-            );
+            ) + &format!(" {:?}", apply(self.grammar).logits);
             (text, if saved == 0 { Ok(state) } else { Err(saved) })
         }
     }
@@ -175,6 +180,28 @@ impl World {
     }
 }
 
+/// Of a grammar that goes on for ever with the letters of the children; only when no fault is armed
+/// is what is remembered of it made, which would be counted.
+pub(super) fn grammar() -> *mut llama_sampler {
+    let make = || {
+        let (text, root) = (c"root ::= [bc]*", c"root");
+        // SAFETY: C strings, and the host's one vocabulary.
+        unsafe { llama_sieve_init_grammar(mock_host::handle(), text.as_ptr(), root.as_ptr()) }
+    };
+    if armed::is_armed() || memory::is_limited() {
+        return make();
+    }
+    let first = make();
+    apply(first);
+    // SAFETY: a live sampler of ours, which has the entry, and is freed once.
+    unsafe {
+        ((*(*first).iface).accept.expect("it has one"))(first, 1);
+        apply(first);
+        mock_host::free(first);
+    }
+    make()
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         // SAFETY: everything is freed once.
@@ -189,6 +216,7 @@ impl Drop for World {
             if !self.trie.is_null() {
                 eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), null_mut());
                 mock_host::free(self.trie);
+                mock_host::free(self.grammar);
                 mock_host::free(self.dist);
                 mock_host::free(self.chain);
             }

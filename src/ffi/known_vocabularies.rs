@@ -1,0 +1,182 @@
+//! The trees of the host's vocabularies, one per vocabulary and process.
+//!
+//! A vocabulary is known by its address, the number of its tokens, its special tokens, and a
+//! checksum over some of its texts, the added tokens among them: a model may have been freed and
+//! another one lie where it was. What passes for the same beyond that is documented.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::ffi::host::vocabulary::{HostVocabulary, llama_vocab};
+use crate::ffi::host::{Host, host_function};
+use crate::grammar::{VocabularyTree, cache};
+use crate::sync::Mutex;
+use crate::token::Token;
+use crate::vocabulary::Vocabulary;
+
+/// The most vocabularies that are kept.
+const MOST: usize = 8;
+/// How many texts the checksum reads of added tokens, and how many of others.
+const SAMPLES: (usize, usize) = (256, 32);
+/// `LLAMA_TOKEN_ATTR_UNKNOWN`, `_CONTROL` and `_USER_DEFINED`.
+const ADDED: i32 = 1 << 0 | 1 << 3 | 1 << 4;
+
+type Vocab = *const llama_vocab;
+type OfToken = unsafe extern "C" fn(Vocab, Token) -> i32;
+
+/// A vocabulary with its tree.
+#[derive(Debug)]
+pub(super) struct Known {
+    address: usize,
+    samples: Vec<Token>,
+    fingerprint: u64,
+    pub(super) tree: Arc<VocabularyTree>,
+}
+
+static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
+
+/// The vocabulary at this address with its tree, which is made if it is not known.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the bound host.
+pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, String> {
+    let vocab = NonNull::new(vocab.cast_mut()).ok_or("the vocabulary is NULL")?;
+    let address = vocab.as_ptr().addr();
+    let found = KNOWN
+        .lock()
+        .iter()
+        .find(|known| known.address == address)
+        .cloned();
+    if let Some(found) = found {
+        // SAFETY: the caller guarantees the vocabulary.
+        if unsafe { fingerprint(vocab, &found.samples) }? == found.fingerprint {
+            return Ok(found);
+        }
+        forget(address);
+    }
+    // SAFETY: the caller guarantees it.
+    let vocabulary = unsafe { HostVocabulary::new(vocab) }?;
+    // SAFETY: as above.
+    let samples = unsafe { samples(vocab, vocabulary.n_tokens()) }?;
+    let known = Arc::new(Known {
+        address,
+        // SAFETY: as above.
+        fingerprint: unsafe { fingerprint(vocab, &samples) }?,
+        samples,
+        tree: Arc::new(VocabularyTree::new(&vocabulary)),
+    });
+    let mut all = KNOWN.lock();
+    // Another thread may have been quicker.
+    let same =
+        |other: &&Arc<Known>| other.address == address && other.fingerprint == known.fingerprint;
+    if let Some(other) = all.iter().find(same) {
+        return Ok(Arc::clone(other));
+    }
+    let removed = (all.len() >= MOST).then(|| all.remove(0));
+    all.push(Arc::clone(&known));
+    drop(all);
+    if let Some(removed) = removed {
+        cache::forget(&removed.tree);
+    }
+    Ok(known)
+}
+
+/// Forgets the vocabulary at this address, and the grammars that were compiled for it.
+pub(super) fn forget(address: usize) {
+    let mut all = KNOWN.lock();
+    let (removed, kept) = all.drain(..).partition(|known| known.address == address);
+    *all = kept;
+    drop(all);
+    let removed: Vec<Arc<Known>> = removed;
+    for known in removed {
+        cache::forget(&known.tree);
+    }
+}
+
+/// The tokens whose texts are compared.
+///
+/// # Safety
+/// `vocab` is a vocabulary of the bound host.
+unsafe fn samples(vocab: NonNull<llama_vocab>, n_tokens: usize) -> Result<Vec<Token>, String> {
+    let host = Host::get()?;
+    let attributes = attributes(&host);
+    let is_added = |&token: &Token| {
+        // SAFETY: the caller guarantees the vocabulary; the token is one of its own.
+        attributes.is_some_and(|of| unsafe { of(vocab.as_ptr(), token) } & ADDED != 0)
+    };
+    let n_tokens = Token::try_from(n_tokens).unwrap_or(Token::MAX);
+    let (added, others): (Vec<Token>, Vec<Token>) = (0..n_tokens).partition(is_added);
+    let spread = |tokens: &[Token], most: usize| {
+        let step = tokens.len().div_ceil(most).max(1);
+        tokens.iter().copied().step_by(step).collect::<Vec<_>>()
+    };
+    let mut samples = spread(&added, SAMPLES.0);
+    samples.extend(spread(&others, SAMPLES.1));
+    Ok(samples)
+}
+
+fn attributes(host: &Host) -> Option<OfToken> {
+    let look = || -> Result<OfToken, String> {
+        Ok(host_function!(host, c"llama_vocab_get_attr", OfToken))
+    };
+    look().ok()
+}
+
+/// A number for what the vocabulary says of itself and of these tokens.
+///
+/// # Safety
+/// `vocab` is a vocabulary of the bound host.
+unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<u64, String> {
+    type OfVocab = unsafe extern "C" fn(Vocab) -> i32;
+    type Piece = unsafe extern "C" fn(Vocab, Token, *mut u8, i32, i32, bool) -> i32;
+    let host = Host::get()?;
+    let raw: Vocab = vocab.as_ptr();
+    let mut hash = DefaultHasher::new();
+    let of_vocab = [
+        host_function!(host, c"llama_vocab_n_tokens", OfVocab),
+        host_function!(host, c"llama_vocab_eos", OfVocab),
+        host_function!(host, c"llama_vocab_eot", OfVocab),
+    ];
+    // SAFETY: the caller guarantees the vocabulary.
+    let n_tokens = of_vocab[0];
+    // SAFETY: as above.
+    let n_tokens = unsafe { n_tokens(raw) };
+    for function in of_vocab {
+        // SAFETY: as above.
+        hash.write_i32(unsafe { function(raw) });
+    }
+    let more = [c"llama_vocab_bos", c"llama_vocab_nl", c"llama_vocab_pad"];
+    for name in more {
+        if let Ok(address) = host.function(name) {
+            // SAFETY: the host's function of that name, whose signature does not change.
+            let function =
+                unsafe { std::mem::transmute::<*mut std::ffi::c_void, OfVocab>(address.as_ptr()) };
+            // SAFETY: as above.
+            hash.write_i32(unsafe { function(raw) });
+        }
+    }
+    let piece = host_function!(host, c"llama_token_to_piece", Piece);
+    let is_eog = host_function!(
+        host,
+        c"llama_vocab_is_eog",
+        unsafe extern "C" fn(Vocab, Token) -> u8
+    );
+    let mut buffer = [0_u8; 64];
+    for &token in samples.iter().filter(|&&token| token < n_tokens) {
+        let room = buffer.len() as i32;
+        // SAFETY: as above; the token is the vocabulary's, and there is room in the buffer.
+        let (length, is_eog) = unsafe {
+            (
+                piece(raw, token, buffer.as_mut_ptr(), room, 0, true),
+                is_eog(raw, token),
+            )
+        };
+        hash.write_i32(length);
+        hash.write_u8(is_eog);
+        // What is too long for the buffer counts with its length.
+        let written = usize::try_from(length).unwrap_or(0);
+        hash.write(buffer.get(..written).unwrap_or_default());
+    }
+    Ok(hash.finish())
+}

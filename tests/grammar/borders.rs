@@ -1,0 +1,167 @@
+//! What a caller gets wrong, and texts that were made to do harm.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+
+use llama_sieve::ffi::grammar as sieve;
+use llama_sieve::ffi::samplers::llama_sieve_init_greedy;
+use llama_sieve::ffi::trie::llama_sieve_cache_stats;
+
+use crate::pair::{self, Vocabulary};
+use crate::support::{Array, HostSampler};
+
+fn made(vocabulary: &Vocabulary, text: &str) -> Option<HostSampler> {
+    let smpl = pair::ours(text.as_bytes(), "root", vocabulary);
+    (!smpl.is_null()).then(|| HostSampler::new(smpl))
+}
+
+fn said() -> String {
+    llama_sieve::last_error::get()
+}
+
+fn stats() -> llama_sieve_cache_stats {
+    let mut stats = MaybeUninit::uninit();
+    // SAFETY: written before it is read.
+    unsafe {
+        sieve::llama_sieve_grammar_cache_stats(stats.as_mut_ptr());
+        stats.assume_init()
+    }
+}
+
+pub fn wrong_arguments(vocabulary: &Vocabulary) {
+    let (text, root) = (c"root ::= \"a\"", c"root");
+    let make = |vocab, text: Option<&CStr>, root: Option<&CStr>| {
+        let (text, root) = (
+            text.map_or(null(), CStr::as_ptr),
+            root.map_or(null(), CStr::as_ptr),
+        );
+        // SAFETY: NULL, or what it should be.
+        unsafe { sieve::llama_sieve_init_grammar(vocab, text, root) }
+    };
+    assert!(make(null(), Some(text), Some(root)).is_null());
+    assert!(said().contains("vocabulary is NULL"), "{}", said());
+    let vocab = vocabulary.as_ours();
+    assert!(make(vocab, Some(text), None).is_null());
+    assert!(said().contains("root rule is NULL"), "{}", said());
+    assert!(make(vocab, Some(text), Some(c"other")).is_null());
+    assert!(said().contains("no rule 'other'"), "{}", said());
+    // No grammar: nothing is done.
+    for (vocab, text) in [(vocab, None), (vocab, Some(c"")), (null(), None)] {
+        let smpl = HostSampler::new(make(vocab, text, None));
+        let input = Array::of_logits([1.0, 2.0]);
+        let mut array = input.clone();
+        smpl.apply(&mut array);
+        smpl.accept(1);
+        smpl.reset();
+        assert_eq!(array.data, input.data);
+        assert_eq!((pair::error(&smpl), pair::is_complete(&smpl)), (0, false));
+    }
+    // What is asked of no sampler, and of another one.
+    let other = HostSampler::new(llama_sieve_init_greedy());
+    for smpl in [null(), other.as_ptr().cast()] {
+        // SAFETY: NULL or a live sampler.
+        unsafe {
+            assert_eq!(sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0), 0);
+            assert!(!sieve::llama_sieve_grammar_is_complete(smpl));
+            assert!(sieve::llama_sieve_grammar_error(smpl) < 0);
+        }
+    }
+    // SAFETY: NULL is allowed.
+    unsafe {
+        sieve::llama_sieve_grammar_cache_stats(null_mut());
+        sieve::llama_sieve_vocab_forget(null());
+    }
+}
+
+pub fn messages_name_the_place(vocabulary: &Vocabulary) {
+    for (text, place) in [
+        (
+            "root ::= \"a\"\nnext ::= (\"b\" \"c\"\n",
+            "line 3, column 1: expected ')'",
+        ),
+        ("root ::= \"é\" ]", "line 1, column 14: expected an element"),
+        ("root ::= \"a\\q\"", "line 1, column 12: unknown escape"),
+        (
+            "root ::= [a",
+            "line 1, column 10: this character class does not end",
+        ),
+        (
+            "root ::= \"a\" b",
+            "line 1, column 14: rule 'b' is not defined",
+        ),
+        ("root = \"a\"", "line 1, column 6: expected '::='"),
+        (
+            "root ::= \"a\"{2001}",
+            "line 1, column 14: more than 2000 repetitions",
+        ),
+        (
+            "root ::= root \"a\"",
+            "line 1, column 1: rule 'root' may begin with itself",
+        ),
+        ("root ::= <[1>", "line 1, column 13: expected ']'"),
+        ("# nothing\n", "there is no rule"),
+    ] {
+        assert!(made(vocabulary, text).is_none(), "{text}");
+        assert!(said().contains(place), "{text}: {}", said());
+    }
+}
+
+pub fn hostile_texts_end(vocabulary: &Vocabulary) {
+    let n = 100_000;
+    let nested = format!("root ::= {}\"a\"{}", "(".repeat(n), ")".repeat(n));
+    let deep = made(vocabulary, &nested).expect("a grammar like others");
+    assert!(!pair::mask(&deep, vocabulary.n_tokens).is_empty());
+    assert!(made(vocabulary, &format!("root ::= {}", "(".repeat(n))).is_none());
+    // Left recursion behind what is empty by another rule, growing and not.
+    for text in [
+        "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n",
+        "root ::= a root\na ::= b\nb ::= \"\"\n",
+    ] {
+        assert!(made(vocabulary, text).is_none(), "{text}");
+        assert!(!said().is_empty());
+    }
+    // Much text, and much that a little text stands for.
+    let long = format!("root ::= \"{}\"", "ab".repeat(500_000));
+    assert!(made(vocabulary, &long).is_some());
+    let much = format!("root ::= \"{}\"{{2000}}", "a".repeat(10_000));
+    assert!(made(vocabulary, &much).is_none());
+    assert!(said().contains("elements"), "{}", said());
+    // Exponentially many stacks.
+    let ambiguous = "root ::= ((((\"a\"* \"a\"?)* | \"a\"+)* \"a\"*)* \"b\"?)*";
+    let ambiguous = made(vocabulary, ambiguous).expect("a grammar like others");
+    let a = vocabulary
+        .pieces
+        .iter()
+        .position(|piece| piece == b"a")
+        .expect("it has one");
+    for _ in 0..200 {
+        assert!(pair::mask(&ambiguous, vocabulary.n_tokens).contains(&(a as i32)));
+        ambiguous.accept(a as i32);
+    }
+    assert_eq!(pair::error(&ambiguous), 0);
+    // Brackets without end: the stack is as deep as the text.
+    let open = made(vocabulary, "root ::= \"a\" root \"b\" | \"\"").expect("a grammar like others");
+    let text = HostSampler::new(open.clone().into_raw());
+    for _ in 0..20_000 {
+        text.accept(a as i32);
+    }
+    assert_eq!(pair::error(&text), 0);
+}
+
+pub fn a_second_request_starts_warm(vocabulary: &Vocabulary) {
+    let text = "root ::= \"a\" [b-z]* \"warm\"";
+    let before = stats();
+    let first = made(vocabulary, text).expect("a grammar");
+    let second = made(vocabulary, text).expect("a grammar");
+    let after = stats();
+    assert!(after.misses > before.misses && after.hits > before.hits);
+    assert!(after.entries > 0 && after.bytes > 0);
+    drop(first);
+    // SAFETY: a live vocabulary; nothing is asked of it.
+    unsafe { sieve::llama_sieve_vocab_forget(vocabulary.as_ours()) };
+    assert!(!pair::mask(&second, vocabulary.n_tokens).is_empty());
+    let misses = stats().misses;
+    made(vocabulary, text).expect("a grammar");
+    assert!(stats().misses > misses);
+}

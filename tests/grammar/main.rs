@@ -1,0 +1,79 @@
+//! Grammars against llama.cpp's own: the same arrays, single tokens and refusals, on random
+//! vocabularies and random grammars.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod borders;
+mod pair;
+mod random;
+mod realistic;
+mod walk;
+
+use support::{fresh_rng, number_from_env};
+
+/// Walks end with tokens that are not allowed, and each would be told.
+fn silence() {
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+}
+
+/// How many random grammars; raise LLAMA_SIEVE_TEST_GRAMMARS for a long run.
+fn n_grammars(default: usize) -> usize {
+    number_from_env("LLAMA_SIEVE_TEST_GRAMMARS", default)
+}
+
+#[test]
+fn random_grammars_on_random_vocabularies() {
+    silence();
+    let mut rng = fresh_rng("grammars");
+    let mut read = 0;
+    let n = n_grammars(600);
+    for vocabulary in 0..n.div_ceil(20) {
+        let vocabulary = random::vocabulary(&mut rng, &format!("random-{vocabulary}"));
+        for _ in 0..20 {
+            let text = random::grammar(&mut rng, &vocabulary);
+            read += usize::from(walk::walk(&text, &vocabulary, 20, &mut rng));
+        }
+    }
+    assert!(4 * read > n, "only {read} of {n} grammars can be read");
+}
+
+#[test]
+fn what_is_no_grammar_is_refused_alike() {
+    silence();
+    let mut rng = fresh_rng("refusals");
+    let vocabulary = random::vocabulary(&mut rng, "refusals");
+    let mut refused = 0;
+    let n = n_grammars(4000);
+    for _ in 0..n {
+        let text = random::grammar(&mut rng, &vocabulary);
+        let text = random::damaged(&text, &mut rng);
+        refused += usize::from(!walk::read_alike(&text, &vocabulary));
+    }
+    assert!(refused > n / 10, "only {refused} of {n} were refused");
+}
+
+#[test]
+fn realistic_grammars() {
+    silence();
+    let mut rng = fresh_rng("realistic");
+    let vocabulary = realistic::vocabulary(&mut rng);
+    for text in realistic::GRAMMARS {
+        for _ in 0..3 {
+            assert!(
+                walk::walk(text.as_bytes(), &vocabulary, 30, &mut rng),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn borders() {
+    silence();
+    let vocabulary = realistic::vocabulary(&mut fresh_rng("borders"));
+    borders::wrong_arguments(&vocabulary);
+    borders::messages_name_the_place(&vocabulary);
+    borders::hostile_texts_end(&vocabulary);
+    borders::a_second_request_starts_warm(&vocabulary);
+}

@@ -1,0 +1,259 @@
+//! Random walks through a grammar, on both sides at once.
+
+use llama_sieve::grammar::elements::{Element, Rules};
+use llama_sieve::grammar::parser;
+
+use crate::pair::{self, Pair, Vocabulary, quietly};
+use crate::support::{Array, HostSampler, Rng, replay};
+
+/// More stacks than this are too many for the built-in, which goes through all of them again for
+/// each character of a token.
+const MOST_STACKS: u64 = 25;
+/// With no more than these it does not matter what a token adds.
+const FEW_STACKS: u64 = 8;
+
+/// Whether the built-in reads it; asserts that ours does as well.
+pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
+    read(text, vocabulary).is_some()
+}
+
+/// Both, if the text is a grammar.
+fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
+    let shown = String::from_utf8_lossy(text);
+    let ours = pair::ours(text, "root", vocabulary);
+    let said = llama_sieve::last_error::get();
+    if ours.is_null() && endless(text, vocabulary, &said) {
+        return None;
+    }
+    let theirs = pair::theirs(text, "root", vocabulary);
+    assert_eq!(
+        ours.is_null(),
+        theirs.is_null(),
+        "{said}\n{shown}\n{}",
+        replay()
+    );
+    if ours.is_null() {
+        let placed = said.contains("line ") || said.contains("rule");
+        assert!(placed, "no place in: {said}");
+        return None;
+    }
+    Some(Pair {
+        ours: HostSampler::new(ours),
+        theirs: HostSampler::new(theirs),
+    })
+}
+
+/// Whether the built-in would never return, abort, or crash: with repetitions to a number below the
+/// one they start from, and with a left recursion that its check does not see.
+fn endless(text: &[u8], vocabulary: &Vocabulary, said: &str) -> bool {
+    // It reads out of bounds for a root that is mentioned, last of all, and nowhere defined.
+    if said.contains("fewer than the least") || said.contains("there is no rule 'root'") {
+        return true;
+    }
+    let token = |text: &[u8]| token_of(text, vocabulary);
+    parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules))
+}
+
+fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
+    Some(0)
+}
+
+/// Whether a rule can begin with itself, whatever else may be empty before it.
+pub fn is_left_recursive(rules: &Rules) -> bool {
+    let n = rules.alternatives.len();
+    let items = |mut sequence: u32| {
+        std::iter::from_fn(move || {
+            let first = rules.first(sequence)?;
+            sequence = first.rest;
+            Some(first.item)
+        })
+    };
+    let mut empty = vec![false; n];
+    loop {
+        let mut changed = false;
+        for rule in 0..n {
+            let is_empty = |item| matches!(item, Element::Rule(to) if empty[to as usize]);
+            let mut alternatives = rules.alternatives[rule].iter();
+            if !empty[rule] && alternatives.any(|&head| items(head).all(is_empty)) {
+                (empty[rule], changed) = (true, true);
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    // Which rules a rule may begin with, closed.
+    let mut begins = vec![vec![false; n]; n];
+    for (rule, begins) in begins.iter_mut().enumerate() {
+        for &head in &rules.alternatives[rule] {
+            for item in items(head) {
+                let Element::Rule(to) = item else {
+                    break;
+                };
+                begins[to as usize] = true;
+                if !empty[to as usize] {
+                    break;
+                }
+            }
+        }
+    }
+    for middle in 0..n {
+        for from in 0..n {
+            if begins[from][middle] {
+                let further = begins[middle].clone();
+                for (to, further) in begins[from].iter_mut().zip(further) {
+                    *to |= further;
+                }
+            }
+        }
+    }
+    (0..n).any(|rule| begins[rule][rule])
+}
+
+/// Walks on both sides; false if the text is no grammar for either.
+pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> bool {
+    let token = |text: &[u8]| token_of(text, vocabulary);
+    if parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules)) {
+        return false;
+    }
+    let Some(mut pair) = read(text, vocabulary) else {
+        return false;
+    };
+    let mut history = Vec::new();
+    for _ in 0..n_steps {
+        // Where there are few no mask is made yet, so that tokens are tested one by one.
+        if most_stacks(&pair) > FEW_STACKS {
+            pair::mask(&pair.ours, vocabulary.n_tokens);
+        }
+        if most_stacks(&pair) > MOST_STACKS {
+            return true;
+        }
+        let step = one_step(&mut pair, vocabulary, &mut history, rng);
+        match step {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(what) => {
+                let text = String::from_utf8_lossy(text);
+                let pieces: Vec<_> = history
+                    .iter()
+                    .map(|&token: &i32| String::from_utf8_lossy(&vocabulary.pieces[token as usize]))
+                    .collect();
+                panic!("{what}\n{text}\nafter {history:?} {pieces:?}\n{}", replay());
+            }
+        }
+    }
+    true
+}
+
+fn most_stacks(pair: &Pair) -> u64 {
+    // SAFETY: the sampler lives.
+    unsafe { llama_sieve::ffi::grammar::most_stacks_of(pair.ours.as_ptr().cast()) }
+}
+
+/// Compares what both allow, and goes on with one token. False where the walk ends.
+fn one_step(
+    pair: &mut Pair,
+    vocabulary: &Vocabulary,
+    history: &mut Vec<i32>,
+    rng: &mut Rng,
+) -> Result<bool, String> {
+    let n = vocabulary.n_tokens;
+    // One by one first, as long as no mask is known.
+    for _ in 0..4 {
+        let token = rng.below(n) as i32;
+        pair.apply(&array([token], rng))?;
+    }
+    let few: Vec<i32> = (0..rng.below(60)).map(|_| rng.below(n) as i32).collect();
+    pair.apply(&array(few, rng))?;
+    let full = pair.apply(&array(0..n as i32, rng))?;
+    let mut shuffled: Vec<i32> = (0..n as i32).collect();
+    for i in (1..n).rev() {
+        shuffled.swap(i, rng.below(i + 1));
+    }
+    shuffled.truncate(rng.below(n) + 1);
+    pair.apply(&array(shuffled, rng))?;
+
+    let allowed: Vec<i32> = full
+        .data
+        .iter()
+        .filter(|candidate| candidate.logit != f32::NEG_INFINITY)
+        .map(|candidate| candidate.id)
+        .collect();
+    if pair::mask(&pair.ours, n) != allowed {
+        return Err("the mask is not what apply leaves".into());
+    }
+    let may_end = allowed.iter().any(|token| vocabulary.eog.contains(token));
+    if !vocabulary.eog.is_empty() && pair::is_complete(&pair.ours) != may_end {
+        return Err("complete and not ending, or ending and not complete".into());
+    }
+    if rng.chance(0.1) {
+        *pair = pair.clone();
+    }
+    if rng.chance(0.03) {
+        pair.reset();
+        history.clear();
+        return Ok(true);
+    }
+    let token = if allowed.is_empty() || rng.chance(0.05) {
+        rng.below(n) as i32
+    } else {
+        rng.pick(&allowed)
+    };
+    history.push(token);
+    if vocabulary.eog.contains(&token) && !may_end {
+        // The built-in aborts.
+        pair.ours.accept(token);
+        return check_dead(pair, vocabulary).map(|()| false);
+    }
+    match pair.accept(token)? {
+        true => Ok(true),
+        false => {
+            check_dead(pair, vocabulary)?;
+            if rng.chance(0.5) {
+                pair.reset();
+                history.clear();
+                return Ok(true);
+            }
+            Ok(false)
+        }
+    }
+}
+
+/// Ours leaves only tokens that end the generation.
+fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
+    if pair::error(&pair.ours) == 0 {
+        return Err("not dead".into());
+    }
+    if pair::mask(&pair.ours, vocabulary.n_tokens) != vocabulary.eog {
+        return Err("dead, and something other than the end is allowed".into());
+    }
+    let others = (0..vocabulary.n_tokens as i32).filter(|token| !vocabulary.eog.contains(token));
+    let mut rng = Rng(1);
+    let mut left = array(others.take(3), &mut rng);
+    pair.ours.apply(&mut left);
+    let finite = left
+        .data
+        .iter()
+        .filter(|candidate| candidate.logit > f32::NEG_INFINITY);
+    let finite: Vec<i32> = finite.map(|candidate| candidate.id).collect();
+    if finite != vocabulary.eog[..1] {
+        return Err(format!("dead, and {finite:?} is left of others"));
+    }
+    // A copy of the dead is dead.
+    if pair::error(&quietly(|| pair.ours.clone())) == 0 {
+        return Err("the clone lives".into());
+    }
+    Ok(())
+}
+
+fn array(tokens: impl IntoIterator<Item = i32>, rng: &mut Rng) -> Array {
+    let tokens: Vec<i32> = tokens.into_iter().collect();
+    let mut array = Array::of_logits(tokens.iter().map(|_| rng.range(-5.0, 5.0)));
+    for (candidate, &id) in array.data.iter_mut().zip(&tokens) {
+        candidate.id = id;
+        candidate.p = rng.range(0.0, 1.0);
+    }
+    array.sorted = rng.chance(0.3);
+    array.selected = rng.below(tokens.len() + 1) as i64 - 1;
+    array
+}
