@@ -47,7 +47,9 @@ def model_path() -> Path:
 @pytest.fixture(scope="session")
 def llm(llama_cpp: ModuleType, model_path: Path) -> Iterator[Any]:
     """The small model, loaded."""
-    model = llama_cpp.Llama(model_path=str(model_path), n_ctx=256, n_threads=1, verbose=False)
+    # Two threads that wait for each other take minutes on a busy machine.
+    threads = {"n_threads": 1, "n_threads_batch": 1}
+    model = llama_cpp.Llama(model_path=str(model_path), n_ctx=256, verbose=False, **threads)
     yield model
     model.close()
 
