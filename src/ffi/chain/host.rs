@@ -26,8 +26,8 @@ type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
 /// The host's `llama_sampler_chain_params`.
 #[repr(C)]
-struct ChainParams {
-    no_perf: u8,
+pub(crate) struct ChainParams {
+    pub no_perf: u8,
 }
 
 /// The host's functions that chains take.

@@ -27,6 +27,8 @@ use crate::memory;
 use crate::pool::Pool;
 use crate::token::{Token, TokenData};
 use batch::Batch;
+#[cfg(test)]
+pub(crate) use host::ChainParams;
 use host::{ContextFunctions, Functions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 

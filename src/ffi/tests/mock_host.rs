@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
+use crate::ffi::chain::ChainParams;
 use crate::ffi::host::llama_h::{
     SamplerInit, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
@@ -127,7 +128,7 @@ struct Iface(llama_sampler_i);
 unsafe impl Sync for Iface {}
 
 /// As `llama_sampler_chain_init`.
-pub unsafe extern "C" fn chain_init(_no_perf: u8) -> *mut llama_sampler {
+pub unsafe extern "C" fn chain_init(_params: ChainParams) -> *mut llama_sampler {
     // SAFETY: nobody writes to the vtable.
     unsafe { init((&raw const CHAIN.0).cast_mut(), null_mut()) }
 }

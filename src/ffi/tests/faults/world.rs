@@ -130,7 +130,7 @@ impl World {
                 trie,
                 grammar,
                 dist,
-                chain: mock_host::chain_init(1),
+                chain: mock_host::chain_init(ChainParams { no_perf: 1 }),
                 spare_sieve: Cell::new(llama_sieve_clone(sieve)),
                 spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
                 params: params(),
