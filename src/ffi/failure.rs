@@ -13,8 +13,8 @@ use std::ptr::null_mut;
 use crate::chain::ChainError;
 use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
-    LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE,
-    LLAMA_SIEVE_ERROR_STATE,
+    LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS,
+    LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_STATE,
 };
 use crate::ffi::guard::guard;
 use crate::last_error;
@@ -50,6 +50,11 @@ impl Failure {
     /// An argument that must not be NULL.
     pub fn null(what: &str) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
+    }
+
+    /// No host, or none with what is needed.
+    pub fn no_host(why: String) -> Self {
+        Self::new(LLAMA_SIEVE_ERROR_NO_HOST, why)
     }
 
     /// A panic that a guard has caught and reported.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_GRAMMAR_END, LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT,
     LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID,
-    LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_OK,
+    LLAMA_SIEVE_OK,
 };
 use crate::ffi::failure::{Failure, begin, made, part, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
@@ -98,10 +98,6 @@ struct Text<'a> {
     tokenizer: Tokenizer,
 }
 
-fn no_host(text: String) -> Failure {
-    Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text)
-}
-
 fn invalid(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_INVALID, text)
 }
@@ -114,7 +110,7 @@ unsafe fn prepared<'a>(
     root: *const c_char,
 ) -> Result<Prepared<'a>, Failure> {
     memory::room(0)?;
-    let host = Host::get().map_err(no_host)?;
+    let host = Host::get().map_err(Failure::no_host)?;
     let text = match text.is_null() {
         true => &[],
         // SAFETY: not NULL, and the caller guarantees the string.
@@ -138,7 +134,7 @@ unsafe fn prepared<'a>(
     // SAFETY: the caller guarantees the string.
     let root = unsafe { c_bytes(root) };
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
-    let known = unsafe { known(vocab) }.map_err(no_host)?;
+    let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     if let Some(cached) = Grammar::cached(text, root, &known.tree) {
         return Ok(Prepared::Ready(cached.map_err(invalid)?));
     }
@@ -265,16 +261,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
 pub unsafe extern "C" fn llama_sieve_grammar_cache_stats(out: *mut llama_sieve_cache_stats) {
     value("llama_sieve_grammar_cache_stats", (), || {
         usable("out", out)?;
-        let stats = cache::stats();
-        let stats = llama_sieve_cache_stats {
-            hits: stats.hits,
-            misses: stats.misses,
-            evictions: stats.evictions,
-            entries: stats.entries,
-            bytes: stats.bytes,
-        };
         // SAFETY: neither NULL nor misaligned, and the caller guarantees that it is writable.
-        unsafe { out.write(stats) };
+        unsafe { out.write(cache::stats().into()) };
         Ok::<_, Failure>(())
     })
 }

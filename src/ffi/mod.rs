@@ -14,6 +14,7 @@
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
 //! - [`grammar`][]: grammars; `known_vocabularies`: the trees of the host's vocabularies.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
+//! - `logits`: logits of a pointer or a context.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
 //! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`library`][]: version, last error, log, host binding.
@@ -34,6 +35,7 @@ pub mod guard;
 pub mod host;
 mod known_vocabularies;
 pub mod library;
+mod logits;
 pub mod metrics;
 pub mod samplers;
 pub mod seed;

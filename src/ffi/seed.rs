@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::failure::{Failure, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::{Host, host_function};
@@ -21,8 +20,7 @@ use crate::rng::DEFAULT_SEED;
 pub unsafe extern "C" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
     value("llama_sieve_get_seed", DEFAULT_SEED, || {
         usable("the sampler", smpl)?;
-        let functions =
-            Functions::of_host().map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+        let functions = Functions::of_host().map_err(Failure::no_host)?;
         // SAFETY: not NULL, and the caller guarantees that it lives.
         Ok::<_, Failure>(unsafe { functions.seed(smpl) })
     })

@@ -17,7 +17,7 @@ mod kinds;
 
 use std::ffi::{c_char, c_int};
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};
@@ -67,7 +67,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
 }
 
 fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
-    found.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))
+    found.map_err(Failure::no_host)
 }
 
 /// Compares ours with the bound host's own, whose build is `build` where it is known. `Err` says

@@ -4,12 +4,13 @@ use std::ffi::c_int;
 
 use super::host::Functions;
 use super::workspace::{Taken, forget};
-use super::{Member, list, logits_of, sample};
+use super::{Member, list, sample};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::guard::{Payload, attempt, report};
 use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::logits::logits_of;
 use crate::kernels::logits::Logits;
 use crate::last_error;
 use crate::memory;

@@ -6,14 +6,11 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use parking_lot::Mutex;
-
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NO_LOGITS};
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::llama_h::{
-    llama_context, llama_model, llama_sampler, llama_sampler_i, llama_token_data_array,
+    llama_context, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
-use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::{Host, host_function};
 use crate::token::Token;
 
@@ -44,18 +41,15 @@ pub(super) struct Functions {
 // SAFETY: functions and a vtable of the host, which belong to no thread.
 unsafe impl Send for Functions {}
 
-/// Those of the host that was asked last.
-static FUNCTIONS: Mutex<Option<(Host, Functions)>> = Mutex::new(None);
+static FUNCTIONS: PerHost<Functions> = PerHost::new();
 
 /// The functions of the host, outside the guard where the host's code runs.
 pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
-    let no_host = |text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text);
     let (host, known) = part(call, || {
-        let host = Host::get().map_err(no_host)?;
-        let known = FUNCTIONS.lock().filter(|(of, _)| of.is(&host));
-        Ok((host, known))
+        let host = Host::get().map_err(Failure::no_host)?;
+        Ok((host, FUNCTIONS.known(&host)))
     })?;
-    if let Some((_, functions)) = known {
+    if let Some(functions) = known {
         return Ok(functions);
     }
     let look_up = || {
@@ -70,7 +64,7 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
         };
         Ok((init, free, functions))
     };
-    let (init, free, mut functions) = part(call, || look_up().map_err(no_host))?;
+    let (init, free, mut functions) = part(call, || look_up().map_err(Failure::no_host))?;
     // SAFETY: the host's own constructor and destructor, in the order that they are made for.
     unsafe {
         let chain = init(ChainParams { no_perf: 1 });
@@ -78,7 +72,7 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
         free(chain);
     }
     part(call, || {
-        *FUNCTIONS.lock() = Some((host, functions));
+        FUNCTIONS.keep(host, functions);
         Ok(())
     })?;
     Ok(functions)
@@ -87,10 +81,6 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
 type Sample = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_context, i32) -> Token;
 type SampledToken = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> Token;
 type SampledFloats = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;
-type LogitsIth = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;
-type GetModel = unsafe extern "C-unwind" fn(*const llama_context) -> *const llama_model;
-type GetVocab = unsafe extern "C-unwind" fn(*const llama_model) -> *const llama_vocab;
-type NTokens = unsafe extern "C-unwind" fn(*const llama_vocab) -> i32;
 
 /// What a backend has sampled, where the host can tell.
 #[derive(Clone, Copy)]
@@ -100,34 +90,21 @@ struct SampledFunctions {
     logits: SampledFloats,
 }
 
-/// The host's functions that lead from a context to logits.
+/// The host's functions that sample from a context, or tell what a backend has sampled.
 #[derive(Clone, Copy)]
-pub(super) struct ContextFunctions {
+pub(super) struct SamplingFunctions {
     pub sample: Sample,
     /// `None` in a host that does not sample on backends.
     sampled: Option<SampledFunctions>,
-    logits_ith: LogitsIth,
-    get_model: GetModel,
-    get_vocab: GetVocab,
-    n_tokens: NTokens,
 }
 
-/// Those of the host that was asked last.
-static CONTEXT_FUNCTIONS: Mutex<Option<(Host, ContextFunctions)>> = Mutex::new(None);
+static SAMPLING_FUNCTIONS: PerHost<SamplingFunctions> = PerHost::new();
 
-impl ContextFunctions {
+impl SamplingFunctions {
     pub fn of_host() -> Result<Self, Failure> {
-        let no_host = |text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text);
-        let host = Host::get().map_err(no_host)?;
-        let mut known = CONTEXT_FUNCTIONS.lock();
-        if let Some((of, functions)) = *known
-            && of.is(&host)
-        {
-            return Ok(functions);
-        }
-        let functions = Self::looked_up(&host).map_err(no_host)?;
-        *known = Some((host, functions));
-        Ok(functions)
+        SAMPLING_FUNCTIONS
+            .of_host(Self::looked_up)
+            .map_err(Failure::no_host)
     }
 
     fn looked_up(host: &Host) -> Result<Self, String> {
@@ -141,10 +118,6 @@ impl ContextFunctions {
         Ok(Self {
             sample: host_function!(host, c"llama_sampler_sample", Sample),
             sampled: sampled().ok(),
-            logits_ith: host_function!(host, c"llama_get_logits_ith", LogitsIth),
-            get_model: host_function!(host, c"llama_get_model", GetModel),
-            get_vocab: host_function!(host, c"llama_model_get_vocab", GetVocab),
-            n_tokens: host_function!(host, c"llama_vocab_n_tokens", NTokens),
         })
     }
 
@@ -164,27 +137,5 @@ impl ContextFunctions {
                 || !(sampled.probs)(ctx, idx).is_null()
                 || !(sampled.logits)(ctx, idx).is_null()
         }
-    }
-
-    /// # Safety
-    /// As for [`has_sampled`](Self::has_sampled).
-    pub unsafe fn logits(
-        &self,
-        call: &str,
-        ctx: *mut llama_context,
-        idx: i32,
-    ) -> Result<(*const f32, i32), c_int> {
-        // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
-        let (logits, n_vocab) = unsafe {
-            let vocab = (self.get_vocab)((self.get_model)(ctx));
-            ((self.logits_ith)(ctx, idx), (self.n_tokens)(vocab))
-        };
-        part(call, || {
-            if logits.is_null() {
-                let text = format!("the context has no logits for output {idx}");
-                return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_LOGITS, text));
-            }
-            Ok((logits, n_vocab))
-        })
     }
 }

@@ -14,9 +14,10 @@ use std::ffi::c_int;
 use half::{bf16, f16};
 
 use crate::chain::{check, outcome};
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use crate::ffi::logits::{ContextFunctions, logits_of, logits_of_output};
 use crate::ffi::samplers::DROP_INS;
 use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;
@@ -29,7 +30,7 @@ use crate::token::{Token, TokenData};
 use batch::Batch;
 #[cfg(test)]
 pub(crate) use host::ChainParams;
-use host::{ContextFunctions, Functions, functions};
+use host::{Functions, SamplingFunctions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 
 /// What llama_sampler_sample does, from the same arguments: the chain selects a token among the
@@ -59,16 +60,16 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
     let sampled = || unsafe {
         begin(CALL)?;
         let host = prepare(CALL, chain)?;
-        let context = part(CALL, || {
+        let (context, sampling) = part(CALL, || {
             usable("the context", ctx)?;
-            ContextFunctions::of_host()
+            Ok((ContextFunctions::of_host()?, SamplingFunctions::of_host()?))
         })?;
         forget();
-        if context.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
-            return Ok((context.sample)(chain, ctx, idx));
+        if sampling.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
+            return Ok((sampling.sample)(chain, ctx, idx));
         }
-        let (logits, n_vocab) = context.logits(CALL, ctx, idx)?;
-        let logits = part(CALL, || logits_of(logits, n_vocab))?;
+        let logits = context.logits(ctx, idx);
+        let logits = part(CALL, || logits_of_output(logits, idx))?;
         let token = sample(CALL, &host, chain, Logits::F32(logits))?;
         (host.accept)(chain, token);
         Ok(token)
@@ -242,19 +243,6 @@ unsafe fn sample_raw<'a, T>(
         sample(call, &host, chain, of(logits))
     };
     sampled().unwrap_or_else(|code: c_int| code)
-}
-
-/// # Safety
-/// `logits` is NULL or has `n_vocab` elements, which stay as they are during `'a`.
-unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
-    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
-    let n = n.ok_or_else(|| {
-        let text = format!("n_vocab is {n_vocab}; it must be above 0");
-        Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
-    })?;
-    usable("logits", logits)?;
-    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
-    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
 }
 
 /// Looks at the chain, and at the host.

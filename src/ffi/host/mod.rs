@@ -18,6 +18,7 @@ pub mod build;
 pub mod built_ins;
 mod linker;
 pub mod llama_h;
+pub(super) mod per_host;
 pub mod vocabulary;
 
 use std::ffi::{CStr, c_void};

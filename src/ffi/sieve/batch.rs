@@ -5,11 +5,13 @@ use std::ffi::c_int;
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, usable};
 use crate::ffi::guard::{Payload, attempt, guard, report};
+use crate::ffi::logits::logits_of;
 use crate::sieve::{self, Logits, Sieve};
 use crate::simd;
 use crate::token::Token;
 
 use super::handle::*;
+
 /// Chooses a token for each of `n` independent sequences, on the calling thread and at most
 /// `n_threads` - 1 of a pool of the library's own, which is made at first need and has at most a
 /// thread for each processor. Where no thread can be started, and in the child of a process that

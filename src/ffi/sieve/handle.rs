@@ -2,7 +2,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE};
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_BUSY;
 use crate::ffi::failure::{Failure, usable};
 use crate::ffi::guard::guard;
 use crate::sieve::Sieve;
@@ -101,19 +101,4 @@ pub(super) unsafe fn with<T>(
             Err(Failure::caught())
         }
     }
-}
-
-/// # Safety
-/// `logits` is NULL or `n_vocab` elements that nobody writes during `'a`.
-pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
-    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
-    let n = n.ok_or_else(|| {
-        Failure::new(
-            LLAMA_SIEVE_ERROR_SIZE,
-            format!("n_vocab is {n_vocab}; it must be above 0"),
-        )
-    })?;
-    usable("logits", logits)?;
-    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
-    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
 }

@@ -18,6 +18,7 @@ use half::{bf16, f16};
 use crate::ffi::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::guard::guard;
+use crate::ffi::logits::logits_of;
 use crate::log;
 use crate::sieve::{Params, Sieve};
 use crate::token::Token;

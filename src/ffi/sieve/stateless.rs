@@ -4,10 +4,10 @@ use std::ffi::c_int;
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
 use crate::ffi::failure::{Failure, answer, usable};
-use crate::sieve::{self};
+use crate::ffi::logits::logits_of;
+use crate::sieve;
 use crate::token::{Token, TokenData};
 
-use super::handle::*;
 /// The `n` most probable tokens in descending order, with their probabilities over the whole
 /// vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
 /// `n`.

@@ -7,10 +7,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-use crate::ffi::errors::{
-    LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NOT_FOUND,
-    LLAMA_SIEVE_OK,
-};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, made, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
@@ -19,9 +16,10 @@ use crate::ffi::library::show;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::memory;
 use crate::token::Token;
+use crate::trie::Trie;
+use crate::trie::cache::{self, CacheStats};
 use crate::trie::cursor::SPAN_LIMIT;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
-use crate::trie::{Trie, cache};
 
 /// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
 /// most probable valid one is selected.
@@ -60,6 +58,18 @@ pub struct llama_sieve_cache_stats {
     pub entries: u64,
     /// Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
+}
+
+impl From<CacheStats> for llama_sieve_cache_stats {
+    fn from(stats: CacheStats) -> Self {
+        Self {
+            hits: stats.hits,
+            misses: stats.misses,
+            evictions: stats.evictions,
+            entries: stats.entries,
+            bytes: stats.bytes,
+        }
+    }
 }
 
 pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
@@ -276,16 +286,8 @@ unsafe fn room<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failu
 pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cache_stats) {
     value("llama_sieve_trie_cache_stats", (), || {
         usable("out", out)?;
-        let stats = cache::stats();
-        let stats = llama_sieve_cache_stats {
-            hits: stats.hits,
-            misses: stats.misses,
-            evictions: stats.evictions,
-            entries: stats.entries,
-            bytes: stats.bytes,
-        };
         // SAFETY: neither NULL nor misaligned, and the caller guarantees that it is writable.
-        unsafe { out.write(stats) };
+        unsafe { out.write(cache::stats().into()) };
         Ok::<_, Failure>(())
     })
 }
@@ -299,8 +301,7 @@ unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
         return Ok(Slot::new(None));
     }
     // SAFETY: the caller guarantees the vocabulary.
-    let n_vocab =
-        unsafe { n_tokens(vocab) }.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+    let n_vocab = unsafe { n_tokens(vocab) }.map_err(Failure::no_host)?;
     Ok(Slot::new(Some(n_vocab)))
 }
 

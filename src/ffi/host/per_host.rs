@@ -1,0 +1,37 @@
+//! What was looked up in a host, for as long as that host is asked: names are looked up once, not
+//! for every token.
+
+use parking_lot::Mutex;
+
+use super::Host;
+
+/// What was last looked up, and in which host.
+#[derive(Debug)]
+pub(in crate::ffi) struct PerHost<T>(Mutex<Option<(Host, T)>>);
+
+impl<T: Copy> PerHost<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// What is known of this host.
+    pub fn known(&self, host: &Host) -> Option<T> {
+        let known = self.0.lock();
+        known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
+    }
+
+    pub fn keep(&self, host: Host, value: T) {
+        *self.0.lock() = Some((host, value));
+    }
+
+    /// What is known of the host of this process, or what `look_up` finds; or why there is none.
+    pub fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
+        let host = Host::get()?;
+        if let Some(known) = self.known(&host) {
+            return Ok(known);
+        }
+        let value = look_up(&host)?;
+        self.keep(host, value);
+        Ok(value)
+    }
+}

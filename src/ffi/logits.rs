@@ -1,0 +1,83 @@
+//! Logits as a C caller has them: a pointer with their number, or an output of a `llama_context`.
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_LOGITS, LLAMA_SIEVE_ERROR_SIZE};
+use crate::ffi::failure::{Failure, usable};
+use crate::ffi::host::llama_h::{llama_context, llama_model};
+use crate::ffi::host::per_host::PerHost;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::host::{Host, host_function};
+
+/// # Safety
+/// `logits` is NULL or has `n_vocab` elements, which nobody writes during `'a`.
+pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
+    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
+    let n = n.ok_or_else(|| {
+        let text = format!("n_vocab is {n_vocab}; it must be above 0");
+        Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
+    })?;
+    usable("logits", logits)?;
+    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
+    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
+}
+
+type LogitsIth = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;
+type GetModel = unsafe extern "C-unwind" fn(*const llama_context) -> *const llama_model;
+type GetVocab = unsafe extern "C-unwind" fn(*const llama_model) -> *const llama_vocab;
+type NTokens = unsafe extern "C-unwind" fn(*const llama_vocab) -> i32;
+
+/// The host's functions that lead from a context to logits. They may throw: what does so passes
+/// through where they are called outside the guard.
+#[derive(Clone, Copy)]
+pub(super) struct ContextFunctions {
+    logits_ith: LogitsIth,
+    get_model: GetModel,
+    get_vocab: GetVocab,
+    n_tokens: NTokens,
+}
+
+static CONTEXT_FUNCTIONS: PerHost<ContextFunctions> = PerHost::new();
+
+impl ContextFunctions {
+    pub fn of_host() -> Result<Self, Failure> {
+        CONTEXT_FUNCTIONS
+            .of_host(Self::looked_up)
+            .map_err(Failure::no_host)
+    }
+
+    fn looked_up(host: &Host) -> Result<Self, String> {
+        Ok(Self {
+            logits_ith: host_function!(host, c"llama_get_logits_ith", LogitsIth),
+            get_model: host_function!(host, c"llama_get_model", GetModel),
+            get_vocab: host_function!(host, c"llama_model_get_vocab", GetVocab),
+            n_tokens: host_function!(host, c"llama_vocab_n_tokens", NTokens),
+        })
+    }
+
+    /// The logits of an output, NULL where the context has none, and the vocabulary's size.
+    ///
+    /// # Safety
+    /// `ctx` is a live context of this host.
+    pub unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
+        // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
+        unsafe {
+            let vocab = (self.get_vocab)((self.get_model)(ctx));
+            ((self.logits_ith)(ctx, idx), (self.n_tokens)(vocab))
+        }
+    }
+}
+
+/// What [`ContextFunctions::logits`] gave for `idx`, as a slice.
+///
+/// # Safety
+/// As for [`logits_of`].
+pub(super) unsafe fn logits_of_output<'a>(
+    (logits, n_vocab): (*const f32, i32),
+    idx: i32,
+) -> Result<&'a [f32], Failure> {
+    if logits.is_null() {
+        let text = format!("the context has no logits for output {idx}");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_LOGITS, text));
+    }
+    // SAFETY: the caller guarantees the elements.
+    unsafe { logits_of(logits, n_vocab) }
+}
