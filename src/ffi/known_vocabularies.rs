@@ -132,29 +132,20 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
     type Piece = unsafe extern "C" fn(Vocab, Token, *mut u8, i32, i32, bool) -> i32;
     let host = Host::get()?;
     let raw: Vocab = vocab.as_ptr();
+    let n_tokens = host_function!(host, c"llama_vocab_n_tokens", OfVocab);
+    // SAFETY: the caller guarantees the vocabulary.
+    let n_tokens = unsafe { n_tokens(raw) };
     let mut hash = DefaultHasher::new();
-    let of_vocab = [
-        host_function!(host, c"llama_vocab_n_tokens", OfVocab),
+    hash.write_i32(n_tokens);
+    for special in [
         host_function!(host, c"llama_vocab_eos", OfVocab),
         host_function!(host, c"llama_vocab_eot", OfVocab),
-    ];
-    // SAFETY: the caller guarantees the vocabulary.
-    let n_tokens = of_vocab[0];
-    // SAFETY: as above.
-    let n_tokens = unsafe { n_tokens(raw) };
-    for function in of_vocab {
+        host_function!(host, c"llama_vocab_bos", OfVocab),
+        host_function!(host, c"llama_vocab_nl", OfVocab),
+        host_function!(host, c"llama_vocab_pad", OfVocab),
+    ] {
         // SAFETY: as above.
-        hash.write_i32(unsafe { function(raw) });
-    }
-    let more = [c"llama_vocab_bos", c"llama_vocab_nl", c"llama_vocab_pad"];
-    for name in more {
-        if let Ok(address) = host.function(name) {
-            // SAFETY: the host's function of that name, whose signature does not change.
-            let function =
-                unsafe { std::mem::transmute::<*mut std::ffi::c_void, OfVocab>(address.as_ptr()) };
-            // SAFETY: as above.
-            hash.write_i32(unsafe { function(raw) });
-        }
+        hash.write_i32(unsafe { special(raw) });
     }
     let piece = host_function!(host, c"llama_token_to_piece", Piece);
     let is_eog = host_function!(

@@ -70,7 +70,7 @@ pub fn handle<T>() -> *mut T {
 type Address = fn() -> *mut c_void;
 
 /// The other functions, each by what gives its address.
-static FUNCTIONS: [(&CStr, Address); 19] = [
+static FUNCTIONS: [(&CStr, Address); 22] = [
     (c"llama_sampler_name", || name as *mut c_void),
     (c"llama_sampler_get_seed", || get_seed as *mut c_void),
     (c"llama_sampler_chain_n", || chain_n as *mut c_void),
@@ -84,6 +84,9 @@ static FUNCTIONS: [(&CStr, Address); 19] = [
     (c"llama_vocab_is_eog", || is_eog as *mut c_void),
     (c"llama_vocab_eot", || eot as *mut c_void),
     (c"llama_vocab_eos", || eot as *mut c_void),
+    (c"llama_vocab_bos", || eot as *mut c_void),
+    (c"llama_vocab_nl", || eot as *mut c_void),
+    (c"llama_vocab_pad", || eot as *mut c_void),
     (c"llama_token_to_piece", || piece as *mut c_void),
     (c"llama_detokenize", || detokenize as *mut c_void),
     (c"llama_tokenize", || tokenize as *mut c_void),
