@@ -290,6 +290,11 @@ struct llama_context;
 #define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
 
 /*
+ To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
+ */
+#define LLAMA_SIEVE_STATE_PARAMS 1
+
+/*
  A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
  one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
  */
@@ -338,6 +343,7 @@ typedef struct llama_sieve_cache_stats {
 
 /*
  The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+ The struct is frozen: what is new comes in functions.
  */
 typedef struct llama_sieve_params {
   /*
@@ -426,7 +432,8 @@ typedef struct llama_sieve_params {
 } llama_sieve_params;
 
 /*
- What the stages made of the last token's distribution. The caller sets struct_size.
+ What the stages made of the last token's distribution. The caller sets struct_size; later
+ versions may have more members behind these, and a caller without them goes on as before.
 
  The counts are of candidates with a probability left after each stage; they never rise.
  Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
@@ -472,6 +479,14 @@ typedef struct llama_sieve_stats {
    Candidates after top-n-sigma, which are drawn from.
    */
   int32_t after_top_n_sigma;
+  /*
+   Surprisal of the chosen token in the distribution that was drawn from.
+   */
+  float sampling_surprisal;
+  /*
+   Tokens that had been accepted when this one was chosen: its position, counted from 0.
+   */
+  uint64_t n_accepted;
 } llama_sieve_stats;
 
 #ifdef __cplusplus
@@ -959,7 +974,7 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 
 /*
  Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
- logged, and its memory is leaked.
+ logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
 
  The caller guarantees:
  sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -1034,8 +1049,9 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  has forked after a batch, the calling thread does all the work. The tokens do not depend on the
  number of threads. They are not accepted.
 
- out[i] is the token of sieves[i] and logits[i], or its negative error. Returns
- LLAMA_SIEVE_OK, or the first error in out; or, with out as it was, an error of the call: an
+ out[i] is the token of sieves[i] and logits[i], or its negative error, of which
+ llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in out,
+ whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
  array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
  an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
 
@@ -1065,14 +1081,119 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
 int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
 
 /*
+ How many tokens were accepted since the sieve was made or reset, whether or not the penalties
+ still look back on them: the position of the next token, counted from 0. 0, and an error text,
+ for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
+
+/*
+ The seed that the random numbers began with: the one asked for, or, where that was 0xFFFFFFFF,
+ the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED), and an error
+ text, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
+
+/*
+ How many tokens the penalties look back on: at most penalty_last_n. 0, and an error text, for
+ NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+size_t llama_sieve_history_size(const struct llama_sieve *sieve);
+
+/*
+ How often token is among them. 0, and an error text, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
+
+/*
+ Whether token is among them. False, and an error text, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
+
+/*
+ The different tokens among them, in no particular order. Writes the first cap of them to
+ out; returns how many there are, which may be more. 0, and an error text, for NULL, for a
+ sieve in use, and where out is not aligned.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or has room for cap tokens.
+ */
+size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
+
+/*
+ What bias and penalties make of the raw logit of one token, here and now: what the stages would
+ see. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
+
+/*
+ Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a
+ member of a batch, or as a sampler of a chain; "" if there was. A call that does not get as far
+ as the sieve (NULL, a size, a sieve in use) is told by llama_sieve_last_error alone.
+
+ Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
+ and for a sieve in use. Valid until this thread calls this function again.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+const char *llama_sieve_error(const struct llama_sieve *sieve);
+
+/*
  The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
  selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
- of llama_sieve_new, and without a host.
+ of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
 
  The caller guarantees:
  params as for llama_sieve_new.
  */
 struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
+
+/*
+ The sieve in a sampler of llama_sieve_init_sampler, for every function that takes a sieve:
+ parameters, statistics, history, saved states, the candidates and the error of the last token.
+ What is changed counts from the next token of the chain on.
+
+ It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
+ (while the sampler is at work it is in use, and while it is, the sampler takes the largest
+ logit). A clone of the sampler has a sieve of its own. NULL, and an error text, for NULL and for
+ other samplers; a member of a chain is had by llama_sampler_chain_get.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler of any kind.
+ */
+struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
+
+/*
+ The parameters in force into out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
+ negative error; then out is as it was.
+
+ out->bias is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
+ end; llama_sieve_set_params may be given it. out->seed is what was asked for;
+ llama_sieve_current_seed tells which one is in use.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or as long as its struct_size says.
+ */
+int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
 
 /*
  The distribution that the last token was drawn from: writes at most cap candidates with logits
@@ -1109,7 +1230,8 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_s
 
 /*
  How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
- use. Grows with the accepted tokens up to 64 + 4 * penalty_last_n, with mt19937 another 2496.
+ use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
+ another 2496.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1117,8 +1239,8 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_s
 size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 
 /*
- Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of
- bytes, in a format that is the same on every machine.
+ Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
+ in a format that is the same on every machine.
 
  LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small. Then
  nothing is written.
@@ -1130,9 +1252,10 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
 
 /*
  Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens.
- size is exactly what llama_sieve_state_size said when they were saved. The state carries the
- random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
- penalty_last_n keeps the newest tokens.
+ size is exactly what llama_sieve_state_size said when they were saved. The parameters stay
+ (llama_sieve_state_load_with takes those of the state). The state carries the random stream,
+ whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n
+ keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
  bytes that are no state, damaged, of another version, or of another generator than the
@@ -1143,6 +1266,23 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
  sieve is NULL or alive; bytes is NULL or size bytes.
  */
 int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
+
+/*
+ The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
+ parameters that were saved, biases and generator included, so that a sieve of any parameters
+ goes on exactly as the one that saved.
+
+ Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
+ of an earlier version, which has no parameters, or whose parameters llama_sieve_new would
+ refuse. Nothing is changed then.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or size bytes.
+ */
+int llama_sieve_state_load_with(struct llama_sieve *sieve,
+                                const uint8_t *bytes,
+                                size_t size,
+                                int options);
 
 /*
  The n most probable tokens in descending order, with their probabilities over the whole

@@ -1,4 +1,6 @@
 /* The sieve as one sampler of a llama.cpp chain: it chooses what the sieve chooses of the same logits, also after clone and reset, and behind built-ins. */
+#include <math.h>
+
 #include "../check.h"
 
 #include "llama_sieve.h"
@@ -13,6 +15,121 @@ static llama_token step(struct llama_sampler * chain, const llama_token_data * d
     const llama_token token = array.data[array.selected].id;
     llama_sampler_accept(chain, token);
     return token;
+}
+
+static void count_messages(int level, const char * text, void * user) {
+    (void) level;
+    CHECK(strstr(text, "belongs to a sampler") != NULL);
+    ++*(int *) user;
+}
+
+/* The sieve in a sampler, by the functions for sieves. */
+static void from_outside(const llama_token_data * data, llama_token_data * scratch) {
+    llama_sieve_params params    = llama_sieve_default_params();
+    params.seed                  = 7;
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(chain, llama_sieve_init_sampler(&params));
+    struct llama_sampler * smpl  = llama_sampler_chain_get(chain, 0);
+    llama_sieve *          sieve = llama_sieve_of_sampler(smpl);
+    CHECK(sieve != NULL && llama_sieve_of_sampler(smpl) == sieve);
+    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
+    CHECK(llama_sieve_current_seed(sieve) == 7 && llama_sieve_n_accepted(sieve) == 0);
+
+    /* Statistics and candidates of what the chain chose. */
+    llama_sieve_stats stats = { .struct_size = sizeof(stats) };
+    CHECK(llama_sieve_measure(sieve, true) == LLAMA_SIEVE_OK);
+    const llama_token token = step(chain, data, scratch);
+    CHECK(llama_sieve_n_accepted(sieve) == 1 && llama_sieve_history_contains(sieve, token));
+    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK && stats.n_vocab == N);
+    CHECK(stats.sampling_surprisal >= 0.0f && stats.model_entropy > 0.0f);
+    llama_token_data out[64];
+    const int        n     = llama_sieve_candidates(sieve, out, 64);
+    bool             found = false;
+    CHECK(n > 0 && n <= 40 && n == stats.after_top_n_sigma);
+    for (int i = 0; i < n; i++) {
+        found = found || out[i].id == token;
+    }
+    CHECK(found);
+
+    /* Other parameters count from the next token on. */
+    llama_sieve_params seen = { .struct_size = sizeof(seen) };
+    CHECK(llama_sieve_get_params(sieve, &seen) == LLAMA_SIEVE_OK && seen.seed == 7 && seen.top_k == 40);
+    const llama_logit_bias ban = { .token = token, .bias = -INFINITY };
+    seen.temperature    = 0.0f;
+    seen.penalty_last_n = 0;
+    seen.bias           = &ban;
+    seen.n_bias         = 1;
+    CHECK(llama_sieve_set_params(sieve, &seen) == LLAMA_SIEVE_OK);
+    llama_token best = -1;
+    for (int i = 0; i < N; i++) {
+        if (data[i].id != token && (best < 0 || data[i].logit > data[best].logit)) {
+            best = data[i].id;
+        }
+    }
+    CHECK(step(chain, data, scratch) == best);
+
+    /* A state of the one in the chain goes on in one that is not. */
+    CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_OK);
+    const size_t size  = llama_sieve_state_size(sieve);
+    uint8_t *    bytes = check_malloc(size);
+    CHECK(llama_sieve_state_save(sieve, bytes, size) == LLAMA_SIEVE_OK);
+    llama_sieve_params other = llama_sieve_default_params();
+    other.rng                = LLAMA_SIEVE_RNG_POSITION;
+    llama_sieve * alone      = llama_sieve_new(&other);
+    CHECK(llama_sieve_state_load_with(alone, bytes, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_OK);
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = data[i].logit;
+    }
+    for (int i = 0; i < STEPS; i++) {
+        const llama_token next = step(chain, data, scratch);
+        CHECK(llama_sieve_sample(alone, logits, N) == next);
+        llama_sieve_accept(alone, next);
+    }
+    /* And back: the chain repeats itself. */
+    CHECK(llama_sieve_state_load(sieve, bytes, size) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(alone, bytes, size) == LLAMA_SIEVE_OK);
+    CHECK(step(chain, data, scratch) == llama_sieve_sample(alone, logits, N));
+
+    /* What went wrong in the chain. */
+    CHECK(strcmp(llama_sieve_error(sieve), "") == 0);
+    for (int i = 0; i < N; i++) {
+        scratch[i] = (llama_token_data) { .id = i, .logit = -INFINITY, .p = 0.0f };
+    }
+    llama_token_data_array array = { .data = scratch, .size = N, .selected = -1, .sorted = false };
+    llama_sampler_apply(chain, &array);
+    CHECK(array.selected >= 0 && strstr(llama_sieve_error(sieve), "minus infinity") != NULL);
+
+    /* A clone has its own; a copy of the state goes into the same. */
+    struct llama_sampler * clone = llama_sampler_clone(smpl);
+    llama_sieve *          twin  = llama_sieve_of_sampler(clone);
+    CHECK(twin != NULL && twin != sieve && llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
+    llama_sieve_accept(twin, 9);
+    CHECK(llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve) + 1);
+    ((const struct llama_sampler *) smpl)->iface->copy_state(smpl, clone);
+    CHECK(llama_sieve_of_sampler(clone) == twin && llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
+    llama_sampler_free(clone);
+
+    /* Not the caller's to free. */
+    static int told;
+    llama_sieve_log_set(count_messages, &told);
+    llama_sieve_free(sieve);
+    llama_sieve_log_set(NULL, NULL);
+    CHECK(told == 1 && llama_sieve_n_accepted(sieve) > 0);
+    /* A clone of the handle is. */
+    llama_sieve * copy = llama_sieve_clone(sieve);
+    CHECK(copy != NULL && llama_sieve_n_accepted(copy) == llama_sieve_n_accepted(sieve));
+
+    /* Only samplers that are sieves have one. */
+    CHECK(llama_sieve_of_sampler(chain) == NULL && strstr(llama_sieve_last_error(), "no sieve") != NULL);
+    struct llama_sampler * greedy = llama_sieve_init_greedy();
+    CHECK(llama_sieve_of_sampler(greedy) == NULL && strstr(llama_sieve_last_error(), "no sieve") != NULL);
+    llama_sampler_free(greedy);
+    llama_sampler_free(chain);
+    CHECK(llama_sieve_sample(copy, logits, N) >= 0);
+    llama_sieve_free(copy);
+    llama_sieve_free(alone);
+    free(bytes);
 }
 
 int main(void) {
@@ -61,6 +178,7 @@ int main(void) {
     }
     llama_sampler_free(chain);
     llama_sieve_free(sieve);
+    from_outside(data, scratch);
     free(data);
     free(scratch);
     free(logits);

@@ -85,7 +85,7 @@ static void a_generation(const float * logits) {
     llama_sieve * c    = llama_sieve_clone(a);
     const size_t  size = llama_sieve_state_size(a);
     uint8_t *     bytes = malloc(size);
-    CHECK(c != NULL && size == 64 + 4 * 20 && bytes != NULL);
+    CHECK(c != NULL && size == 136 + 4 * 20 && bytes != NULL);
     CHECK(llama_sieve_state_save(a, bytes, size - 1) == LLAMA_SIEVE_ERROR_STATE && says("room"));
     CHECK(llama_sieve_state_save(a, bytes, size) == LLAMA_SIEVE_OK);
     llama_sieve_reset(b);

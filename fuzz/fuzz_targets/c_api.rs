@@ -14,14 +14,14 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
 use llama_sieve::ffi::certificate::*;
-use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::metrics::*;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 use llama_sieve::ffi::sieve::*;
-use llama_sieve::ffi::trie::*;
 use llama_sieve::ffi::trie::handles::*;
+use llama_sieve::ffi::trie::*;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use llama_sieve_fuzz::params::{CParams, Change};
 use support::family::vocabulary;
@@ -142,6 +142,22 @@ enum Call {
     Seed(u8),
     Library,
     Certify(Name),
+    GetParams {
+        which: u8,
+        wrong_size: bool,
+    },
+    Ask {
+        which: u8,
+        token: Whole,
+        logit: Number,
+        cap: u8,
+    },
+    LoadWith {
+        which: u8,
+        damage: Option<(u16, u8)>,
+        options: i8,
+    },
+    OfSampler(u8),
 }
 
 /// The name of a sampler, for the certificate.
@@ -255,6 +271,35 @@ fn last_error() -> String {
     // SAFETY: never NULL, valid until the next call.
     let text = unsafe { CStr::from_ptr(llama_sieve_last_error()) };
     text.to_str().expect("UTF-8").to_owned()
+}
+
+/// What is asked of a sieve agrees with itself.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+unsafe fn ask(sieve: *mut Handle, token: i32, logit: f32, cap: usize) {
+    let mut out = vec![-7; cap];
+    // SAFETY: NULL or live, and there is room.
+    unsafe {
+        let size = llama_sieve_history_size(sieve);
+        let count = llama_sieve_history_count(sieve, token);
+        assert_eq!(llama_sieve_history_contains(sieve, token), count > 0);
+        let unique = llama_sieve_history_unique(sieve, out.as_mut_ptr(), cap);
+        assert!(unique <= size && count as usize <= size);
+        assert!(out[unique.min(cap)..].iter().all(|&token| token == -7));
+        for &token in &out[..unique.min(cap)] {
+            assert!(token >= 0 && llama_sieve_history_contains(sieve, token));
+        }
+        let adjusted = llama_sieve_adjusted_logit(sieve, token, logit);
+        assert!(!sieve.is_null() || adjusted.is_nan());
+        let error = llama_sieve_error(sieve);
+        assert_eq!(error.is_null(), sieve.is_null());
+        if sieve.is_null() {
+            assert_reason();
+            assert_eq!(llama_sieve_n_accepted(sieve), 0);
+            assert_eq!(llama_sieve_current_seed(sieve), 0xFFFF_FFFF);
+        }
+    }
 }
 
 /// A failure has a reason, and no internal one.
@@ -1142,7 +1187,70 @@ impl World {
                     token,
                     base,
                 } => metrics(logits, token.0, i32::from(*base % 4)),
+                Call::GetParams { which, wrong_size } => {
+                    let sieve = self.sieve(*which);
+                    let mut seen = llama_sieve_default_params();
+                    seen.struct_size += usize::from(*wrong_size);
+                    let answer = llama_sieve_get_params(sieve, &mut seen);
+                    let errors = [LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS];
+                    if assert_answer(answer, &errors) {
+                        // What is seen can be set, and changes nothing.
+                        assert_eq!(llama_sieve_set_params(sieve, &seen), LLAMA_SIEVE_OK);
+                    }
+                }
+                Call::Ask {
+                    which,
+                    token,
+                    logit,
+                    cap,
+                } => ask(self.sieve(*which), token.0, logit.get(), (*cap).into()),
+                Call::LoadWith {
+                    which,
+                    damage,
+                    options,
+                } => self.load_with(*which, *damage, i32::from(*options % 3)),
+                Call::OfSampler(which) => {
+                    let sieve = llama_sieve_of_sampler(self.smp(*which));
+                    if sieve.is_null() {
+                        assert_reason();
+                    } else {
+                        assert_eq!(last_error(), "");
+                        ask(sieve, 3, 0.5, 4);
+                        // Not the caller's: it stays.
+                        llama_sieve_free(sieve);
+                        assert!(llama_sieve_state_size(sieve) > 0);
+                    }
+                }
                 _ => {}
+            }
+        }
+    }
+
+    /// # Safety
+    /// All objects live.
+    unsafe fn load_with(&mut self, which: u8, damage: Option<(u16, u8)>, options: c_int) {
+        let sieve = self.sieve(which);
+        let mut bytes = self.saved.clone();
+        if let (Some((at, xor)), false) = (damage, bytes.is_empty()) {
+            let at = usize::from(at) % bytes.len();
+            bytes[at] ^= xor;
+        }
+        let pointer = match bytes.is_empty() {
+            true => null(),
+            false => bytes.as_ptr(),
+        };
+        // SAFETY: NULL or live, and the bytes are as many.
+        unsafe {
+            let answer = llama_sieve_state_load_with(sieve, pointer, bytes.len(), options);
+            let errors = [
+                LLAMA_SIEVE_ERROR_NULL,
+                LLAMA_SIEVE_ERROR_STATE,
+                LLAMA_SIEVE_ERROR_INVALID,
+            ];
+            if assert_answer(answer, &errors) && options == LLAMA_SIEVE_STATE_PARAMS {
+                let mut again = vec![0; llama_sieve_state_size(sieve)];
+                llama_sieve_state_save(sieve, again.as_mut_ptr(), again.len());
+                assert_eq!(again, bytes);
             }
         }
     }

@@ -287,6 +287,18 @@ fn state(
             assert_eq!(saved(twin), whole);
             assert_eq!(tokens(twin, &logits, 3), tokens(writer, &logits, 3));
             llama_sieve_free(twin);
+            // With the parameters that were saved any sieve does.
+            load_with_params(reader, &bytes, &logits);
+            load_with_params(reader, &whole, &logits);
+            let twin = llama_sieve_clone(reader);
+            assert_eq!(
+                llama_sieve_state_load(writer, whole.as_ptr(), whole.len()),
+                LLAMA_SIEVE_OK
+            );
+            load_with_params(twin, &whole, &[]);
+            assert_eq!(saved(twin), whole);
+            assert_eq!(tokens(twin, &logits, 3), tokens(writer, &logits, 3));
+            llama_sieve_free(twin);
         }
         llama_sieve_free(writer);
         llama_sieve_free(reader);
@@ -300,9 +312,42 @@ fn bytes_as_state(params: &[Change], bytes: &[u8]) {
         let sieve = llama_sieve_new(&params.raw);
         if !sieve.is_null() {
             load(sieve, bytes, &[1.0, 2.0, 3.0]);
+            load_with_params(sieve, bytes, &[1.0, 2.0, 3.0]);
         }
         llama_sieve_free(sieve);
     }
+}
+
+/// Either nothing changes, or the sieve is the one that saved the bytes, but for a window that its
+/// own parameters cut.
+///
+/// # Safety
+/// `sieve` is alive.
+unsafe fn load_with_params(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
+    // SAFETY: the sieve is alive, the bytes are as many.
+    unsafe {
+        let before = saved(sieve);
+        let params = LLAMA_SIEVE_STATE_PARAMS;
+        let answer = llama_sieve_state_load_with(sieve, bytes.as_ptr(), bytes.len(), params);
+        if answer != LLAMA_SIEVE_OK {
+            assert_eq!(answer, LLAMA_SIEVE_ERROR_STATE);
+            assert_eq!(saved(sieve), before);
+            return;
+        }
+        let after = saved(sieve);
+        assert_eq!(after[..12], bytes[..12]);
+        assert_eq!(after[16..56], bytes[16..56]);
+        assert!(
+            bytes[56 + 4 * window_of(bytes)..bytes.len() - 8]
+                .ends_with(&after[56 + 4 * window_of(&after)..after.len() - 8])
+        );
+        tokens(sieve, logits, 2);
+    }
+}
+
+/// How many tokens the window of a state has.
+fn window_of(state: &[u8]) -> usize {
+    u32::from_le_bytes([state[12], state[13], state[14], state[15]]) as usize
 }
 
 /// # Safety
@@ -322,14 +367,12 @@ unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
         let end = bytes.len() - 8;
         assert_eq!(fnv1a(&bytes[..end]).to_le_bytes(), bytes[end..]);
         // Generator, seed and numbers are those of the bytes; of the window as much as there is
-        // room for, the newest.
+        // room for, the newest. The version is the newest, with the sieve's own parameters.
         assert_eq!(after[..4], bytes[..4]);
         assert_eq!(after[8..12], bytes[8..12]);
         assert_eq!(after[16..32], bytes[16..32]);
         assert_eq!(after[48..56], bytes[48..56]);
-        // Behind the window are the words of mt19937, which a state of version 1 lacks.
-        let words = |state: &[u8]| if state[4] == 2 { 4 * 624 } else { 0 };
-        let window = |state: &[u8]| state[56..state.len() - 8 - words(state)].to_vec();
+        let window = |state: &[u8]| state[56..56 + 4 * window_of(state)].to_vec();
         assert!(window(bytes).ends_with(&window(&after)));
         let copy = llama_sieve_clone(sieve);
         assert_eq!(tokens(copy, logits, 2), tokens(sieve, logits, 2));

@@ -5,6 +5,7 @@
 //! that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`]
 //! is for all others: it leaves the last error as it is unless something goes wrong.
 
+use std::borrow::Cow;
 use std::collections::TryReserveError;
 use std::ffi::c_int;
 use std::fmt::Display;
@@ -20,6 +21,7 @@ use crate::ffi::guard::guard;
 use crate::last_error;
 use crate::memory;
 use crate::sieve::Error;
+use crate::token::Token;
 
 /// Why a call gives no result.
 #[derive(Debug)]
@@ -84,6 +86,14 @@ impl Failure {
             Text::Of(text) => text,
             Text::NoMemory => "not enough memory",
             Text::Told => "internal error",
+        }
+    }
+
+    /// The same, where it was told: to be asked before anything else goes wrong on this thread.
+    pub fn told(&self) -> Cow<'_, str> {
+        match &self.text {
+            Text::Told => Cow::Owned(last_error::get()),
+            _ => Cow::Borrowed(self.text()),
         }
     }
 
@@ -152,6 +162,19 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
         return Err(Failure::new(LLAMA_SIEVE_ERROR_NULL, text));
     }
     Ok(())
+}
+
+/// What the caller gives to be written to; empty for NULL.
+///
+/// # Safety
+/// `out` is NULL or has room for `cap` tokens, unused by others during `'a`.
+pub unsafe fn room_for<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failure> {
+    if out.is_null() || cap == 0 {
+        return Ok(&mut []);
+    }
+    usable("out", out)?;
+    // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
+    Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
 }
 
 /// The number that `body` gives, or its negative error.

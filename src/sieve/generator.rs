@@ -126,7 +126,20 @@ impl Generator {
         }
     }
 
-    /// Goes to a place of the same kind of generator.
+    /// One at a place, which a restart takes to the seed `asked`.
+    pub fn at(place: Place, asked: u64) -> Result<Self, String> {
+        let mut generator = Self {
+            kind: RngKind::Position,
+            asked,
+            seed: 0,
+            draws: 0,
+            stream: Stream::Position,
+        };
+        generator.go_to(place)?;
+        Ok(generator)
+    }
+
+    /// Goes to a place, of whatever kind of generator; on failure stays where it is.
     pub fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {

@@ -346,6 +346,7 @@ impl Sieve {
     ) -> Result<usize, Error> {
         self.stats = Stats {
             n_vocab: source.len(),
+            accepted: self.accepted,
             ..Stats::default()
         };
         self.workspace.clear();
@@ -421,16 +422,19 @@ impl Sieve {
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
         self.stats.model_entropy = number(raw.entropy());
         self.stats.surprisal = number(raw.surprisal(logit));
-        self.stats.sampling_entropy = number(Summary::of_candidates(candidates).entropy());
+        let drawn_from = Summary::of_candidates(candidates);
+        self.stats.sampling_entropy = number(drawn_from.entropy());
+        let logit = candidates[chosen].logit;
+        self.stats.sampling_surprisal = number(drawn_from.surprisal(logit));
     }
 
     /// How many bytes [`save`](Self::save) writes now.
     pub fn state_size(&self) -> usize {
-        state::size(self.history.len(), self.generator.kind())
+        state::size(self.history.len(), &self.params)
     }
 
-    /// Writes history and generator, not the parameters, into the first
-    /// [`state_size`](Self::state_size) bytes. Fails if there are fewer.
+    /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
+    /// bytes. Fails if there are fewer.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
         let (size, room) = (self.state_size(), bytes.len());
         let bytes = bytes.get_mut(..size).ok_or_else(|| {
@@ -442,6 +446,7 @@ impl Sieve {
             place: self.generator.place(),
             accepted: self.accepted,
             window: self.history.tokens(),
+            params: &self.params,
         };
         state.write(bytes);
         Ok(())
@@ -460,13 +465,36 @@ impl Sieve {
             )));
         }
         self.generator.go_to(state.place).map_err(Error::State)?;
+        self.remember(state.accepted, state.window);
+        Ok(())
+    }
+
+    /// The same, and takes the parameters of the sieve that wrote `bytes`. Fails, and changes
+    /// nothing, also for a state of an earlier version, which has none, and for parameters that
+    /// [`new`](Self::new) would refuse.
+    pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let state = state::read(bytes)?;
+        let Some(params) = state.params else {
+            return Err(Error::State(
+                "the state is of an earlier version, which has no parameters".to_owned(),
+            ));
+        };
+        let params = params.read()?;
+        let generator = Generator::at(state.place, params.seed).map_err(Error::State)?;
+        self.set_params(&params)?;
+        self.generator = generator;
+        self.remember(state.accepted, state.window);
+        Ok(())
+    }
+
+    /// The history of a state.
+    fn remember(&mut self, accepted: u64, window: impl Iterator<Item = Token>) {
         fault::point();
-        self.accepted = state.accepted;
+        self.accepted = accepted;
         self.history.clear();
-        for token in state.window {
+        for token in window {
             self.history.accept(token);
         }
-        Ok(())
     }
 }
 

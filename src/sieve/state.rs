@@ -1,12 +1,11 @@
-//! The state of a sieve as bytes: generator, number of accepted tokens, window. Parameters are not
-//! part of it.
+//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters.
 //!
-//! Little-endian, 64 bytes and 4 per token of the window, with mt19937 another 2496:
+//! Little-endian, 136 bytes, 4 per token of the window and 8 per bias, with mt19937 another 2496:
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | "LSST" |
-//! | 4..8 | version: 2 with mt19937, 1 with the others |
+//! | 4..8 | version: 3 |
 //! | 8..12 | generator: 0 xoroshiro128+, 1 mt19937, 2 position |
 //! | 12..16 | n, tokens in the window |
 //! | 16..24 | seed in use |
@@ -14,17 +13,23 @@
 //! | 32..48 | state of xoroshiro128+; 0 for other generators |
 //! | 48..56 | tokens accepted |
 //! | 56..56 + 4 n | the window, oldest first |
-//! | the next 2496, in version 2 | the words of mt19937, the oldest first |
+//! | the next 2496 | the words of mt19937, the oldest first; other generators: nothing |
+//! | the next 72 + 8 m | the parameters, [below](Saved), with m biases |
 //! | the last 8 | FNV-1a (64 bits) of all before |
+//!
+//! Earlier versions lack the parameters: 2 of mt19937, and 1 of the others or, without the words,
+//! of mt19937, too.
 //!
 //! The check sum finds damage, not malice: whoever writes a state can compute it. Loading one takes
 //! time that follows from its size. A state of mt19937 of version 1 has no words: its draws are
-//! repeated, up to a number that is quickly done.
+//! repeated, up to a number that is quickly done. Parameters are looked at only where they are
+//! taken.
 
+use crate::memory;
 use crate::rng::Mt19937;
 use crate::sieve::Error;
 use crate::sieve::generator::Place;
-use crate::sieve::params::RngKind;
+use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
 use crate::token::Token;
 
 const MAGIC: &[u8; 4] = b"LSST";
@@ -32,22 +37,46 @@ const MAGIC: &[u8; 4] = b"LSST";
 const VERSION: u32 = 1;
 /// With them.
 const VERSION_WORDS: u32 = 2;
+/// With the parameters, too.
+const VERSION_PARAMS: u32 = 3;
+/// Parameters without biases, and a bias.
+const PARAMS: usize = 72;
+const BIAS: usize = 8;
 const HEAD: usize = 56;
 const WORDS: usize = 4 * Mt19937::WORDS;
 const SUM: usize = 8;
 
 /// What is saved.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct State<I> {
+#[derive(Debug)]
+pub(super) struct State<I, P> {
     pub place: Place,
     pub accepted: u64,
     pub window: I,
+    pub params: P,
 }
 
-/// How many bytes a window of `n` tokens takes, with a generator of that kind.
-pub(super) fn size(n: usize, kind: RngKind) -> usize {
-    let words = if kind == RngKind::Mt19937 { WORDS } else { 0 };
-    HEAD + 4 * n + words + SUM
+/// How many bytes a window of `n` tokens takes, with those parameters.
+pub(super) fn size(n: usize, params: &Params) -> usize {
+    let words = match params.rng {
+        RngKind::Mt19937 => WORDS,
+        _ => 0,
+    };
+    HEAD + 4 * n + words + PARAMS + BIAS * params.bias.len() + SUM
+}
+
+/// The number of each generator.
+const GENERATORS: [RngKind; 3] = [
+    RngKind::Xoroshiro128Plus,
+    RngKind::Mt19937,
+    RngKind::Position,
+];
+const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];
+const METHODS: [Method; 2] = [Method::Cdf, Method::Gumbel];
+const ORDERS: [Order; 2] = [Order::TempLast, Order::TempFirst];
+
+/// The number of a value: its place among all.
+fn number_of<T: PartialEq>(value: T, among: &[T]) -> u32 {
+    among.iter().position(|v| *v == value).unwrap_or(0) as u32
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
@@ -56,27 +85,21 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-impl<I: ExactSizeIterator<Item = Token>> State<I> {
-    /// Writes into `bytes`, which has the [`size`] of the window.
+impl<I: ExactSizeIterator<Item = Token>> State<I, &Params> {
+    /// Writes into `bytes`, which has the [`size`] of the window and the parameters.
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: `bytes` has the length of what is put"
     )]
     pub fn write(self, bytes: &mut [u8]) {
-        let kind = match self.place.kind {
-            RngKind::Xoroshiro128Plus => 0u32,
-            RngKind::Mt19937 => 1,
-            RngKind::Position => 2,
-        };
         let mut at = 0;
         let mut put = |part: &[u8]| {
             bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         };
         put(MAGIC);
-        let version = self.place.words.map_or(VERSION, |_| VERSION_WORDS);
-        put(&version.to_le_bytes());
-        put(&kind.to_le_bytes());
+        put(&VERSION_PARAMS.to_le_bytes());
+        put(&number_of(self.place.kind, &GENERATORS).to_le_bytes());
         put(&(self.window.len() as u32).to_le_bytes());
         put(&self.place.seed.to_le_bytes());
         put(&self.place.draws.to_le_bytes());
@@ -89,19 +112,112 @@ impl<I: ExactSizeIterator<Item = Token>> State<I> {
         for word in self.place.words.iter().flatten() {
             put(&word.to_le_bytes());
         }
+        put_params(self.params, &mut put);
         let sum = fnv1a(&bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
-/// Reads what `write` wrote; everything is checked.
+/// In the order of [`Saved`].
+fn put_params(params: &Params, put: &mut impl FnMut(&[u8])) {
+    let floats = [
+        params.temperature,
+        params.top_p,
+        params.min_p,
+        params.typical_p,
+        params.top_n_sigma,
+        params.penalty_repeat,
+        params.penalty_freq,
+        params.penalty_present,
+    ];
+    for float in floats {
+        put(&float.to_le_bytes());
+    }
+    put(&params.top_k.to_le_bytes());
+    put(&params.penalty_last_n.to_le_bytes());
+    put(&(params.min_keep as u64).to_le_bytes());
+    put(&params.seed.to_le_bytes());
+    put(&number_of(params.mode, &MODES).to_le_bytes());
+    put(&number_of(params.method, &METHODS).to_le_bytes());
+    put(&number_of(params.order, &ORDERS).to_le_bytes());
+    put(&(params.bias.len() as u32).to_le_bytes());
+    for (token, bias) in &params.bias {
+        put(&token.to_le_bytes());
+        put(&bias.to_le_bytes());
+    }
+}
+
+/// The parameters of a state, as they were saved:
+///
+/// | bytes | what |
+/// | --- | --- |
+/// | 0..32 | temperature, top_p, min_p, typical_p, top_n_sigma, penalty_repeat, _freq, _present |
+/// | 32..40 | top_k, penalty_last_n |
+/// | 40..56 | min_keep, seed asked for |
+/// | 56..72 | mode, method, order, m, each by the number that C has for it |
+/// | 72..72 + 8 m | token and bias, m times |
+#[derive(Debug)]
+pub(super) struct Saved<'a> {
+    rng: RngKind,
+    bytes: &'a [u8],
+}
+
+impl Saved<'_> {
+    /// The parameters; fails if they are none that a sieve takes.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "not shorter than `PARAMS`; what lies behind has the length that it says"
+    )]
+    pub fn read(&self) -> Result<Params, Error> {
+        let bytes = self.bytes;
+        let float = |at: usize| f32::from_bits(u32_at(bytes, at));
+        let min_keep = u64_at(bytes, 40);
+        let min_keep = usize::try_from(min_keep)
+            .map_err(|_| Error::State(format!("min_keep of the state is {min_keep}")))?;
+        let mut bias = Vec::new();
+        let pairs = bytes[PARAMS..].chunks_exact(BIAS);
+        memory::reserve_exact(&mut bias, pairs.len())?;
+        let of_bits = |bits| f32::from_bits(bits);
+        bias.extend(pairs.map(|pair| (u32_at(pair, 0) as Token, of_bits(u32_at(pair, 4)))));
+        let params = Params {
+            temperature: float(0),
+            top_p: float(4),
+            min_p: float(8),
+            typical_p: float(12),
+            top_n_sigma: float(16),
+            penalty_repeat: float(20),
+            penalty_freq: float(24),
+            penalty_present: float(28),
+            top_k: u32_at(bytes, 32) as i32,
+            penalty_last_n: u32_at(bytes, 36) as i32,
+            min_keep,
+            seed: u64_at(bytes, 48),
+            rng: self.rng,
+            mode: one_of("mode", u32_at(bytes, 56), &MODES)?,
+            method: one_of("method", u32_at(bytes, 60), &METHODS)?,
+            order: one_of("order", u32_at(bytes, 64), &ORDERS)?,
+            bias,
+        };
+        params
+            .check()
+            .map_err(|error| Error::State(format!("the state's parameters: {error}")))?;
+        Ok(params)
+    }
+}
+
+fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
+    let value = values.get(number as usize).copied();
+    value.ok_or_else(|| Error::State(format!("{name} of the state is {number}")))
+}
+
+/// Reads what `write` wrote, or an earlier version; all but the parameters is checked.
 #[expect(
     clippy::indexing_slicing,
     reason = "not shorter than `HEAD` and `SUM`; of what lies between the length was checked"
 )]
 pub(super) fn read(
     bytes: &[u8],
-) -> Result<State<impl ExactSizeIterator<Item = Token> + '_>, Error> {
+) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>>, Error> {
     let wrong = |text: String| Err(Error::State(text));
     let least = HEAD + SUM;
     if bytes.len() < least {
@@ -114,31 +230,33 @@ pub(super) fn read(
         return wrong("the bytes are no state of a sieve".to_owned());
     }
     let version = u32_at(bytes, 4);
-    if version != VERSION && version != VERSION_WORDS {
+    if !(VERSION..=VERSION_PARAMS).contains(&version) {
         return wrong(format!(
-            "the state has version {version}; this library reads versions {VERSION} and \
-             {VERSION_WORDS}"
+            "the state has version {version}; this library reads versions {VERSION} to \
+             {VERSION_PARAMS}"
         ));
     }
-    let words = if version == VERSION_WORDS { WORDS } else { 0 };
+    let number = u32_at(bytes, 8);
+    let kind = GENERATORS.get(number as usize).copied();
+    let has_words = match version {
+        VERSION => false,
+        VERSION_WORDS => true,
+        _ => kind == Some(RngKind::Mt19937),
+    };
+    let words = if has_words { WORDS } else { 0 };
     let body = &bytes[HEAD..bytes.len() - SUM];
     let n = u32_at(bytes, 12) as usize;
-    let expected = n.checked_mul(4).and_then(|n| n.checked_add(words));
-    if Some(body.len()) != expected {
+    let Some((window, words, params)) = parts(body, n, words, version == VERSION_PARAMS) else {
         return wrong(format!(
             "{} bytes were given; a state of {n} tokens has another length",
             bytes.len()
         ));
-    }
-    let (window, words) = body.split_at(body.len() - words);
+    };
     if fnv1a(&bytes[..bytes.len() - SUM]) != u64_at(bytes, bytes.len() - SUM) {
         return wrong("the state is damaged: its check sum is another".to_owned());
     }
-    let kind = match u32_at(bytes, 8) {
-        0 => RngKind::Xoroshiro128Plus,
-        1 => RngKind::Mt19937,
-        2 => RngKind::Position,
-        other => return wrong(format!("the state is of an unknown generator, {other}")),
+    let Some(kind) = kind else {
+        return wrong(format!("the state is of an unknown generator, {number}"));
     };
     let state = [u64_at(bytes, 32), u64_at(bytes, 40)];
     if kind != RngKind::Xoroshiro128Plus && state != [0, 0] {
@@ -146,7 +264,7 @@ pub(super) fn read(
             "the state is of generator {kind:?}, and has one of xoroshiro128+ as well"
         ));
     }
-    if version == VERSION_WORDS && kind != RngKind::Mt19937 {
+    if has_words && kind != RngKind::Mt19937 {
         return wrong(format!(
             "the state is of generator {kind:?}, and has one of mt19937 as well"
         ));
@@ -157,13 +275,31 @@ pub(super) fn read(
             seed: u64_at(bytes, 16),
             draws: u64_at(bytes, 24),
             state,
-            words: (version == VERSION_WORDS).then(|| words_of(words)),
+            words: has_words.then(|| words_of(words)),
         },
         accepted: u64_at(bytes, 48),
         window: window
             .chunks_exact(4)
             .map(|token| u32_at(token, 0) as Token),
+        params: (version == VERSION_PARAMS).then_some(Saved {
+            rng: kind,
+            bytes: params,
+        }),
     })
+}
+
+/// Window, words and parameters of what lies between head and sum; `None` if the length is another.
+fn parts(body: &[u8], n: usize, words: usize, params: bool) -> Option<(&[u8], &[u8], &[u8])> {
+    let (window, rest) = body.split_at_checked(n.checked_mul(4)?)?;
+    let (words, rest) = rest.split_at_checked(words)?;
+    let biases = match params {
+        true => rest
+            .get(PARAMS - 4..PARAMS)
+            .map(|n| u32_at(n, 0) as usize)?,
+        false => return rest.is_empty().then_some((window, words, rest)),
+    };
+    let expected = biases.checked_mul(BIAS)?.checked_add(PARAMS)?;
+    (rest.len() == expected).then_some((window, words, rest))
 }
 
 fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
@@ -201,6 +337,11 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_of_a_state_go_on_too() {
+        let params = Params {
+            min_keep: usize::MAX,
+            seed: u64::MAX,
+            ..Params::default()
+        };
         let mut sieve = Sieve::new(&Params::default()).expect("the defaults are good");
         let state = State {
             place: Place {
@@ -212,10 +353,12 @@ mod tests {
             },
             accepted: u64::MAX,
             window: [7].into_iter(),
+            params: &params,
         };
-        let mut bytes = vec![0; size(1, RngKind::Xoroshiro128Plus)];
+        let mut bytes = vec![0; size(1, &params)];
         state.write(&mut bytes);
-        sieve.load(&bytes).expect("a whole state");
+        sieve.load_with_params(&bytes).expect("a whole state");
+        assert_eq!(sieve.params(), &params);
         let logits = [1.0f32, 2.0, 3.0];
         let token = sieve.sample(&logits[..]).expect("a token");
         sieve.accept(token);

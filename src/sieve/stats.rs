@@ -14,6 +14,10 @@ pub struct Stats {
     pub surprisal: f32,
     /// Entropy of the distribution that was drawn from, in nats. NaN likewise.
     pub sampling_entropy: f32,
+    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN likewise.
+    pub sampling_surprisal: f32,
+    /// How many tokens had been accepted when this one was chosen: its position, counted from 0.
+    pub accepted: u64,
     /// Size of the vocabulary.
     pub n_vocab: usize,
     /// Candidates after top-k.
@@ -34,6 +38,8 @@ impl Default for Stats {
             model_entropy: f32::NAN,
             surprisal: f32::NAN,
             sampling_entropy: f32::NAN,
+            sampling_surprisal: f32::NAN,
+            accepted: 0,
             n_vocab: 0,
             after_top_k: 0,
             after_typical: 0,

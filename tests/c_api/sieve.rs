@@ -19,6 +19,29 @@ fn the_sieve_without_llama_cpp() {
 }
 
 #[test]
+fn what_a_sieve_tells_without_llama_cpp() {
+    for (name, link) in [
+        ("queries_static", Link::Static),
+        ("queries_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/sieve/queries.c").with_ours(link);
+        assert_eq!(build.build().succeed(&[]), "the sieve tells\n");
+    }
+}
+
+/// A program that was compiled against the header of the first version.
+#[test]
+fn a_program_of_the_first_version() {
+    for (name, link) in [
+        ("first_version_static", Link::Static),
+        ("first_version_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/first_version/program.c").with_ours(link);
+        assert_eq!(build.build().succeed(&[]), "as it was\n");
+    }
+}
+
+#[test]
 fn the_sieve_in_a_chain() {
     for (name, link) in [
         ("sieve_chain_static", Link::Static),
@@ -36,10 +59,16 @@ fn the_sieve_under_sanitizers() {
         skipped("the C compiler has no runtime for -fsanitize=address,undefined");
         return;
     }
-    let build = Build::new("sieve_sanitized", "c-tests/sieve/sieve.c").sanitized();
-    let program = build.with_ours(Link::Static).build();
-    let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
-    assert_eq!(program.succeed(&[]), "the sieve answers\n");
+    for (name, source, text) in [
+        ("sieve", "c-tests/sieve/sieve.c", "the sieve answers\n"),
+        ("queries", "c-tests/sieve/queries.c", "the sieve tells\n"),
+        ("first", "c-tests/first_version/program.c", "as it was\n"),
+    ] {
+        let build = Build::new(&format!("{name}_sanitized"), source).sanitized();
+        let program = build.with_ours(Link::Static).build();
+        let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
+        assert_eq!(program.succeed(&[]), text);
+    }
 }
 
 fn process(mode: &str) {

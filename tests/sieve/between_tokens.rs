@@ -155,7 +155,7 @@ fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
             let mut bytes = vec![0; sieve.state_size()];
             sieve.save(&mut bytes).expect("there is room");
             let words = if kind == RngKind::Mt19937 { 624 } else { 0 };
-            assert_eq!(bytes.len(), 64 + 4 * 64 + 4 * words);
+            assert_eq!(bytes.len(), 64 + 72 + 4 * 64 + 4 * words);
             let mut restored = new(&params);
             restored.accept(3);
             restored.load(&bytes).expect("a state");
@@ -210,6 +210,8 @@ fn a_state_that_is_not_whole_is_refused_and_changes_nothing() {
             0..4 => "no state",
             4..8 => "version",
             12..16 => "tokens",
+            // How many biases there are.
+            136..140 => "another length",
             _ => "damaged",
         };
         refuse(&damaged, words);

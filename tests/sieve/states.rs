@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::thread_time::thread_time;
-use llama_sieve::sieve::{Params, RngKind, Sieve};
+use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
 
 const LOGITS: [f32; 8] = [0.1, 2.0, 1.5, 0.3, 1.9, 0.0, 1.2, 0.7];
 
@@ -45,16 +45,44 @@ fn seal(bytes: &mut [u8]) {
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Loads bytes into a sieve: it then has exactly the state that they say, or fails and has the one
-/// that it had. Says which.
-fn try_load(target: &mut Sieve, bytes: &[u8]) -> bool {
+/// The parameters of a state without biases, and its check sum.
+const PARAMS: usize = 72;
+const SUM: usize = 8;
+
+/// All of a state without biases but its parameters and check sum.
+fn without_params(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len() - PARAMS - SUM]
+}
+
+/// Loads bytes into a sieve, without and with their parameters: it then has exactly the state that
+/// they say, or fails and has the one that it had. Says how many of the two ways it could.
+fn try_load(target: &mut Sieve, bytes: &[u8]) -> usize {
+    let alone = load_by(target, bytes, false);
+    let with_params = load_by(target, bytes, true);
+    usize::from(alone) + usize::from(with_params)
+}
+
+fn load_by(target: &mut Sieve, bytes: &[u8], with_params: bool) -> bool {
     let before = saved(target);
-    match target.load(bytes) {
+    let loaded = match with_params {
+        true => target.load_with_params(bytes),
+        false => target.load(bytes),
+    };
+    match loaded {
         Ok(()) => {
             // What was loaded saves as the same bytes: nothing was taken over that is not in them.
-            assert_eq!(saved(target), bytes);
+            let after = saved(target);
+            if with_params {
+                // A smaller window holds fewer tokens.
+                assert_eq!(after[16..56], bytes[16..56]);
+                let params = |state: &[u8]| state[state.len() - PARAMS - SUM..][..PARAMS].to_vec();
+                assert_eq!(params(&after), params(bytes));
+            } else {
+                assert_eq!(without_params(&after), without_params(bytes));
+            }
             assert!(target.sample(&LOGITS[..]).is_ok());
-            target.load(&before).expect("its own state");
+            target.load_with_params(&before).expect("its own state");
+            assert_eq!(saved(target), before);
             true
         }
         Err(error) => {
@@ -71,12 +99,12 @@ fn every_prefix_is_an_error_and_changes_nothing() {
         let bytes = saved(&sieve(kind, 20));
         let mut target = sieve(kind, 5);
         for n in 0..bytes.len() {
-            assert!(!try_load(&mut target, &bytes[..n]), "{kind:?}, {n} bytes");
+            assert_eq!(try_load(&mut target, &bytes[..n]), 0, "{kind:?}, {n} bytes");
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(!try_load(&mut target, &longer));
-        assert!(try_load(&mut target, &bytes));
+        assert_eq!(try_load(&mut target, &longer), 0);
+        assert_eq!(try_load(&mut target, &bytes), 2);
     }
 }
 
@@ -87,11 +115,11 @@ fn every_change_of_one_byte_is_an_error_and_changes_nothing() {
         let mut target = sieve(kind, 5);
         for at in 0..bytes.len() {
             // Of the many words of mt19937, each bit.
-            let word = (56 + 4 * 20..bytes.len() - 8).contains(&at);
+            let word = (56 + 4 * 20..bytes.len() - PARAMS - SUM).contains(&at);
             for other in (1..=255u8).filter(|other| !word || other.is_power_of_two()) {
                 let mut changed = bytes.clone();
                 changed[at] ^= other;
-                assert!(!try_load(&mut target, &changed), "{kind:?}, byte {at}");
+                assert_eq!(try_load(&mut target, &changed), 0, "{kind:?}, byte {at}");
             }
         }
     }
@@ -109,7 +137,7 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
                 let mut changed = bytes.clone();
                 changed[at] ^= other;
                 seal(&mut changed);
-                taken += usize::from(try_load(&mut target, &changed));
+                taken += try_load(&mut target, &changed);
             }
         }
         // Magic, version, generator and length are no free choice.
@@ -117,7 +145,7 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             seal(&mut changed);
-            assert!(!try_load(&mut target, &changed), "{kind:?}, byte {at}");
+            assert_eq!(try_load(&mut target, &changed), 0, "{kind:?}, byte {at}");
         }
     }
     assert!(taken > 100, "{taken}");
@@ -125,12 +153,124 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
 
 /// What version 1 wrote of mt19937: how many numbers were drawn, not where that leads.
 fn of_version_1(bytes: &[u8], draws: u64) -> Vec<u8> {
-    let mut old = bytes[..bytes.len() - 8 - 4 * 624].to_vec();
-    old[4..8].copy_from_slice(&1u32.to_le_bytes());
+    let state = without_params(bytes);
+    let mut old = of_version(1, &state[..state.len() - 4 * 624]);
     old[24..32].copy_from_slice(&draws.to_le_bytes());
-    old.extend([0; 8]);
     seal(&mut old);
     old
+}
+
+/// A state of an earlier version, without parameters, out of its head and what follows.
+fn of_version(version: u32, state: &[u8]) -> Vec<u8> {
+    let mut old = state.to_vec();
+    old[4..8].copy_from_slice(&version.to_le_bytes());
+    old.extend([0; SUM]);
+    seal(&mut old);
+    old
+}
+
+/// What earlier versions of this library wrote, byte for byte, after twenty tokens.
+#[test]
+fn states_of_earlier_versions_are_read() {
+    for (kind, version) in [
+        (RngKind::Xoroshiro128Plus, 1),
+        (RngKind::Position, 1),
+        (RngKind::Mt19937, 2),
+    ] {
+        let first = sieve(kind, 20);
+        let old = of_version(version, without_params(&saved(&first)));
+        let mut second = sieve(kind, 3);
+        let error = second.load_with_params(&old).expect_err("it has none");
+        assert!(error.to_string().contains("no parameters"), "{error}");
+        second.load(&old).expect("a state");
+        assert_eq!(saved(&second), saved(&first));
+        // And nothing is taken for parameters that is none.
+        let mut longer = old.clone();
+        longer.splice(old.len() - SUM..old.len() - SUM, [0; PARAMS]);
+        seal(&mut longer);
+        assert_eq!(try_load(&mut second, &longer), 0);
+    }
+}
+
+/// A state written by the library before it knew of parameters.
+#[test]
+fn a_state_that_was_kept_goes_on() {
+    const KEPT: &str = "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7\
+        ec6d226ce35dfca31400000000000000000000000100000002000000030000000400000005000000\
+        06000000070000000000000001000000020000000300000004000000050000000600000007000000\
+        000000000100000002000000030000001ac4c3a2a79342d2";
+    let bytes: Vec<u8> = (0..KEPT.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&KEPT[at..at + 2], 16).expect("two digits"))
+        .collect();
+    let mut kept = sieve(RngKind::Xoroshiro128Plus, 0);
+    kept.load(&bytes).expect("a state");
+    let mut first = sieve(RngKind::Xoroshiro128Plus, 20);
+    assert_eq!(saved(&kept), saved(&first));
+    for _ in 0..50 {
+        let token = first.sample(&LOGITS[..]).expect("a token");
+        assert_eq!(kept.sample(&LOGITS[..]), Ok(token));
+        first.accept(token);
+        kept.accept(token);
+    }
+}
+
+#[test]
+fn a_state_carries_its_parameters() {
+    let theirs = Params {
+        temperature: 0.6,
+        top_k: 5,
+        top_p: 0.9,
+        min_p: 0.01,
+        typical_p: 0.95,
+        top_n_sigma: 2.5,
+        min_keep: 2,
+        penalty_last_n: 7,
+        penalty_repeat: 1.2,
+        penalty_freq: 0.1,
+        penalty_present: 0.2,
+        seed: 77,
+        mode: Mode::Parity,
+        rng: RngKind::Mt19937,
+        method: Method::Gumbel,
+        order: Order::TempFirst,
+        bias: vec![(1, 0.5), (3, f32::NEG_INFINITY)],
+    };
+    let mut first = Sieve::new(&theirs).expect("good parameters");
+    for token in 0..20 {
+        first.sample(&LOGITS[..]).expect("a token");
+        first.accept(token % 8);
+    }
+    let bytes = saved(&first);
+    // Another generator, and a window of another size.
+    let mut second = sieve(RngKind::Xoroshiro128Plus, 5);
+    assert!(second.load(&bytes).is_err());
+    second.load_with_params(&bytes).expect("a state");
+    assert_eq!(second.params(), &theirs);
+    assert_eq!(saved(&second), bytes);
+    for _ in 0..50 {
+        let token = first.sample(&LOGITS[..]).expect("a token");
+        assert_eq!(second.sample(&LOGITS[..]), Ok(token));
+        first.accept(token);
+        second.accept(token);
+    }
+    // The seed asked for comes along: a reset goes back to it.
+    first.reset();
+    second.reset();
+    assert_eq!(saved(&second), saved(&first));
+    // Parameters that no sieve takes: nothing changes.
+    let at = bytes.len() - SUM - 2 * 8 - PARAMS;
+    for (place, value) in [(0, f32::NAN), (20, 0.0), (20, f32::NEG_INFINITY)] {
+        let mut wrong = bytes.clone();
+        wrong[at + place..at + place + 4].copy_from_slice(&value.to_le_bytes());
+        seal(&mut wrong);
+        let before = saved(&second);
+        let error = second.load_with_params(&wrong).expect_err("none");
+        assert!(error.to_string().contains("parameters"), "{error}");
+        assert_eq!(saved(&second), before);
+        // Nobody looks at what is not taken.
+        assert!(second.load(&wrong).is_ok());
+    }
 }
 
 #[test]
@@ -190,8 +330,8 @@ fn no_state_takes_long() {
 #[test]
 fn a_generator_that_stands_still_is_an_error() {
     let mut bytes = saved(&sieve(RngKind::Mt19937, 20));
-    let end = bytes.len() - 8;
+    let end = bytes.len() - PARAMS - SUM;
     bytes[end - 4 * 624..end].fill(0);
     seal(&mut bytes);
-    assert!(!try_load(&mut sieve(RngKind::Mt19937, 5), &bytes));
+    assert_eq!(try_load(&mut sieve(RngKind::Mt19937, 5), &bytes), 0);
 }

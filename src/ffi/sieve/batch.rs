@@ -6,7 +6,7 @@ use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, usable};
 use crate::ffi::guard::{Payload, attempt, guard, report};
 use crate::ffi::logits::logits_of;
-use crate::sieve::{self, Logits, Sieve};
+use crate::sieve::{self, Logits};
 use crate::simd;
 use crate::token::Token;
 
@@ -18,8 +18,9 @@ use super::handle::*;
 /// has forked after a batch, the calling thread does all the work. The tokens do not depend on the
 /// number of threads. They are not accepted.
 ///
-/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error. Returns
-/// LLAMA_SIEVE_OK, or the first error in `out`; or, with `out` as it was, an error of the call: an
+/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error, of which
+/// llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in `out`,
+/// whose text llama_sieve_last_error has; or, with `out` as it was, an error of the call: an
 /// array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch. After
 /// an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that sieve alone is out of use.
 ///
@@ -68,7 +69,7 @@ unsafe fn array_mut<'a>(out: *mut Token, n: usize) -> Result<&'a mut [Token], Fa
 
 /// One sequence of a batch.
 struct Entry<'a> {
-    state: &'a mut Option<Sieve>,
+    state: &'a mut State,
     logits: Logits<'a>,
     token: Result<Result<Token, Failure>, Payload>,
 }
@@ -76,7 +77,7 @@ struct Entry<'a> {
 impl Entry<'_> {
     /// On whatever thread: what a panic says is the calling one's to tell.
     fn run(&mut self) {
-        let Some(sieve) = self.state.as_mut() else {
+        let Some(sieve) = self.state.sieve.as_mut() else {
             self.token = Ok(Err(out_of_use()));
             return;
         };
@@ -121,9 +122,10 @@ unsafe fn sample_batch(
         let token = job.token.unwrap_or_else(|payload| {
             report(&format!("llama_sieve_sample_batch: sequence {i}"), payload);
             // What it holds may be inconsistent. The others have sampled as if it were not there.
-            guard("llama_sieve_sample_batch", || (), || *job.state = None);
+            guard("llama_sieve_sample_batch", || (), || job.state.sieve = None);
             Err(Failure::caught())
         });
+        job.state.note(&token);
         *out = token.unwrap_or_else(|failure| {
             let failure = failure.of(&format!("sequence {i}"));
             let code = failure.code();

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn llama_sieve_sample_ctx(
         // decodes again.
         unsafe {
             let logits = logits_of_output(ContextFunctions::of_host()?.logits(ctx, idx), idx)?;
-            with("llama_sieve_sample_ctx", sieve, |sieve| {
+            sampled("llama_sieve_sample_ctx", sieve, |sieve| {
                 let token = sieve.sample(logits)?;
                 sieve.accept(token);
                 Ok(token)

@@ -1,32 +1,64 @@
 //! `struct llama_sieve`: the sieve behind its lock.
 
+use std::borrow::Cow;
+use std::mem;
+use std::time::Duration;
+
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_BUSY;
 use crate::ffi::failure::{Failure, usable};
 use crate::ffi::guard::guard;
+use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::sieve::Sieve;
+use crate::token::Token;
 
 /// A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
 /// one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
 #[derive(Debug)]
 pub struct Handle {
-    /// None after a call that panicked.
-    state: Mutex<Option<Sieve>>,
+    state: Mutex<State>,
+    /// Whether a sampler of a chain owns it.
+    pub(super) in_chain: bool,
 }
 
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct State {
+    /// None after a call that panicked.
+    pub sieve: Option<Sieve>,
+    /// Why there was no token when the sieve was last asked for one; empty if there was.
+    pub error: Cow<'static, str>,
+    /// What `llama_sieve_get_params` shows.
+    pub biases: Vec<llama_logit_bias>,
+}
+
+/// How long a copy waits for another thread that uses the sieve: longer than any call takes.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+
 impl Handle {
-    pub(super) fn boxed(sieve: Sieve) -> *mut Self {
-        Box::into_raw(Box::new(Self {
-            state: Mutex::new(Some(sieve)),
-        }))
+    fn new(sieve: Option<Sieve>, in_chain: bool) -> Self {
+        Self {
+            state: Mutex::new(State {
+                sieve,
+                error: Cow::Borrowed(""),
+                biases: Vec::new(),
+            }),
+            in_chain,
+        }
     }
 
-    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
-        self.state.try_lock().ok_or_else(|| {
-            let text = "the sieve is in use by another thread, or twice in one call; give each its own (llama_sieve_clone)";
-            Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
-        })
+    pub(super) fn boxed(sieve: Sieve) -> *mut Self {
+        Box::into_raw(Box::new(Self::new(Some(sieve), false)))
+    }
+
+    /// One that a sampler of a chain owns.
+    pub(super) fn of_chain(sieve: Option<Sieve>) -> Self {
+        Self::new(sieve, true)
+    }
+
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        self.state.try_lock().ok_or_else(busy)
     }
 
     /// As another thread would have it that uses it.
@@ -35,13 +67,65 @@ impl Handle {
         self.state.lock()
     }
 
-    pub(super) fn enter(&self) -> Result<MutexGuard<'_, Option<Sieve>>, Failure> {
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, State>, Failure> {
         let state = self.lock()?;
-        if state.is_none() {
+        if state.sieve.is_none() {
             return Err(out_of_use());
         }
         Ok(state)
     }
+
+    /// A second sieve that goes on as this one would; waits for another thread that uses it. `None`
+    /// if it is out of use.
+    pub(super) fn copied(&self) -> Result<Option<Sieve>, Failure> {
+        let state = self.state.try_lock_for(PATIENCE).ok_or_else(busy)?;
+        Ok(state.sieve.clone())
+    }
+}
+
+impl State {
+    /// The sieve, which is there: [`Handle::enter`] has looked.
+    pub fn sieve(&self) -> Result<&Sieve, Failure> {
+        self.sieve.as_ref().ok_or_else(out_of_use)
+    }
+
+    /// Runs `body` on the sieve, which is out of use if that panics: what it holds may be
+    /// inconsistent.
+    pub fn change<T>(&mut self, body: impl FnOnce(&mut Sieve) -> T) -> Result<T, Failure> {
+        /// Empties the place, unless it is forgotten.
+        struct Emptied<'a>(&'a mut Option<Sieve>);
+        impl Drop for Emptied<'_> {
+            fn drop(&mut self) {
+                *self.0 = None;
+            }
+        }
+        let place = Emptied(&mut self.sieve);
+        let done = place.0.as_mut().map(body).ok_or_else(out_of_use);
+        mem::forget(place);
+        done
+    }
+
+    /// Keeps why there is no token, or that there is one.
+    pub fn note<T>(&mut self, result: &Result<T, Failure>) {
+        let Err(failure) = result else {
+            self.error = Cow::Borrowed("");
+            return;
+        };
+        let text = failure.told();
+        let mut copy = String::new();
+        self.error = match copy.try_reserve_exact(text.len()) {
+            Ok(()) => {
+                copy.push_str(&text);
+                Cow::Owned(copy)
+            }
+            Err(_) => Cow::Borrowed("not enough memory"),
+        };
+    }
+}
+
+fn busy() -> Failure {
+    let text = "the sieve is in use by another thread, or twice in one call; give each its own (llama_sieve_clone)";
+    Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
 }
 
 /// # Safety
@@ -54,9 +138,7 @@ pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Fail
 
 /// # Safety
 /// `sieve` is NULL or alive.
-pub(super) unsafe fn entered<'a>(
-    sieve: *const Handle,
-) -> Result<MutexGuard<'a, Option<Sieve>>, Failure> {
+pub(super) unsafe fn entered<'a>(sieve: *const Handle) -> Result<MutexGuard<'a, State>, Failure> {
     // SAFETY: the caller guarantees it.
     unsafe { handle(sieve) }?.enter()
 }
@@ -77,7 +159,7 @@ pub(super) unsafe fn look<T>(
 ) -> Result<T, Failure> {
     // SAFETY: the caller guarantees the sieve.
     let state = unsafe { entered(sieve) }?;
-    let inner = state.as_ref().ok_or_else(out_of_use)?;
+    let inner = state.sieve()?;
     guard(function, || Err(Failure::caught()), || body(inner))
 }
 
@@ -93,12 +175,30 @@ pub(super) unsafe fn with<T>(
 ) -> Result<T, Failure> {
     // SAFETY: the caller guarantees the sieve.
     let mut state = unsafe { entered(sieve) }?;
-    let inner = state.as_mut().ok_or_else(out_of_use)?;
-    match guard(function, || None, || Some(body(inner))) {
-        Some(result) => result,
-        None => {
-            guard(function, || (), || *state = None);
-            Err(Failure::caught())
-        }
-    }
+    run(function, &mut state, body)
+}
+
+fn run<T>(
+    function: &str,
+    state: &mut State,
+    body: impl FnOnce(&mut Sieve) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let caught = || Err(Failure::caught());
+    guard(function, caught, || state.change(body)?)
+}
+
+/// The same of a body that asks for a token: why there was none is kept with the sieve, too.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+pub(super) unsafe fn sampled(
+    function: &str,
+    sieve: *const Handle,
+    body: impl FnOnce(&mut Sieve) -> Result<Token, Failure>,
+) -> Result<Token, Failure> {
+    // SAFETY: the caller guarantees the sieve.
+    let mut state = unsafe { entered(sieve) }?;
+    let token = run(function, &mut state, body);
+    state.note(&token);
+    token
 }

@@ -1,17 +1,29 @@
 //! The sieve as one sampler of a host's chain.
 
-use crate::ffi::failure::made;
+use std::any::Any;
+use std::ffi::CStr;
+use std::mem;
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_INVALID;
+use crate::ffi::failure::{Failure, made, usable};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::sieve::SieveSampler;
+use crate::last_error;
+use crate::log;
+use crate::sampler::{Kind, Sampler};
+use crate::sieve::Sieve;
+use crate::token::Token;
 
+use super::handle::*;
 use super::params::*;
 /// The sieve as one sampler of a chain.
-pub(in crate::ffi) static SIEVE: Vtable = vtable::<SieveSampler>();
+pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
 /// The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
 /// selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
-/// of llama_sieve_new, and without a host.
+/// of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
 ///
 /// # Safety
 /// `params` as for llama_sieve_new.
@@ -22,7 +34,135 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
     made("llama_sieve_init_sampler", || {
         // SAFETY: the caller guarantees the parameters.
         let params = unsafe { params_of(params) }?;
-        let sampler = SieveSampler::new(&params)?;
+        let sampler = InChain::new(Some(Sieve::new(&params)?));
         Ok(into_host(&SIEVE, sampler))
     })
+}
+
+/// The sieve in a sampler of llama_sieve_init_sampler, for every function that takes a sieve:
+/// parameters, statistics, history, saved states, the candidates and the error of the last token.
+/// What is changed counts from the next token of the chain on.
+///
+/// It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
+/// (while the sampler is at work it is in use, and while it is, the sampler takes the largest
+/// logit). A clone of the sampler has a sieve of its own. NULL, and an error text, for NULL and for
+/// other samplers; a member of a chain is had by llama_sampler_chain_get.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler of any kind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mut Handle {
+    made("llama_sieve_of_sampler", || {
+        usable("the sampler", smpl)?;
+        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it
+        // is believed.
+        let shared = unsafe {
+            if !SIEVE.is_of(smpl) {
+                let text = "the sampler is no sieve: make it with llama_sieve_init_sampler";
+                return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
+            }
+            SIEVE.shared_of::<InChain>(smpl)
+        };
+        let handle = shared.and_then(|shared| shared.downcast::<Handle>().ok());
+        let handle = handle
+            .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INVALID, "the sampler is out of use"))?;
+        // The sampler keeps it alive.
+        Ok(Arc::as_ptr(&handle).cast_mut())
+    })
+}
+
+/// A sieve that the functions for C reach as well: behind the lock of a [`Handle`].
+///
+/// If no candidate has a probability the most probable one is selected, as a host aborts when
+/// nothing is.
+#[derive(Debug)]
+pub struct InChain(Arc<Handle>);
+
+impl InChain {
+    fn new(sieve: Option<Sieve>) -> Self {
+        Self(Arc::new(Handle::of_chain(sieve)))
+    }
+
+    /// Runs `body` on the sieve; what goes wrong becomes the last error. A panic is the caller's.
+    fn run(&self, body: impl FnOnce(&mut Sieve)) {
+        let done = self.0.enter().and_then(|mut state| state.change(body));
+        if let Err(failure) = done {
+            tell(&failure);
+        }
+    }
+}
+
+fn tell(failure: &Failure) {
+    last_error::set(&format!("sieve: {}", failure.text()));
+}
+
+impl Clone for InChain {
+    fn clone(&self) -> Self {
+        Self::new(self.0.copied().unwrap_or_else(|failure| {
+            tell(&failure);
+            None
+        }))
+    }
+
+    /// In place, since C may hold a pointer to the sieve.
+    fn clone_from(&mut self, source: &Self) {
+        let copy = source.0.copied();
+        let done = copy.and_then(|copy| self.0.lock().map(|mut state| state.sieve = copy));
+        if let Err(failure) = done {
+            tell(&failure);
+        }
+    }
+}
+
+impl Drop for InChain {
+    fn drop(&mut self) {
+        if self.0.lock().is_err() {
+            log::error(
+                "free: the sieve of the sampler is in use by another thread; its memory is leaked, \
+                 not pulled away",
+            );
+            mem::forget(Arc::clone(&self.0));
+        }
+    }
+}
+
+impl Sampler for InChain {
+    const KIND: Kind = Kind::Selector;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"sieve"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let done = self.0.enter().and_then(|mut state| {
+            let sample = |sieve: &mut Sieve| sieve.sample_candidates(candidates);
+            let done = state.change(sample)?.map_err(Failure::from);
+            state.note(&done);
+            done
+        });
+        if let Err(failure) = done {
+            tell(&failure);
+            let best = candidates.argmax();
+            candidates.select(best);
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        self.run(|sieve| sieve.accept(token));
+    }
+
+    fn reset(&mut self) {
+        self.run(Sieve::reset);
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>)
+    }
+
+    fn seed(&self) -> Option<u32> {
+        let state = self.0.enter().ok()?;
+        Some(state.sieve().ok()?.seed() as u32)
+    }
 }

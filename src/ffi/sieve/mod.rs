@@ -4,6 +4,7 @@
 mod batch;
 mod context;
 mod handle;
+mod history;
 mod in_chain;
 mod params;
 mod results;
@@ -26,6 +27,7 @@ use crate::token::Token;
 pub use batch::*;
 pub use context::*;
 pub use handle::*;
+pub use history::*;
 pub(in crate::ffi) use in_chain::SIEVE;
 pub use in_chain::*;
 pub use params::*;
@@ -41,28 +43,7 @@ pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
 }
 
 fn defaults() -> llama_sieve_params {
-    let p = Params::default();
-    llama_sieve_params {
-        struct_size: size_of::<llama_sieve_params>(),
-        temperature: p.temperature,
-        top_k: p.top_k,
-        top_p: p.top_p,
-        min_p: p.min_p,
-        typical_p: p.typical_p,
-        top_n_sigma: p.top_n_sigma,
-        min_keep: p.min_keep,
-        penalty_last_n: p.penalty_last_n,
-        penalty_repeat: p.penalty_repeat,
-        penalty_freq: p.penalty_freq,
-        penalty_present: p.penalty_present,
-        seed: p.seed,
-        mode: LLAMA_SIEVE_MODE_FAST,
-        rng: LLAMA_SIEVE_RNG_XOROSHIRO128PLUS,
-        method: LLAMA_SIEVE_METHOD_CDF,
-        order: LLAMA_SIEVE_ORDER_TEMP_LAST,
-        bias: std::ptr::null(),
-        n_bias: 0,
-    }
+    params_for_c(&Params::default())
 }
 
 /// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params`
@@ -97,7 +78,7 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
 }
 
 /// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
-/// logged, and its memory is leaked.
+/// logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
 ///
 /// # Safety
 /// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -109,6 +90,13 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
         || {
             if sieve.is_null() {
                 return;
+            }
+            // SAFETY: the caller guarantees that it is one of ours.
+            if unsafe { handle(sieve) }.is_ok_and(|handle| handle.in_chain) {
+                return log::error(
+                    "llama_sieve_free: the sieve belongs to a sampler, which frees it; nothing is \
+                     freed",
+                );
             }
             // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
             let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
@@ -208,7 +196,7 @@ pub unsafe extern "C" fn llama_sieve_sample(
         // SAFETY: the caller guarantees sieve and logits.
         unsafe {
             let logits = logits_of(logits, n_vocab)?;
-            with("llama_sieve_sample", sieve, |sieve| {
+            sampled("llama_sieve_sample", sieve, |sieve| {
                 Ok(sieve.sample(logits)?)
             })
         }
@@ -229,7 +217,7 @@ pub unsafe extern "C" fn llama_sieve_sample_f16(
         // SAFETY: the caller guarantees sieve and logits.
         unsafe {
             let logits: &[f16] = logits_of(logits, n_vocab)?.reinterpret_cast();
-            with("llama_sieve_sample_f16", sieve, |sieve| {
+            sampled("llama_sieve_sample_f16", sieve, |sieve| {
                 Ok(sieve.sample(logits)?)
             })
         }
@@ -250,7 +238,7 @@ pub unsafe extern "C" fn llama_sieve_sample_bf16(
         // SAFETY: the caller guarantees sieve and logits.
         unsafe {
             let logits: &[bf16] = logits_of(logits, n_vocab)?.reinterpret_cast();
-            with("llama_sieve_sample_bf16", sieve, |sieve| {
+            sampled("llama_sieve_sample_bf16", sieve, |sieve| {
                 Ok(sieve.sample(logits)?)
             })
         }

@@ -1,11 +1,15 @@
 //! Parameters as C has them.
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE};
-use crate::ffi::failure::{Failure, usable};
+use std::ffi::c_int;
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, usable};
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::memory::{reserve_exact, room};
 use crate::sieve::{Method, Mode, Order, Params, RngKind};
 use crate::token::Token;
+
+use super::handle::*;
 
 /// Mode: the quickest arithmetic.
 pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
@@ -28,6 +32,7 @@ pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
 pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
 
 /// The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+/// The struct is frozen: what is new comes in functions.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +84,44 @@ pub struct llama_sieve_params {
     pub n_bias: usize,
 }
 
+/// Without the biases: the defaults have none, and others are the caller's to fill in.
+pub(super) fn params_for_c(p: &Params) -> llama_sieve_params {
+    llama_sieve_params {
+        struct_size: size_of::<llama_sieve_params>(),
+        temperature: p.temperature,
+        top_k: p.top_k,
+        top_p: p.top_p,
+        min_p: p.min_p,
+        typical_p: p.typical_p,
+        top_n_sigma: p.top_n_sigma,
+        min_keep: p.min_keep,
+        penalty_last_n: p.penalty_last_n,
+        penalty_repeat: p.penalty_repeat,
+        penalty_freq: p.penalty_freq,
+        penalty_present: p.penalty_present,
+        seed: p.seed,
+        mode: match p.mode {
+            Mode::Fast => LLAMA_SIEVE_MODE_FAST,
+            Mode::Parity => LLAMA_SIEVE_MODE_PARITY,
+        },
+        rng: match p.rng {
+            RngKind::Xoroshiro128Plus => LLAMA_SIEVE_RNG_XOROSHIRO128PLUS,
+            RngKind::Mt19937 => LLAMA_SIEVE_RNG_MT19937,
+            RngKind::Position => LLAMA_SIEVE_RNG_POSITION,
+        },
+        method: match p.method {
+            Method::Cdf => LLAMA_SIEVE_METHOD_CDF,
+            Method::Gumbel => LLAMA_SIEVE_METHOD_GUMBEL,
+        },
+        order: match p.order {
+            Order::TempLast => LLAMA_SIEVE_ORDER_TEMP_LAST,
+            Order::TempFirst => LLAMA_SIEVE_ORDER_TEMP_FIRST,
+        },
+        bias: std::ptr::null(),
+        n_bias: 0,
+    }
+}
+
 pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T, Failure> {
     let value = usize::try_from(number).ok().and_then(|i| values.get(i));
     value.copied().ok_or_else(|| {
@@ -88,15 +131,15 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
     })
 }
 
-/// Each struct has had one size so far. The first time that one grows, its older size becomes
-/// known, too, and what such a caller does not have gets its default. A larger size stays an error:
+/// Whether a struct has a size that it has or once had, the newest first. A larger size is an error:
 /// what its caller asks for beyond the known members could not be done.
-pub(super) fn check_struct_size(name: &str, given: usize, known: usize) -> Result<(), Failure> {
-    if given == known {
+pub(super) fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
+    if known.contains(&given) {
         return Ok(());
     }
+    let newest = known.first().copied().unwrap_or(0);
     let text = format!(
-        "struct_size of {name} is {given}; this library knows {known} (set it to sizeof({name}))"
+        "struct_size of {name} is {given}; this library knows {newest} (set it to sizeof({name}))"
     );
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
@@ -108,7 +151,11 @@ pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Para
     usable("params", params)?;
     // SAFETY: not NULL, and the caller guarantees the first member.
     let size = unsafe { (&raw const (*params).struct_size).read() };
-    check_struct_size("llama_sieve_params", size, size_of::<llama_sieve_params>())?;
+    check_struct_size(
+        "llama_sieve_params",
+        size,
+        &[size_of::<llama_sieve_params>()],
+    )?;
     // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
     let c = unsafe { params.read() };
     Ok(Params {
@@ -138,6 +185,47 @@ pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Para
         order: one_of("order", c.order, &[Order::TempLast, Order::TempFirst])?,
         // SAFETY: the caller guarantees the biases.
         bias: unsafe { biases(c.bias, c.n_bias) }?,
+    })
+}
+
+/// The parameters in force into `out`, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
+/// negative error; then `out` is as it was.
+///
+/// `out->bias` is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
+/// end; llama_sieve_set_params may be given it. `out->seed` is what was asked for;
+/// llama_sieve_current_seed tells which one is in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_get_params(
+    sieve: *const Handle,
+    out: *mut llama_sieve_params,
+) -> c_int {
+    answer("llama_sieve_get_params", || {
+        usable("out", out)?;
+        // SAFETY: not NULL, and the caller guarantees the first member.
+        let size = unsafe { (&raw const (*out).struct_size).read() };
+        check_struct_size(
+            "llama_sieve_params",
+            size,
+            &[size_of::<llama_sieve_params>()],
+        )?;
+        // SAFETY: the caller guarantees the sieve.
+        let mut state = unsafe { entered(sieve) }?;
+        let State { sieve, biases, .. } = &mut *state;
+        let params = sieve.as_ref().ok_or_else(out_of_use)?.params();
+        biases.clear();
+        reserve_exact(biases, params.bias.len())?;
+        let pairs = params.bias.iter();
+        biases.extend(pairs.map(|&(token, bias)| llama_logit_bias { token, bias }));
+        let mut shown = params_for_c(params);
+        if !biases.is_empty() {
+            (shown.bias, shown.n_bias) = (biases.as_ptr(), biases.len());
+        }
+        // SAFETY: the size is that of the whole struct.
+        unsafe { out.write(shown) };
+        Ok(LLAMA_SIEVE_OK)
     })
 }
 

@@ -1,6 +1,7 @@
 //! What the last token was drawn from, and what the stages made of its distribution.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 
 use crate::ffi::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{answer, usable};
@@ -9,7 +10,8 @@ use crate::token::TokenData;
 
 use super::handle::*;
 use super::params::*;
-/// What the stages made of the last token's distribution. The caller sets struct_size.
+/// What the stages made of the last token's distribution. The caller sets struct_size; later
+/// versions may have more members behind these, and a caller without them goes on as before.
 ///
 /// The counts are of candidates with a probability left after each stage; they never rise.
 /// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
@@ -37,7 +39,18 @@ pub struct llama_sieve_stats {
     pub after_min_p: i32,
     /// Candidates after top-n-sigma, which are drawn from.
     pub after_top_n_sigma: i32,
+    /// Surprisal of the chosen token in the distribution that was drawn from.
+    pub sampling_surprisal: f32,
+    /// Tokens that had been accepted when this one was chosen: its position, counted from 0.
+    pub n_accepted: u64,
 }
+
+/// The sizes that the struct has had, the newest first. The first version ended before
+/// `sampling_surprisal`, whose place was padding.
+const SIZES: [usize; 2] = [
+    size_of::<llama_sieve_stats>(),
+    offset_of!(llama_sieve_stats, n_accepted),
+];
 
 /// The distribution that the last token was drawn from: writes at most `cap` candidates with logits
 /// after all stages and probabilities, which add up to 1 over all of them; returns how many there
@@ -104,11 +117,15 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         usable("out", out)?;
         // SAFETY: not NULL, and the caller guarantees the first member.
         let size = unsafe { (&raw const (*out).struct_size).read() };
-        check_struct_size("llama_sieve_stats", size, size_of::<llama_sieve_stats>())?;
+        check_struct_size("llama_sieve_stats", size, &SIZES)?;
         // SAFETY: the caller guarantees the sieve.
         let stats = unsafe { look("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
-        // SAFETY: the size is that of the whole struct.
-        unsafe { out.write(stats_for_c(&stats)) };
+        let stats = llama_sieve_stats {
+            struct_size: size,
+            ..stats_for_c(&stats)
+        };
+        // SAFETY: the caller has so many bytes, which are not more than ours; plain numbers.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast(), size) };
         Ok(LLAMA_SIEVE_OK)
     })
 }
@@ -127,5 +144,7 @@ fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
         after_top_p: count(stats.after_top_p),
         after_min_p: count(stats.after_min_p),
         after_top_n_sigma: count(stats.after_top_n_sigma),
+        sampling_surprisal: stats.sampling_surprisal,
+        n_accepted: stats.accepted,
     }
 }

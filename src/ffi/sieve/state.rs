@@ -1,4 +1,4 @@
-//! History and generator as bytes.
+//! History, generator and parameters as bytes.
 
 use std::ffi::c_int;
 
@@ -9,7 +9,8 @@ use crate::sieve::Sieve;
 
 use super::handle::*;
 /// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
-/// use. Grows with the accepted tokens up to 64 + 4 * penalty_last_n, with mt19937 another 2496.
+/// use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
+/// another 2496.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -22,8 +23,8 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
     })
 }
 
-/// Writes history and generator (not the parameters) into the first llama_sieve_state_size bytes of
-/// `bytes`, in a format that is the same on every machine.
+/// Writes history, generator and parameters into the first llama_sieve_state_size bytes of `bytes`,
+/// in a format that is the same on every machine.
 ///
 /// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then
 /// nothing is written.
@@ -63,10 +64,14 @@ pub unsafe extern "C" fn llama_sieve_state_save(
     })
 }
 
+/// To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
+pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
+
 /// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens.
-/// `size` is exactly what llama_sieve_state_size said when they were saved. The state carries the
-/// random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
-/// penalty_last_n keeps the newest tokens.
+/// `size` is exactly what llama_sieve_state_size said when they were saved. The parameters stay
+/// (llama_sieve_state_load_with takes those of the state). The state carries the random stream,
+/// whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n
+/// keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
 /// bytes that are no state, damaged, of another version, or of another generator than the
@@ -82,21 +87,69 @@ pub unsafe extern "C" fn llama_sieve_state_load(
     size: usize,
 ) -> c_int {
     answer("llama_sieve_state_load", || {
-        if bytes.is_null() {
-            return Err(Failure::null("bytes"));
-        }
-        if size > isize::MAX as usize {
-            let text = format!("{size} bytes are more than there is memory");
-            return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
-        }
-        // SAFETY: the caller guarantees the bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
-        room(0)?;
-        let load = |sieve: &mut Sieve| {
-            sieve.load(bytes)?;
-            Ok(LLAMA_SIEVE_OK)
-        };
-        // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_state_load", sieve, load) }
+        // SAFETY: the caller guarantees sieve and bytes.
+        unsafe { load("llama_sieve_state_load", sieve, bytes, size, 0) }
     })
+}
+
+/// The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
+/// parameters that were saved, biases and generator included, so that a sieve of any parameters
+/// goes on exactly as the one that saved.
+///
+/// Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
+/// of an earlier version, which has no parameters, or whose parameters llama_sieve_new would
+/// refuse. Nothing is changed then.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_state_load_with(
+    sieve: *mut Handle,
+    bytes: *const u8,
+    size: usize,
+    options: c_int,
+) -> c_int {
+    answer("llama_sieve_state_load_with", || {
+        // SAFETY: the caller guarantees sieve and bytes.
+        unsafe { load("llama_sieve_state_load_with", sieve, bytes, size, options) }
+    })
+}
+
+/// # Safety
+/// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
+unsafe fn load(
+    function: &str,
+    sieve: *mut Handle,
+    bytes: *const u8,
+    size: usize,
+    options: c_int,
+) -> Result<c_int, Failure> {
+    let with_params = match options {
+        0 => false,
+        LLAMA_SIEVE_STATE_PARAMS => true,
+        _ => {
+            return Err(Failure::from(format!(
+                "options are {options}; there are 0 and LLAMA_SIEVE_STATE_PARAMS (1)"
+            )));
+        }
+    };
+    if bytes.is_null() {
+        return Err(Failure::null("bytes"));
+    }
+    if size > isize::MAX as usize {
+        let text = format!("{size} bytes are more than there is memory");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
+    }
+    // SAFETY: the caller guarantees the bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
+    room(0)?;
+    let load = |sieve: &mut Sieve| {
+        match with_params {
+            true => sieve.load_with_params(bytes)?,
+            false => sieve.load(bytes)?,
+        }
+        Ok(LLAMA_SIEVE_OK)
+    };
+    // SAFETY: the caller guarantees the sieve.
+    unsafe { with(function, sieve, load) }
 }

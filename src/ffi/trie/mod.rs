@@ -8,7 +8,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, made, usable, value};
+use crate::ffi::failure::{Failure, answer, made, room_for, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
         // SAFETY: the caller guarantees the sampler and the room.
         unsafe {
             let slot = slot_of(smpl)?;
-            Ok::<_, Failure>(slot.forced(room(out, cap.min(SPAN_LIMIT))?))
+            Ok::<_, Failure>(slot.forced(room_for(out, cap.min(SPAN_LIMIT))?))
         }
     })
 }
@@ -258,22 +258,9 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
         unsafe {
             let slot = slot_of(smpl)?;
             // There are no more tokens than numbers of tokens.
-            Ok::<_, Failure>(slot.allowed(room(out, cap.min(Token::MAX as usize))?))
+            Ok::<_, Failure>(slot.allowed(room_for(out, cap.min(Token::MAX as usize))?))
         }
     })
-}
-
-/// What the caller gives to be written to; empty for NULL.
-///
-/// # Safety
-/// `out` is NULL or has room for `cap` tokens, unused by others during `'a`.
-unsafe fn room<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failure> {
-    if out.is_null() || cap == 0 {
-        return Ok(&mut []);
-    }
-    usable("out", out)?;
-    // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
-    Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
 }
 
 /// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most

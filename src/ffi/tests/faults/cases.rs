@@ -99,13 +99,32 @@ pub(super) fn cases() -> Vec<Case> {
             let code = unsafe { llama_sieve_last_stats(w.sieve, &mut stats) };
             format!("{code} {}", stats.n_vocab)
         }, "0 0", "-3 -99"),
-        case("llama_sieve_state_size", Leaves, |w| unsafe { llama_sieve_state_size(w.sieve) }.to_string(), "68", "0"),
+        case("llama_sieve_state_size", Leaves, |w| unsafe { llama_sieve_state_size(w.sieve) }.to_string(), "140", "0"),
         case("llama_sieve_state_save", Clears, |w| {
-            let mut state = [9; 128];
-            let code = unsafe { llama_sieve_state_save(w.sieve, state.as_mut_ptr(), 128) };
-            format!("{code} {}", state == [9; 128])
+            let mut state = [9; 256];
+            let code = unsafe { llama_sieve_state_save(w.sieve, state.as_mut_ptr(), 256) };
+            format!("{code} {}", state == [9; 256])
         }, "0 false", "-3 true"),
         case("llama_sieve_state_load", Clears, |w| unsafe { llama_sieve_state_load(w.sieve, w.state.as_ptr(), w.state.len()) }.to_string(), "0", "-3"),
+        case("llama_sieve_state_load_with", Clears, |w| unsafe { llama_sieve_state_load_with(w.sieve, w.state.as_ptr(), w.state.len(), LLAMA_SIEVE_STATE_PARAMS) }.to_string(), "0", "-3"),
+        case("llama_sieve_get_params", Clears, |w| {
+            let mut seen = llama_sieve_params { top_k: -99, ..w.params };
+            let code = unsafe { llama_sieve_get_params(w.sieve, &mut seen) };
+            format!("{code} {}", seen.top_k)
+        }, "0 40", "-3 -99"),
+        case("llama_sieve_current_seed", Leaves, |w| unsafe { llama_sieve_current_seed(w.sieve) }.to_string(), "5", "4294967295"),
+        case("llama_sieve_n_accepted", Leaves, |w| unsafe { llama_sieve_n_accepted(w.sieve) }.to_string(), "1", "0"),
+        case("llama_sieve_history_size", Leaves, |w| unsafe { llama_sieve_history_size(w.sieve) }.to_string(), "1", "0"),
+        case("llama_sieve_history_count", Leaves, |w| unsafe { llama_sieve_history_count(w.sieve, 4) }.to_string(), "1", "0"),
+        case("llama_sieve_history_contains", Leaves, |w| unsafe { llama_sieve_history_contains(w.sieve, 4) }.to_string(), "true", "false"),
+        case("llama_sieve_history_unique", Leaves, |w| {
+            let mut out = [-99; 2];
+            let n = unsafe { llama_sieve_history_unique(w.sieve, out.as_mut_ptr(), 2) };
+            format!("{n} {out:?}")
+        }, "1 [4, -99]", "0 [-99, -99]"),
+        case("llama_sieve_adjusted_logit", Leaves, |w| some(unsafe { llama_sieve_adjusted_logit(w.sieve, 4, 1.0) }), "a number", "NaN"),
+        case("llama_sieve_error", Leaves, |w| text(unsafe { llama_sieve_error(w.sieve) }), "", "NULL"),
+        case("llama_sieve_of_sampler", Clears, |w| if unsafe { llama_sieve_of_sampler(w.in_chain) }.is_null() { "NULL" } else { "an object" }.to_owned(), "an object", "NULL"),
         case("llama_sieve_top_candidates", Clears, |w| {
             let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
             let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };

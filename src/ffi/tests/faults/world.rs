@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) grammar: *mut llama_sampler,
     pub(super) dist: *mut llama_sampler,
     pub(super) chain: *mut llama_sampler,
+    /// A sieve in a sampler.
+    pub(super) in_chain: *mut llama_sampler,
     /// To be freed by the call that is tested.
     pub(super) spare_sieve: Cell<*mut Handle>,
     pub(super) spare_ppl: Cell<*mut llama_sieve_ppl>,
@@ -99,6 +101,7 @@ impl World {
             grammar: null_mut(),
             dist: null_mut(),
             chain: null_mut(),
+            in_chain: null_mut(),
             spare_sieve: Cell::new(null_mut()),
             spare_ppl: Cell::new(null_mut()),
             params: params(),
@@ -131,6 +134,7 @@ impl World {
                 grammar,
                 dist,
                 chain: mock_host::chain_init(ChainParams { no_perf: 1 }),
+                in_chain: llama_sieve_init_sampler(&params()),
                 spare_sieve: Cell::new(llama_sieve_clone(sieve)),
                 spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
                 params: params(),
@@ -219,6 +223,7 @@ impl Drop for World {
                 mock_host::free(self.grammar);
                 mock_host::free(self.dist);
                 mock_host::free(self.chain);
+                mock_host::free(self.in_chain);
             }
             llama_sieve_free(self.sieve);
             llama_sieve_free(self.spare_sieve.get());

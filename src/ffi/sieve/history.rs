@@ -1,0 +1,161 @@
+//! What a sieve remembers, and what it would make of a logit.
+
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::ptr::null;
+
+use crate::ffi::failure::{Failure, room_for, value};
+use crate::ffi::library::show;
+use crate::rng::DEFAULT_SEED;
+use crate::sieve::Sieve;
+use crate::token::Token;
+
+use super::handle::*;
+
+/// How many tokens were accepted since the sieve was made or reset, whether or not the penalties
+/// still look back on them: the position of the next token, counted from 0. 0, and an error text,
+/// for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
+    value("llama_sieve_n_accepted", 0, || {
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_n_accepted", sieve, Sieve::accepted) }
+    })
+}
+
+/// The seed that the random numbers began with: the one asked for, or, where that was 0xFFFFFFFF,
+/// the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED), and an error
+/// text, for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_current_seed(sieve: *const Handle) -> u64 {
+    value("llama_sieve_current_seed", u64::from(DEFAULT_SEED), || {
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_current_seed", sieve, Sieve::seed) }
+    })
+}
+
+/// How many tokens the penalties look back on: at most penalty_last_n. 0, and an error text, for
+/// NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_history_size(sieve: *const Handle) -> usize {
+    value("llama_sieve_history_size", 0, || {
+        let size = |sieve: &Sieve| sieve.history().len();
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_history_size", sieve, size) }
+    })
+}
+
+/// How often `token` is among them. 0, and an error text, for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: Token) -> u32 {
+    value("llama_sieve_history_count", 0, || {
+        let count = |sieve: &Sieve| sieve.history().count(token);
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_history_count", sieve, count) }
+    })
+}
+
+/// Whether `token` is among them. False, and an error text, for NULL and for a sieve in use.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, token: Token) -> bool {
+    value("llama_sieve_history_contains", false, || {
+        let contains = |sieve: &Sieve| sieve.history().contains(token);
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_history_contains", sieve, contains) }
+    })
+}
+
+/// The different tokens among them, in no particular order. Writes the first `cap` of them to
+/// `out`; returns how many there are, which may be more. 0, and an error text, for NULL, for a
+/// sieve in use, and where `out` is not aligned.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` is NULL or has room for `cap` tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_history_unique(
+    sieve: *const Handle,
+    out: *mut Token,
+    cap: usize,
+) -> usize {
+    value("llama_sieve_history_unique", 0, || {
+        // There are no more different tokens than numbers of tokens.
+        // SAFETY: the caller guarantees the room.
+        let out = unsafe { room_for(out, cap.min(Token::MAX as usize)) }?;
+        let copy = |sieve: &Sieve| {
+            let distinct = sieve.history().distinct();
+            for (out, &(token, _)) in out.iter_mut().zip(distinct) {
+                *out = token;
+            }
+            Ok(distinct.len())
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { look("llama_sieve_history_unique", sieve, copy) }
+    })
+}
+
+/// What bias and penalties make of the raw logit of one token, here and now: what the stages would
+/// see. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_adjusted_logit(
+    sieve: *const Handle,
+    token: Token,
+    logit: f32,
+) -> f32 {
+    value("llama_sieve_adjusted_logit", f32::NAN, || {
+        let adjusted = |sieve: &Sieve| sieve.adjusted(token, logit);
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { told("llama_sieve_adjusted_logit", sieve, adjusted) }
+    })
+}
+
+/// Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a
+/// member of a batch, or as a sampler of a chain; "" if there was. A call that does not get as far
+/// as the sieve (NULL, a size, a sieve in use) is told by llama_sieve_last_error alone.
+///
+/// Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
+/// and for a sieve in use. Valid until this thread calls this function again.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_error(sieve: *const Handle) -> *const c_char {
+    value("llama_sieve_error", null(), || {
+        thread_local! {
+            static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        // SAFETY: the caller guarantees the sieve.
+        let state = unsafe { handle(sieve) }?.lock()?;
+        Ok::<_, Failure>(show(&SHOWN, &state.error))
+    })
+}
+
+/// What `body` says of the sieve.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+unsafe fn told<T>(
+    function: &str,
+    sieve: *const Handle,
+    body: impl FnOnce(&Sieve) -> T,
+) -> Result<T, Failure> {
+    // SAFETY: the caller guarantees the sieve.
+    unsafe { look(function, sieve, |sieve| Ok(body(sieve))) }
+}
