@@ -229,6 +229,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     /// The same by counting the last `capacity` tokens anew each time.
     fn naive_count(tokens: &[Token], capacity: usize, token: Token) -> u32 {
@@ -241,11 +242,10 @@ mod tests {
         for capacity in [0, 1, 2, 7, 64] {
             let mut history = History::new(capacity);
             let mut tokens = Vec::new();
-            let mut state = 1u32;
+            let mut random = Lcg(1);
             // Miri takes minutes for all of them.
             for _ in 0..if cfg!(miri) { 50 } else { 500 } {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let token = (state >> 28) as Token - 3;
+                let token = (random.bits() >> 28) as Token - 3;
                 tokens.push(token);
                 history.accept(token);
                 for t in -3..13 {

@@ -77,6 +77,7 @@ pub mod grammar;
 pub mod history;
 pub mod kernels;
 pub mod last_error;
+mod lcg;
 pub mod log;
 pub mod memory;
 pub mod metrics;

@@ -351,16 +351,12 @@ fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     #[test]
     fn floats_of_every_kind_are_ranked() {
-        let mut state = 3u64;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 40) as f32 / 16_777_216.0
-        };
+        let mut lcg = Lcg(3);
+        let mut next = || lcg.unit();
         let inf = f32::INFINITY;
         let outliers = [inf, -inf, 0.0, -0.0, 1e30, -1e30, f32::MAX, f32::MIN];
         let mut ranking = Ranking::default();
@@ -397,13 +393,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "minutes")]
     fn floats_spread_in_any_way_are_ranked() {
-        let mut state = 11u64;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 40) as f32 / 16_777_216.0
-        };
+        let mut lcg = Lcg(11);
+        let mut next = || lcg.unit();
         let spreads: [fn(usize, f32) -> f32; 10] = [
             |_, u| u * 20.0 - 12.0,
             |_, u| 4.0 * (u / (1.000_001 - u)).ln(),

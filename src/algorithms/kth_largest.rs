@@ -35,15 +35,7 @@ pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn numbers(n: usize, seed: u32, coarse: f32) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            ((state >> 8) as f32 / 65_536.0 - 128.0) / coarse
-        };
-        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
-    }
+    use crate::lcg::Lcg;
 
     #[test]
     fn the_kth_largest_is_reached_by_k_and_few_more() {
@@ -51,7 +43,7 @@ mod tests {
         // Miri takes minutes for all of them.
         for &n in &sizes[..if cfg!(miri) { 3 } else { 6 }] {
             for (seed, coarse) in [(1, 1e-30), (2, 1.0), (3, 1e3), (4, 1e30)] {
-                let xs = numbers(n, seed, coarse);
+                let xs = Lcg(seed).quarters(n, coarse);
                 let mut sorted = xs.clone();
                 sorted.sort_by(|a, b| b.total_cmp(a));
                 for k in [1, 2, 40, n / 2, n]

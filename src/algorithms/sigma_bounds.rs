@@ -178,6 +178,7 @@ fn binade(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     /// The threshold in the operations of the built-in, one by one.
     fn exact(data: &[TokenData], n: f32) -> f32 {
@@ -205,11 +206,8 @@ mod tests {
     /// Also that they are near: within a hundredth of a deviation.
     #[test]
     fn the_threshold_lies_between_its_bounds() {
-        let mut state = 5u32;
-        let mut unit = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / 16_777_216.0
-        };
+        let mut lcg = Lcg(5);
+        let mut unit = || lcg.unit();
         let sizes = [2, 3, 15, 16, 17, 40, 513, 1000, 5000, 40_001, 131_072];
         let sizes = &sizes[..if cfg!(miri) { 7 } else { sizes.len() }];
         for &len in sizes {

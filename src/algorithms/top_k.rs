@@ -220,6 +220,7 @@ const SAMPLE_GROUP: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     fn array(logits: &[f32]) -> Vec<TokenData> {
         let candidates = logits.iter().enumerate().map(|(i, &logit)| TokenData {
@@ -258,16 +259,13 @@ mod tests {
 
     #[test]
     fn top_k_is_the_head_of_a_stable_sort() {
-        let mut state = 7u32;
+        let mut lcg = Lcg(7);
         let sizes = [0, 1, 2, 17, 100, 1000, 5000];
         // Miri takes minutes for all of them.
         for &n in &sizes[..if cfg!(miri) { 5 } else { 7 }] {
             // Coarse values, so that ties are common.
             let logits: Vec<f32> = (0..n)
-                .map(|_| {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    ((state >> 20) as f32 - 2048.0) / 64.0
-                })
+                .map(|_| ((lcg.bits() >> 20) as f32 - 2048.0) / 64.0)
                 .collect();
             let data = array(&logits);
             let mut expected = data.clone();
@@ -286,13 +284,8 @@ mod tests {
 
     #[test]
     fn keys_of_every_kind_are_sorted() {
-        let mut state = 3u64;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 40) as f32 / 16_777_216.0
-        };
+        let mut lcg = Lcg(3);
+        let mut next = || lcg.unit();
         let inf = f32::INFINITY;
         let outliers = [inf, -inf, f32::NAN, 1e30, -1e30, f32::MAX, f32::MIN];
         // Miri takes minutes for all of them.

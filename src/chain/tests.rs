@@ -2,17 +2,15 @@
 
 use super::{Chain, ChainError};
 use crate::candidates::Candidates;
+use crate::lcg::Lcg;
 use crate::sampler::Sampler;
 use crate::samplers::{Dist, Greedy, LogitBias, MinP, Penalties, Temp, TopK, TopP};
 use crate::token::{Token, TokenData};
 
 /// About normal, with mean 0.
 fn logits(n: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / 16_777_216.0
-    };
+    let mut lcg = Lcg(seed);
+    let mut next = || lcg.unit();
     let normal = |_| 2.0 * (next() + next() + next() + next() - 2.0);
     (0..n).map(normal).collect()
 }

@@ -39,21 +39,13 @@ const _: () = assert!(MOST == u64::BITS as usize && MOST.is_multiple_of(MAX_LANE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
     use crate::simd::Isa;
-
-    fn numbers(n: usize, seed: u32, coarse: f32) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            ((state >> 8) as f32 / 65_536.0 - 128.0) / coarse
-        };
-        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
-    }
 
     #[test]
     fn ranks_are_the_places_of_a_stable_sort() {
         for n in (0..=MOST).step_by(if cfg!(miri) { 21 } else { 1 }) {
-            let mut xs = numbers(n, n as u32, 16.0);
+            let mut xs = Lcg(n as u32).quarters(n, 16.0);
             if n > 3 {
                 (xs[0], xs[1], xs[2]) = (0.0, -0.0, f32::INFINITY);
             }

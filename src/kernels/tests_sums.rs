@@ -12,6 +12,7 @@ use super::sequential_sum::{rounded_tail, sum, sum_double};
 use super::signed_sum::signed_sum;
 use super::softmax::{exp_double, exp_p_by, exp_p_in_order_by, exp_sum, exp_sum_double, exp_wide};
 use super::tests::{array, bits, bits_of, for_all, inputs, same};
+use crate::lcg::Lcg;
 use crate::simd::exp::HIGHEST;
 use crate::simd::{Isa, libm};
 
@@ -173,11 +174,8 @@ fn sums_of_halves_in_double_precision() {
 /// even.
 #[test]
 fn sums_of_floats_in_double_precision() {
-    let mut state = 7u32;
-    let mut random = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
+    let mut lcg = Lcg(7);
+    let mut random = || lcg.bits() >> 8;
     for isa in Isa::supported() {
         let _forced = isa.force();
         for case in 0..300 {

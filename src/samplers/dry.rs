@@ -375,18 +375,14 @@ impl<'a> Breaker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     #[test]
     fn the_reach_is_what_comparing_gives() {
-        let mut state = 5u32;
+        let mut lcg = Lcg(5);
         // Miri takes minutes for all of them.
         for n in 0..if cfg!(miri) { 20 } else { 60 } {
-            let tokens: Vec<Token> = (0..n)
-                .map(|_| {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (state >> 31) as Token
-                })
-                .collect();
+            let tokens: Vec<Token> = (0..n).map(|_| (lcg.bits() >> 31) as Token).collect();
             let mut reach = Vec::new();
             reach_of_end(&tokens, &mut reach);
             for k in 1..n {

@@ -11,6 +11,7 @@ const LAYERS: [&[&str]; 10] = [
         "environment",
         "fault",
         "last_error",
+        "lcg",
         "log",
         "memory",
         "support",

@@ -1,20 +1,6 @@
 use super::*;
 use crate::algorithms::top_k::TopK;
-
-/// A small generator of test inputs.
-struct Random(u32);
-
-impl Random {
-    fn unit(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (self.0 >> 8) as f32 / 16_777_216.0
-    }
-
-    /// About normal.
-    fn normal(&mut self) -> f32 {
-        2.0 * (self.unit() + self.unit() + self.unit() - 1.5)
-    }
-}
+use crate::lcg::Lcg;
 
 fn array(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
     let data = logits.into_iter().enumerate();
@@ -75,7 +61,7 @@ fn check(descending: &mut DescendingSum, data: &[TokenData], beside: f32) -> [bo
 }
 
 /// Arrays of many shapes, most of which need no order.
-fn logits(shape: usize, n: usize, random: &mut Random) -> Vec<f32> {
+fn logits(shape: usize, n: usize, random: &mut Lcg) -> Vec<f32> {
     let spread = 0.5 + 4.0 * random.unit();
     let mut normal = || {
         (0..n)
@@ -136,7 +122,7 @@ fn logits(shape: usize, n: usize, random: &mut Random) -> Vec<f32> {
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_and_entropies_are_those_of_the_sorted_array() {
     const SHAPES: usize = 9;
-    let mut random = Random(1);
+    let mut random = Lcg(1);
     let mut descending = DescendingSum::default();
     let mut decided = [[0; 2]; SHAPES];
     let mut tried = [0; SHAPES];
@@ -170,7 +156,7 @@ fn sums_and_entropies_are_those_of_the_sorted_array() {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_beside_a_power_of_two() {
-    let mut random = Random(5);
+    let mut random = Lcg(5);
     let mut descending = DescendingSum::default();
     for round in 0..40 {
         let n = 5000 + 1000 * round;
@@ -271,7 +257,7 @@ fn many_terms_half_way_give_way() {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_wrong_total_changes_nothing() {
-    let mut random = Random(9);
+    let mut random = Lcg(9);
     let mut keys: Vec<f32> = (0..30_000)
         .map(|_| libm::exp(random.normal() * 2.0))
         .collect();

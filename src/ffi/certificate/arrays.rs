@@ -1,5 +1,6 @@
 //! The arrays that both work on.
 
+use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
 /// Every candidate of this place among so many has the logit of one before it: the order in which
@@ -71,11 +72,10 @@ impl Shape {
     /// Fills `data` with its candidates.
     pub(super) fn fill(self, data: &mut Vec<TokenData>) {
         data.clear();
-        let mut state = FIRST_STATE;
+        let mut lcg = Lcg(FIRST_STATE);
         for i in 0..self.size {
             // Logits of all 24 bits, so that every rounding shows.
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let random = (state >> 8) as f32 / (1 << 24) as f32;
+            let random = lcg.unit();
             let tied = (i % TIED_EVERY == TIED_EVERY - 1).then(|| data.get(i - 3));
             let descending = (16.0 - self.scatter) * (1.0 - i as f32 / self.size as f32);
             let logit = descending + random * self.scatter - 8.0;

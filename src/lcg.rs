@@ -1,0 +1,33 @@
+//! Numbers that look random enough for inputs: of tests, and of the arrays that a certificate is
+//! made with, which must be the same everywhere.
+
+/// A linear congruential generator of 32 bits, with the constants of Numerical Recipes. Its upper
+/// bits are the better ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lcg(pub u32);
+
+impl Lcg {
+    /// The next state, of which callers take the upper bits.
+    pub fn bits(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.0
+    }
+
+    /// A number from 0 to 1, of 24 bits.
+    pub fn unit(&mut self) -> f32 {
+        (self.bits() >> 8) as f32 / (1 << 24) as f32
+    }
+
+    /// About normal, with mean 0 and deviation 1.
+    #[cfg(test)]
+    pub fn normal(&mut self) -> f32 {
+        2.0 * (self.unit() + self.unit() + self.unit() - 1.5)
+    }
+
+    /// `n` numbers between -128 / `coarse` and 128 / `coarse`, rounded to quarters.
+    #[cfg(test)]
+    pub fn quarters(mut self, n: usize, coarse: f32) -> Vec<f32> {
+        let mut next = || ((self.bits() >> 8) as f32 / 65_536.0 - 128.0) / coarse;
+        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
+    }
+}
