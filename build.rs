@@ -56,6 +56,7 @@ mod header {
             "seed.rs",
             "trie/mod.rs",
             "grammar.rs",
+            "lazy_grammar.rs",
             "sieve/mod.rs",
             "chain/mod.rs",
             "metrics.rs",

@@ -244,6 +244,37 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
 
 /*
+ The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
+
+/*
+ The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
+ one.)
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
+
+/*
+ How deep the parentheses of a trigger pattern may be nested.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
+
+/*
+ The most steps that the search for one trigger pattern may take, once it can have matched.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 16777216
+
+/*
+ The most trigger tokens of a lazy grammar.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS 1048576
+
+/*
+ The most bytes of a text in which a lazy grammar waits for its trigger.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
+
+/*
  Mode: the quickest arithmetic.
  */
 #define LLAMA_SIEVE_MODE_FAST 0
@@ -895,9 +926,9 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
  token t. Writes the first n_words words to bits; words behind the vocabulary's last are 0.
- Returns how many tokens are allowed in all; where the grammar is empty, all are. 0, with an
- error, if the sampler is NULL or no grammar, or bits is not aligned. May be called from any
- thread.
+ Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
+ waits, all are. 0, with an error, if the sampler is NULL or no grammar, or bits is not aligned.
+ May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
@@ -907,8 +938,8 @@ size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits
 /*
  Whether the text so far is a whole sentence of the grammar, so that the generation may end. What
  the last token leaves of a character does not count, as it does not for llama.cpp. False where
- the grammar is empty, and, with an error, for NULL and for other samplers. May be called from
- any thread.
+ the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
+ samplers. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -945,6 +976,55 @@ void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
  Nothing is asked of vocab, which may have been freed.
  */
 void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
+
+/*
+ A grammar that lets everything through until one of the words stands in the text, or one of the
+ tokens is accepted. The grammar then begins with that word, or with that token.
+
+ It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
+ llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where trigger_words is
+ NULL there are none, whatever their number is.
+
+ The caller guarantees:
+ As for llama_sieve_init_grammar; the words are NULL or as many C strings, the tokens NULL or
+ as many tokens.
+ */
+struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vocab,
+                                                    const char *grammar_str,
+                                                    const char *grammar_root,
+                                                    const char **trigger_words,
+                                                    size_t num_trigger_words,
+                                                    const int32_t *trigger_tokens,
+                                                    size_t num_trigger_tokens);
+
+/*
+ A grammar that lets everything through until one of the patterns is found in the text that was
+ accepted so far, or one of the tokens is accepted.
+
+ With a token, the grammar begins with it. With a pattern, it begins at the first group that is
+ not empty, or else where the match begins; the tokens from there on are gone through, of the
+ first one the part behind that place. Patterns are tried in the order given, in the notation of
+ std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
+ first matched with the whole text.
+
+ NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
+ pattern is NULL or no regular expression, where there are to be patterns or tokens and the
+ pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A search that takes more steps
+ than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
+ LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
+ again. All is copied.
+
+ The caller guarantees:
+ As for llama_sieve_init_grammar; the patterns are NULL or as many C strings, the tokens NULL
+ or as many tokens.
+ */
+struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_vocab *vocab,
+                                                             const char *grammar_str,
+                                                             const char *grammar_root,
+                                                             const char **trigger_patterns,
+                                                             size_t num_trigger_patterns,
+                                                             const int32_t *trigger_tokens,
+                                                             size_t num_trigger_tokens);
 
 /*
  The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64

@@ -18,6 +18,7 @@ use crate::ffi::trie::llama_sieve_cache_stats;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::parser::token_texts;
 use crate::grammar::sampler::Slot;
+use crate::grammar::triggers::Triggers;
 use crate::grammar::{Dead, Grammar, cache, limits};
 use crate::memory;
 use crate::token::Token;
@@ -63,13 +64,33 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
     grammar_root: *const c_char,
 ) -> *mut llama_sampler {
     const CALL: &str = "llama_sieve_init_grammar";
-    let prepared = begin(CALL).and_then(|()| {
-        // SAFETY: the caller guarantees the arguments.
-        part(CALL, || unsafe {
-            prepared(vocab, grammar_str, grammar_root)
+    // SAFETY: the caller guarantees the arguments.
+    unsafe { constructed(CALL, (vocab, grammar_str, grammar_root), || Ok(None)) }
+}
+
+/// What every constructor is given: vocabulary, text and root.
+pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
+
+/// The sampler of a grammar, lazy if `triggers` gives what it waits for; it is asked where there is
+/// a grammar.
+///
+/// # Safety
+/// As for `llama_sieve_init_grammar`.
+pub(super) unsafe fn constructed(
+    call: &'static str,
+    (vocab, text, root): Arguments,
+    triggers: impl FnOnce() -> Result<Option<Lazy>, Failure>,
+) -> *mut llama_sampler {
+    let prepared = begin(call).and_then(|()| {
+        part(call, || {
+            // SAFETY: the caller guarantees the arguments.
+            let prepared = unsafe { prepared(vocab, text, root) }?;
+            let is_empty = matches!(prepared, Prepared::Empty(_));
+            let lazy = if is_empty { None } else { triggers()? };
+            Ok((prepared, lazy))
         })
     });
-    let Ok(mut prepared) = prepared else {
+    let Ok((mut prepared, lazy)) = prepared else {
         return null_mut();
     };
     if let Prepared::Text(text) = &mut prepared {
@@ -77,11 +98,23 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
         // exceptions of the host would not pass.
         unsafe { text.ask(vocab) };
     }
-    made(CALL, || Ok(into_host(&GRAMMAR, prepared.grammar()?)))
+    made(call, || {
+        let grammar = prepared.grammar()?;
+        let grammar = match lazy {
+            Some((triggers, tokens)) => grammar.lazy(triggers, &tokens),
+            None => grammar,
+        };
+        Ok(into_host(&GRAMMAR, grammar))
+    })
 }
+
+/// What a lazy grammar waits for.
+pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
 /// A grammar, as far as it can be told without the host's tokenizer.
 enum Prepared<'a> {
+    /// There is none, for so many tokens.
+    Empty(usize),
     /// There is nothing to ask.
     Ready(Grammar),
     /// It is to be read.
@@ -98,7 +131,7 @@ struct Text<'a> {
     tokenizer: Tokenizer,
 }
 
-fn invalid(text: String) -> Failure {
+pub(super) fn invalid(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_INVALID, text)
 }
 
@@ -118,14 +151,14 @@ unsafe fn prepared<'a>(
     };
     if text.is_empty() {
         if vocab.is_null() {
-            return Ok(Prepared::Ready(Grammar::empty(0)));
+            return Ok(Prepared::Empty(0));
         }
         type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
         let n_tokens = host_function!(host, c"llama_vocab_n_tokens", NTokens);
         // SAFETY: the caller guarantees the vocabulary.
         let n_tokens = unsafe { n_tokens(vocab) };
         let n_tokens = usize::try_from(n_tokens).unwrap_or(0);
-        return Ok(Prepared::Ready(Grammar::empty(n_tokens)));
+        return Ok(Prepared::Empty(n_tokens));
     }
     usable("the vocabulary", vocab.cast::<u8>())?;
     if root.is_null() {
@@ -151,6 +184,7 @@ unsafe fn prepared<'a>(
 impl Prepared<'_> {
     fn grammar(self) -> Result<Grammar, Failure> {
         match self {
+            Self::Empty(n_tokens) => Ok(Grammar::empty(n_tokens)),
             Self::Ready(grammar) => Ok(grammar),
             Self::Text(text) => text.grammar(),
         }
@@ -180,9 +214,9 @@ impl Text<'_> {
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
 /// token t. Writes the first `n_words` words to `bits`; words behind the vocabulary's last are 0.
-/// Returns how many tokens are allowed in all; where the grammar is empty, all are. 0, with an
-/// error, if the sampler is NULL or no grammar, or `bits` is not aligned. May be called from any
-/// thread.
+/// Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
+/// waits, all are. 0, with an error, if the sampler is NULL or no grammar, or `bits` is not aligned.
+/// May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.
@@ -213,8 +247,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
 
 /// Whether the text so far is a whole sentence of the grammar, so that the generation may end. What
 /// the last token leaves of a character does not count, as it does not for llama.cpp. False where
-/// the grammar is empty, and, with an error, for NULL and for other samplers. May be called from
-/// any thread.
+/// the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
+/// samplers. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

@@ -12,7 +12,7 @@
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
-//! - [`grammar`][]: grammars; `known_vocabularies`: the trees of the host's vocabularies.
+//! - [`grammar`][], [`lazy_grammar`]: grammars; `known_vocabularies`: the trees of the host's vocabularies.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - `logits`: logits of a pointer or a context.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
@@ -34,6 +34,7 @@ pub mod grammar;
 pub mod guard;
 pub mod host;
 mod known_vocabularies;
+pub mod lazy_grammar;
 pub mod library;
 mod logits;
 pub mod metrics;

@@ -29,3 +29,20 @@ pub const MAX_CALL_BYTES: usize = 256 << 20;
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
 /// The most grammars of the cache.
 pub const MAX_CACHED: usize = 256;
+
+/// The most bytes of all trigger patterns, or words.
+pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
+/// The most instructions of all trigger patterns, repetitions written out.
+pub const MAX_TRIGGER_STATES: usize = 1 << 18;
+/// How deep parentheses of a trigger pattern may be nested.
+pub const MAX_TRIGGER_DEPTH: usize = 100;
+/// The most steps of one search for a trigger pattern.
+pub const MAX_TRIGGER_STEPS: usize = 1 << 24;
+/// The most places that such a search may have to come back to.
+pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
+/// The most bytes of what is remembered of the patterns of one grammar while texts are read.
+pub const MAX_TRIGGER_TABLES: usize = 4 << 20;
+/// The most bytes that patterns occupy which are kept for later.
+pub const MAX_TRIGGER_CACHE: usize = 32 << 20;
+/// The most bytes of a text in which a trigger is waited for.
+pub const MAX_WAITING_TEXT: usize = 256 << 20;

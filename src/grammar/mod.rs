@@ -6,7 +6,7 @@
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: which tokens a state allows.
 //! - [`engine`][]: all that is known of one grammar, kept in the [`cache`].
-//! - [`sampler`][]: the constraint.
+//! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
 //! - [`limits`][]: how much a grammar may ask for.
 //!
 //! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
@@ -22,6 +22,7 @@ pub mod sampler;
 pub mod states;
 #[cfg(all(test, not(miri)))]
 mod tests;
+pub mod triggers;
 pub mod utf8;
 pub mod vocabulary_tree;
 

@@ -10,6 +10,8 @@ use crate::grammar::cache::{self, Key};
 use crate::grammar::engine::{Engine, Place};
 use crate::grammar::mask::Mask;
 use crate::grammar::states::{NONE, TooMuch};
+use crate::grammar::triggers::search::Endless;
+use crate::grammar::triggers::{Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
 use crate::sampler::{Kind, Sampler};
@@ -56,6 +58,16 @@ struct Core {
     dead: Option<Dead>,
     /// The mask of `place`, once it was asked for.
     mask: Option<Arc<Mask>>,
+    lazy: Option<Lazy>,
+}
+
+/// What a lazy grammar waits for.
+#[derive(Clone)]
+struct Lazy {
+    triggers: Arc<Triggers>,
+    tokens: Arc<[Token]>,
+    /// While it does.
+    waiting: Option<Waiting>,
 }
 
 impl fmt::Debug for Core {
@@ -106,8 +118,23 @@ impl Grammar {
             place,
             dead: None,
             mask: None,
+            lazy: None,
         };
         Ok(Self::with(Some(core), n_tokens))
+    }
+
+    /// The same, but it constrains nothing before one of the tokens is accepted or one of the
+    /// patterns is found in the text. Then the grammar begins: with that token, or where the
+    /// pattern says.
+    pub fn lazy(self, triggers: Arc<Triggers>, tokens: &[Token]) -> Self {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.lazy = Some(Lazy {
+                triggers,
+                tokens: tokens.into(),
+                waiting: Some(Waiting::default()),
+            });
+        }
+        self
     }
 
     /// One that constrains nothing, of a vocabulary of so many tokens.
@@ -158,7 +185,8 @@ impl Slot {
     }
 
     /// Whether the characters so far that are complete are a whole sentence of the grammar, so that
-    /// tokens that end the generation are allowed. False where there is no grammar.
+    /// tokens that end the generation are allowed. False where there is no grammar, and while a lazy
+    /// one waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)
@@ -178,7 +206,12 @@ impl Slot {
 
 impl Core {
     fn is_complete(&self) -> bool {
-        self.dead.is_none() && self.engine.may_end(self.place)
+        self.dead.is_none() && !self.is_waiting() && self.engine.may_end(self.place)
+    }
+
+    fn is_waiting(&self) -> bool {
+        let lazy = self.lazy.as_ref();
+        lazy.is_some_and(|lazy| lazy.waiting.is_some())
     }
 
     fn tree(&self) -> &VocabularyTree {
@@ -186,6 +219,9 @@ impl Core {
     }
 
     fn allowed(&mut self) -> Arc<Mask> {
+        if self.dead.is_none() && self.is_waiting() {
+            return Arc::new(Mask::all(self.tree().n_tokens()));
+        }
         if self.dead.is_none()
             && let Ok(mask) = self.current_mask()
         {
@@ -246,6 +282,9 @@ impl Core {
         if self.dead.is_some() {
             return self.end_only(candidates);
         }
+        if self.is_waiting() {
+            return;
+        }
         if self.mask.is_none() {
             self.mask = self.engine.known_mask(self.place);
         }
@@ -302,11 +341,13 @@ impl Core {
         if self.dead.is_some() {
             return;
         }
-        match self.tree().kind(token) {
+        let kind = self.tree().kind(token);
+        match kind {
             None => self.die(
                 Dead::NotAllowed,
                 &format!("token {token} is not in the vocabulary"),
             ),
+            Some(_) if self.is_waiting() => self.wait(token),
             Some(TextKind::EndOfGeneration) => {
                 if !self.engine.may_end(self.place) {
                     let expected = self.engine.expected(self.place);
@@ -320,6 +361,35 @@ impl Core {
                 let engine = Arc::clone(&self.engine);
                 self.follow(token, engine.compiled().tree.text(token));
             }
+        }
+    }
+
+    /// A token before the grammar begins, or with which it does.
+    fn wait(&mut self, token: Token) {
+        let engine = Arc::clone(&self.engine);
+        let piece = engine.compiled().tree.piece(token);
+        let Some(lazy) = &mut self.lazy else {
+            return;
+        };
+        let Some(mut waiting) = lazy.waiting.take() else {
+            return;
+        };
+        if lazy.tokens.contains(&token) {
+            return self.follow(token, piece);
+        }
+        match waiting.accept(&lazy.triggers, token, piece) {
+            Ok(None) => lazy.waiting = Some(waiting),
+            Ok(Some(begin)) => {
+                for (token, text) in waiting.since(begin) {
+                    if self.dead.is_none() {
+                        self.follow(token, text);
+                    }
+                }
+            }
+            Err(Endless) => self.die(
+                Dead::Limit,
+                "the search for a trigger exceeds the limits of steps",
+            ),
         }
     }
 
@@ -353,6 +423,9 @@ impl Core {
         }
         self.mask = None;
         self.dead = None;
+        if let Some(lazy) = &mut self.lazy {
+            lazy.waiting = Some(Waiting::default());
+        }
         match self.engine.initial() {
             Ok(place) => self.place = place,
             Err(TooMuch) => self.exceeds(),

@@ -64,6 +64,8 @@ pub struct VocabularyTree {
     texts: Vec<u8>,
     /// Where each token's text begins, and where the last one ends.
     offsets: Vec<u32>,
+    /// The whole texts of tokens that have NUL in them, by token.
+    with_nul: Vec<(Token, Box<[u8]>)>,
     kinds: Vec<Kind>,
     end_of_generation: Vec<Token>,
     continues: Vec<Token>,
@@ -127,6 +129,9 @@ impl VocabularyTree {
                 Kind::Blank | Kind::Ranked | Kind::Invalid => {}
             }
             self.kinds.push(kind);
+            if counted(&text).len() < text.len() {
+                self.with_nul.push((token, text.as_slice().into()));
+            }
             self.texts.extend_from_slice(counted(&text));
             self.offsets.push(self.texts.len() as u32);
         }
@@ -256,6 +261,15 @@ impl VocabularyTree {
         &self.texts[self.offsets[token] as usize..self.offsets[token + 1] as usize]
     }
 
+    /// All bytes of a token.
+    pub fn piece(&self, token: Token) -> &[u8] {
+        let with_nul = &self.with_nul;
+        match with_nul.binary_search_by_key(&token, |&(other, _)| other) {
+            Ok(place) => &with_nul[place].1,
+            Err(_) => self.text(token),
+        }
+    }
+
     /// The tokens that end a generation.
     pub fn end_of_generation(&self) -> &[Token] {
         &self.end_of_generation
@@ -328,6 +342,12 @@ impl VocabularyTree {
     pub fn bytes(&self) -> usize {
         self.texts.capacity()
             + self.kinds.capacity()
+            + self.with_nul.len() * size_of::<(Token, Box<[u8]>)>()
+            + self
+                .with_nul
+                .iter()
+                .map(|(_, text)| text.len())
+                .sum::<usize>()
             + 8 * self.in_tree.capacity()
             + 4 * (self.offsets.capacity()
                 + self.end_of_generation.capacity()

@@ -5,9 +5,11 @@
 mod support;
 
 mod borders;
+mod lazy;
 mod pair;
 mod random;
 mod realistic;
+mod triggers;
 mod walk;
 
 use support::{fresh_rng, number_from_env};
@@ -76,4 +78,58 @@ fn borders() {
     borders::messages_name_the_place(&vocabulary);
     borders::hostile_texts_end(&vocabulary);
     borders::a_second_request_starts_warm(&vocabulary);
+}
+
+#[test]
+fn lazy_grammars_in_random_streams() {
+    silence();
+    let mut rng = fresh_rng("streams");
+    let mut begun = 0;
+    let n = n_grammars(1200);
+    for vocabulary in 0..n.div_ceil(40) {
+        let vocabulary = random::vocabulary(&mut rng, &format!("lazy-{vocabulary}"));
+        for _ in 0..40 {
+            begun += lazy::random(&vocabulary, &mut rng);
+        }
+    }
+    assert!(2 * begun > n, "only {begun} grammars of {n} have begun");
+}
+
+#[test]
+fn lazy_grammars_for_calls_of_tools() {
+    silence();
+    let mut rng = fresh_rng("calls");
+    let vocabulary = realistic::vocabulary(&mut rng);
+    let begun = lazy::realistic(&vocabulary, &mut rng);
+    assert!(begun > 20, "only {begun} have begun");
+}
+
+#[test]
+fn borders_of_lazy_grammars() {
+    silence();
+    let vocabulary = realistic::vocabulary(&mut fresh_rng("lazy borders"));
+    lazy::wrong_arguments(&vocabulary);
+}
+
+#[test]
+fn patterns_are_those_of_std_regex() {
+    let mut rng = fresh_rng("patterns");
+    triggers::every_byte();
+    triggers::random_patterns(n_grammars(20_000), &mut rng);
+}
+
+#[test]
+fn patterns_in_growing_texts() {
+    let mut rng = fresh_rng("growing");
+    triggers::streams(n_grammars(5000), &mut rng);
+}
+
+#[test]
+fn patterns_have_the_size_of_std_regex() {
+    triggers::sizes();
+}
+
+#[test]
+fn patterns_that_were_made_to_do_harm() {
+    triggers::hostile();
 }

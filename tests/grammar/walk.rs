@@ -8,7 +8,7 @@ use crate::support::{Array, HostSampler, Rng, replay};
 
 /// More stacks than this are too many for the built-in, which goes through all of them again for
 /// each character of a token.
-const MOST_STACKS: u64 = 25;
+pub const MOST_STACKS: u64 = 25;
 /// With no more than these it does not matter what a token adds.
 const FEW_STACKS: u64 = 8;
 
@@ -110,10 +110,15 @@ pub fn is_left_recursive(rules: &Rules) -> bool {
     (0..n).any(|rule| begins[rule][rule])
 }
 
+/// Whether the built-in would go through a rule without end.
+pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
+    let token = |text: &[u8]| token_of(text, vocabulary);
+    parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules))
+}
+
 /// Walks on both sides; false if the text is no grammar for either.
 pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> bool {
-    let token = |text: &[u8]| token_of(text, vocabulary);
-    if parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules)) {
+    if would_not_return(text, vocabulary) {
         return false;
     }
     let Some(mut pair) = read(text, vocabulary) else {
@@ -145,7 +150,7 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     true
 }
 
-fn most_stacks(pair: &Pair) -> u64 {
+pub fn most_stacks(pair: &Pair) -> u64 {
     // SAFETY: the sampler lives.
     unsafe { llama_sieve::ffi::grammar::most_stacks_of(pair.ours.as_ptr().cast()) }
 }
@@ -220,7 +225,7 @@ fn one_step(
 }
 
 /// Ours leaves only tokens that end the generation.
-fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
+pub fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     if pair::error(&pair.ours) == 0 {
         return Err("not dead".into());
     }
@@ -246,7 +251,7 @@ fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     Ok(())
 }
 
-fn array(tokens: impl IntoIterator<Item = i32>, rng: &mut Rng) -> Array {
+pub fn array(tokens: impl IntoIterator<Item = i32>, rng: &mut Rng) -> Array {
     let tokens: Vec<i32> = tokens.into_iter().collect();
     let mut array = Array::of_logits(tokens.iter().map(|_| rng.range(-5.0, 5.0)));
     for (candidate, &id) in array.data.iter_mut().zip(&tokens) {

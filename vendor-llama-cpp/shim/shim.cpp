@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <regex>
 #include <vector>
 
 namespace {
@@ -40,6 +41,17 @@ llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * tex
             return llama_sampler_init_grammar(vocab, text, root);
         }
         return llama_sampler_init_grammar_lazy_patterns(vocab, text, root, patterns, n_patterns, tokens, n_tokens);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+// The deprecated constructor, with words.
+llama_sampler * vendor_llama_grammar_words(const llama_vocab * vocab, const char * text, const char * root,
+                                           const char ** words, size_t n_words,
+                                           const llama_token * tokens, size_t n_tokens) {
+    try {
+        return llama_sampler_init_grammar_lazy(vocab, text, root, words, n_words, tokens, n_tokens);
     } catch (...) {
         return nullptr;
     }
@@ -86,6 +98,34 @@ void vendor_std_uniform_double(uint32_t seed, size_t n, double * out) {
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(0.0, 1.0);
     std::generate_n(out, n, [&] { return uniform(generator); });
+}
+
+// A std::regex, or null where there is none of this text.
+void * vendor_std_regex(const char * pattern, size_t n) {
+    try {
+        return new std::regex(pattern, n);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void vendor_std_regex_free(void * regex) {
+    delete static_cast<std::regex *>(regex);
+}
+
+// How many groups, the whole included, have matched, with begin and end of the first n_out in out (-1 where a group takes
+// no part); 0 without a match.
+size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bool whole, int64_t * out, size_t n_out) {
+    const std::regex & pattern = *static_cast<const std::regex *>(regex);
+    std::cmatch match;
+    if (!(whole ? std::regex_match(text, text + n, match, pattern) : std::regex_search(text, text + n, match, pattern))) {
+        return 0;
+    }
+    for (size_t i = 0; i < match.size() && 2 * i + 1 < n_out; i++) {
+        out[2 * i]     = match[i].matched ? match.position(i) : -1;
+        out[2 * i + 1] = match[i].matched ? match.position(i) + match.length(i) : -1;
+    }
+    return match.size();
 }
 
 // The order in which std::sort leaves 0, 1, ... n-1 when it compares their keys.

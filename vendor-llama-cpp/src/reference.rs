@@ -38,3 +38,37 @@ pub fn std_sort_killer(n: usize) -> Vec<f32> {
     unsafe { sys::vendor_std_sort_killer(n, keys.as_mut_ptr()) };
     keys
 }
+
+/// A `std::regex` over bytes, in ECMAScript's notation.
+#[derive(Debug)]
+pub struct StdRegex(std::ptr::NonNull<std::ffi::c_void>);
+
+impl StdRegex {
+    /// `None` where its constructor throws.
+    pub fn new(pattern: &[u8]) -> Option<Self> {
+        // SAFETY: as many bytes as is said.
+        let made = unsafe { sys::vendor_std_regex(pattern.as_ptr().cast(), pattern.len()) };
+        std::ptr::NonNull::new(made).map(Self)
+    }
+
+    /// `std::regex_search`, or `std::regex_match`: begin and end of the match and of its groups.
+    pub fn find(&self, text: &[u8], whole: bool) -> Option<Vec<Option<(usize, usize)>>> {
+        let mut out = [0_i64; 128];
+        // SAFETY: it lives, and text and room are as long as is said.
+        let n = unsafe {
+            let regex = self.0.as_ptr().cast_const();
+            let (text, n, room) = (text.as_ptr().cast(), text.len(), out.len());
+            sys::vendor_std_regex_find(regex, text, n, whole, out.as_mut_ptr(), room)
+        };
+        let place = |at: i64| usize::try_from(at).ok();
+        let group = |span: &[i64]| Some((place(span[0])?, place(span[1])?));
+        (n > 0).then(|| out.chunks_exact(2).take(n).map(group).collect())
+    }
+}
+
+impl Drop for StdRegex {
+    fn drop(&mut self) {
+        // SAFETY: made by the constructor, freed once.
+        unsafe { sys::vendor_std_regex_free(self.0.as_ptr()) };
+    }
+}

@@ -388,6 +388,16 @@ unsafe extern "C" {
         tokens: *const llama_token,
         n_tokens: usize,
     ) -> *mut llama_sampler;
+    /// `llama_sampler_init_grammar_lazy`, or null where it throws.
+    pub fn vendor_llama_grammar_words(
+        vocab: *const llama_vocab,
+        text: *const c_char,
+        root: *const c_char,
+        words: *mut *const c_char,
+        n_words: usize,
+        tokens: *const llama_token,
+        n_tokens: usize,
+    ) -> *mut llama_sampler;
     /// `llama_sampler_accept`; false where it throws.
     pub fn vendor_llama_sampler_accept(smpl: *mut llama_sampler, token: llama_token) -> bool;
     /// Makes a context for one sequence; null on failure.
@@ -404,6 +414,19 @@ unsafe extern "C" {
     ) -> i32;
     /// Writes `n` uniform doubles from a Mersenne Twister.
     pub fn vendor_std_uniform_double(seed: u32, n: usize, out: *mut f64);
+    /// A `std::regex`; null where there is none of this text.
+    pub fn vendor_std_regex(pattern: *const c_char, n: usize) -> *mut c_void;
+    /// Frees it.
+    pub fn vendor_std_regex_free(regex: *mut c_void);
+    /// Writes begin and end of the groups of its match; how many groups there are, 0 without one.
+    pub fn vendor_std_regex_find(
+        regex: *const c_void,
+        text: *const c_char,
+        n: usize,
+        whole: bool,
+        out: *mut i64,
+        n_out: usize,
+    ) -> usize;
     /// Writes the order in which `std::sort` leaves the places of `n` keys, larger keys first.
     pub fn vendor_std_sort(keys: *const f32, n: usize, out: *mut u32);
     /// The same of `std::partial_sort`.

@@ -237,5 +237,7 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
             answer
         }, Constraint),
         ("llama_sieve_init_grammar", |w| w.sampler(grammar()), Masking),
+        ("llama_sieve_init_grammar_lazy", |w| w.sampler(lazy_grammar(true)), Masking),
+        ("llama_sieve_init_grammar_lazy_patterns", |w| w.sampler(lazy_grammar(false)), Masking),
     ]
 }

@@ -12,6 +12,7 @@ use crate::fault::armed;
 use crate::ffi::chain::*;
 use crate::ffi::grammar::llama_sieve_init_grammar;
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use crate::ffi::lazy_grammar::*;
 use crate::ffi::metrics::*;
 use crate::ffi::samplers::*;
 use crate::ffi::seed::*;
@@ -204,6 +205,34 @@ pub(super) fn grammar() -> *mut llama_sampler {
         mock_host::free(first);
     }
     make()
+}
+
+/// The same of a lazy grammar, which a token has begun.
+pub(super) fn lazy_grammar(of_words: bool) -> *mut llama_sampler {
+    let make = || {
+        let (vocab, text, root) = (mock_host::handle(), c"root ::= [bc]*", c"root");
+        let (text, root) = (text.as_ptr(), root.as_ptr());
+        let (mut texts, token) = ([c"never".as_ptr()], 1);
+        let list = texts.as_mut_ptr();
+        // SAFETY: C strings, a token, and the host's one vocabulary.
+        unsafe {
+            match of_words {
+                true => llama_sieve_init_grammar_lazy(vocab, text, root, list, 1, &token, 1),
+                false => {
+                    llama_sieve_init_grammar_lazy_patterns(vocab, text, root, list, 1, &token, 1)
+                }
+            }
+        }
+    };
+    if armed::is_armed() || memory::is_limited() {
+        return make();
+    }
+    // SAFETY: a live sampler of ours, which is freed once.
+    unsafe { mock_host::free(grammar()) };
+    let smpl = make();
+    // SAFETY: as above, which has the entry.
+    unsafe { ((*(*smpl).iface).accept.expect("it has one"))(smpl, 1) };
+    smpl
 }
 
 impl Drop for World {

@@ -1,0 +1,158 @@
+//! Lazy grammars for C: constraints that wait for a trigger.
+
+use std::ffi::c_char;
+
+use crate::ffi::failure::{Failure, usable};
+use crate::ffi::grammar::{Lazy, constructed, invalid};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
+use crate::grammar::limits;
+use crate::grammar::triggers::Triggers;
+use crate::token::Token;
+
+/// The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT: usize = 1_048_576;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGER_TEXT);
+/// The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
+/// one.)
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
+/// How deep the parentheses of a trigger pattern may be nested.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH: usize = 100;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGGER_DEPTH);
+/// The most steps that the search for one trigger pattern may take, once it can have matched.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 16_777_216;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
+/// The most trigger tokens of a lazy grammar.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS: usize = 1_048_576;
+/// The most bytes of a text in which a lazy grammar waits for its trigger.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT: usize = 268_435_456;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITING_TEXT);
+
+/// A grammar that lets everything through until one of the words stands in the text, or one of the
+/// tokens is accepted. The grammar then begins with that word, or with that token.
+///
+/// It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
+/// llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where `trigger_words` is
+/// NULL there are none, whatever their number is.
+///
+/// # Safety
+/// As for `llama_sieve_init_grammar`; the words are NULL or as many C strings, the tokens NULL or
+/// as many tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy(
+    vocab: *const llama_vocab,
+    grammar_str: *const c_char,
+    grammar_root: *const c_char,
+    trigger_words: *mut *const c_char,
+    num_trigger_words: usize,
+    trigger_tokens: *const Token,
+    num_trigger_tokens: usize,
+) -> *mut llama_sampler {
+    let arguments = (vocab, grammar_str, grammar_root);
+    let triggers = || {
+        let words = match trigger_words.is_null() {
+            true => Vec::new(),
+            // SAFETY: the caller guarantees the words.
+            false => unsafe { texts("trigger words", trigger_words, num_trigger_words) }?,
+        };
+        // SAFETY: the caller guarantees the tokens.
+        let tokens = unsafe { tokens(trigger_tokens, num_trigger_tokens) }?;
+        lazy(Triggers::of_words(&words), tokens)
+    };
+    // SAFETY: the caller guarantees the arguments.
+    unsafe { constructed("llama_sieve_init_grammar_lazy", arguments, triggers) }
+}
+
+/// A grammar that lets everything through until one of the patterns is found in the text that was
+/// accepted so far, or one of the tokens is accepted.
+///
+/// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
+/// not empty, or else where the match begins; the tokens from there on are gone through, of the
+/// first one the part behind that place. Patterns are tried in the order given, in the notation of
+/// std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
+/// first matched with the whole text.
+///
+/// NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
+/// pattern is NULL or no regular expression, where there are to be patterns or tokens and the
+/// pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A search that takes more steps
+/// than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
+/// LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
+/// again. All is copied.
+///
+/// # Safety
+/// As for `llama_sieve_init_grammar`; the patterns are NULL or as many C strings, the tokens NULL
+/// or as many tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy_patterns(
+    vocab: *const llama_vocab,
+    grammar_str: *const c_char,
+    grammar_root: *const c_char,
+    trigger_patterns: *mut *const c_char,
+    num_trigger_patterns: usize,
+    trigger_tokens: *const Token,
+    num_trigger_tokens: usize,
+) -> *mut llama_sampler {
+    const CALL: &str = "llama_sieve_init_grammar_lazy_patterns";
+    let arguments = (vocab, grammar_str, grammar_root);
+    let triggers = || {
+        // SAFETY: the caller guarantees the patterns.
+        let patterns =
+            unsafe { texts("trigger patterns", trigger_patterns, num_trigger_patterns) }?;
+        // SAFETY: the caller guarantees the tokens.
+        let tokens = unsafe { tokens(trigger_tokens, num_trigger_tokens) }?;
+        lazy(Triggers::new(&patterns), tokens)
+    };
+    // SAFETY: the caller guarantees the arguments.
+    unsafe { constructed(CALL, arguments, triggers) }
+}
+
+fn lazy(
+    triggers: Result<std::sync::Arc<Triggers>, String>,
+    tokens: Vec<Token>,
+) -> Result<Option<Lazy>, Failure> {
+    Ok(Some((triggers.map_err(invalid)?, tokens)))
+}
+
+/// # Safety
+/// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
+unsafe fn texts<'a>(
+    name: &str,
+    list: *const *const c_char,
+    n: usize,
+) -> Result<Vec<&'a [u8]>, Failure> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    usable(&format!("the list of {name}"), list)?;
+    if n > limits::MAX_TRIGGER_STATES {
+        let most = limits::MAX_TRIGGER_STATES;
+        return Err(invalid(format!("{n} {name} are more than {most}")));
+    }
+    (0..n)
+        .map(|i| {
+            // SAFETY: the caller guarantees so many pointers.
+            let text = unsafe { *list.add(i) };
+            if text.is_null() {
+                return Err(invalid(format!("number {i} of the {name} is NULL")));
+            }
+            // SAFETY: the caller guarantees the string.
+            Ok(unsafe { c_bytes(text) })
+        })
+        .collect()
+}
+
+/// # Safety
+/// `list` is NULL or `n` tokens.
+unsafe fn tokens(list: *const Token, n: usize) -> Result<Vec<Token>, Failure> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    usable("the list of trigger tokens", list)?;
+    if n > LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS {
+        let most = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS;
+        return Err(invalid(format!("{n} trigger tokens are more than {most}")));
+    }
+    // SAFETY: neither NULL nor misaligned, and the caller guarantees so many tokens.
+    Ok(unsafe { std::slice::from_raw_parts(list, n) }.to_vec())
+}

@@ -1,0 +1,435 @@
+//! Patterns as instructions, all of a grammar in one program.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "addresses are positions in the program that gave them"
+)]
+
+use std::collections::HashMap;
+
+use crate::grammar::limits::MAX_TRIGGER_STATES;
+use crate::grammar::triggers::byte_set::ByteSet;
+use crate::grammar::triggers::syntax::{Node, Times, Tree};
+
+/// The address of an instruction, or the number of a set.
+pub type Address = u32;
+
+/// No set is known.
+pub const NO_SET: u32 = u32::MAX;
+
+/// What to do, and where to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inst {
+    /// A byte out of a set.
+    Byte {
+        /// The set.
+        set: u32,
+        /// What follows.
+        next: Address,
+    },
+    /// As many bytes out of a set as lead to a match, the most first.
+    Run {
+        /// The set.
+        set: u32,
+        /// What follows.
+        exit: Address,
+        /// Whether the fewest come first.
+        lazy: bool,
+        /// With which bytes what follows may begin.
+        first: u32,
+    },
+    /// One of two, in this order.
+    Split {
+        /// The first.
+        first: Address,
+        /// The second.
+        second: Address,
+    },
+    /// `body`, which leads back here, and `exit`.
+    Repeat {
+        /// Once more.
+        body: Address,
+        /// No more.
+        exit: Address,
+        /// Whether `exit` comes first.
+        lazy: bool,
+        /// The number of its counter.
+        counter: u32,
+    },
+    /// A group begins.
+    Open {
+        /// The group.
+        group: u32,
+        /// What follows.
+        next: Address,
+    },
+    /// A group ends.
+    Close {
+        /// The group.
+        group: u32,
+        /// What follows.
+        next: Address,
+    },
+    /// Only at the begin of the text.
+    Begin {
+        /// What follows.
+        next: Address,
+    },
+    /// Only at the end of the text.
+    End {
+        /// What follows.
+        next: Address,
+    },
+    /// Only at the border of a word.
+    Word {
+        /// Or only elsewhere.
+        negated: bool,
+        /// What follows.
+        next: Address,
+    },
+    /// Only where `body` follows.
+    Look {
+        /// What follows here, or must not.
+        body: Address,
+        /// Whether it must not.
+        negated: bool,
+        /// What follows.
+        next: Address,
+    },
+    /// What a group has matched.
+    Backreference {
+        /// The group.
+        group: u32,
+        /// What follows.
+        next: Address,
+    },
+    /// The pattern of this number has matched.
+    Accept {
+        /// The pattern.
+        pattern: u32,
+    },
+}
+
+/// One pattern of a program.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// Where it begins.
+    pub entry: Address,
+    /// Its instructions.
+    pub code: std::ops::Range<Address>,
+    /// How many groups it has, and how many counters.
+    pub n_groups: u32,
+    /// Counters are numbered from 0 in each pattern.
+    pub n_counters: u32,
+    /// With which bytes a match begins; [`NO_SET`] where that is not known.
+    pub first: u32,
+    /// Whether it is first to match the whole text: it begins with `^` and ends with `$`.
+    pub is_whole: bool,
+    /// Whether a place that led nowhere once never leads anywhere.
+    pub forgets: bool,
+}
+
+/// All patterns of a grammar.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// The instructions.
+    pub code: Vec<Inst>,
+    /// The sets.
+    pub sets: Vec<ByteSet>,
+    /// The patterns.
+    pub patterns: Vec<Pattern>,
+}
+
+/// The patterns have more instructions than are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// Puts a program together.
+#[derive(Debug, Default)]
+pub struct Writer {
+    program: Program,
+    numbers: HashMap<ByteSet, u32>,
+    /// Of the pattern at hand.
+    n_counters: u32,
+    forgets: bool,
+    /// What [`Self::first_bytes`] has seen, by its number of the call.
+    seen: Vec<u32>,
+    n_calls: u32,
+    n_looked_at: usize,
+}
+
+/// How many instructions are looked at to know what follows others, in all.
+const MOST_LOOKED_AT: usize = 1 << 19;
+
+impl Writer {
+    /// Adds a pattern, of which `tree` was read from `text`.
+    pub fn add(&mut self, text: &[u8], tree: &Tree) -> Result<(), TooLarge> {
+        self.n_counters = 0;
+        self.forgets = true;
+        let begin = self.program.code.len() as Address;
+        let pattern = self.program.patterns.len() as u32;
+        let accept = self.emit(Inst::Accept { pattern })?;
+        let entry = self.node(tree, tree.root, accept)?;
+        let end = self.program.code.len() as Address;
+        for address in begin..end {
+            self.note_what_follows(address);
+        }
+        let first = self.first_bytes(entry);
+        let first = self.number_of(first);
+        self.program.patterns.push(Pattern {
+            entry,
+            code: begin..end,
+            n_groups: tree.n_groups,
+            n_counters: self.n_counters,
+            first,
+            is_whole: text.first() == Some(&b'^') && text.last() == Some(&b'$'),
+            forgets: self.forgets,
+        });
+        Ok(())
+    }
+
+    /// The program.
+    pub fn finish(self) -> Program {
+        self.program
+    }
+
+    fn emit(&mut self, inst: Inst) -> Result<Address, TooLarge> {
+        if self.program.code.len() >= MAX_TRIGGER_STATES {
+            return Err(TooLarge);
+        }
+        self.program.code.push(inst);
+        Ok(self.program.code.len() as Address - 1)
+    }
+
+    fn set(&mut self, set: ByteSet) -> u32 {
+        let sets = &mut self.program.sets;
+        *self.numbers.entry(set).or_insert_with(|| {
+            sets.push(set);
+            sets.len() as u32 - 1
+        })
+    }
+
+    fn number_of(&mut self, set: Option<ByteSet>) -> u32 {
+        set.map_or(NO_SET, |set| self.set(set))
+    }
+
+    /// The address of a node behind which comes `next`.
+    fn node(&mut self, tree: &Tree, number: u32, next: Address) -> Result<Address, TooLarge> {
+        match *tree.node(number) {
+            Node::Set(set) => {
+                let set = self.set(set);
+                self.emit(Inst::Byte { set, next })
+            }
+            Node::Sequence(ref parts) => {
+                let mut next = next;
+                for &part in parts.iter().rev() {
+                    next = self.node(tree, part, next)?;
+                }
+                Ok(next)
+            }
+            Node::Alternatives(ref parts) => {
+                let mut rest: Option<Address> = None;
+                for &part in parts.iter().rev() {
+                    let first = self.node(tree, part, next)?;
+                    rest = Some(match rest {
+                        None => first,
+                        Some(second) => self.emit(Inst::Split { first, second })?,
+                    });
+                }
+                Ok(rest.unwrap_or(next))
+            }
+            Node::Group { group, body } => {
+                let close = self.emit(Inst::Close { group, next })?;
+                let next = self.node(tree, body, close)?;
+                self.emit(Inst::Open { group, next })
+            }
+            Node::Begin => self.emit(Inst::Begin { next }),
+            Node::End => self.emit(Inst::End { next }),
+            Node::Word { negated } => self.emit(Inst::Word { negated, next }),
+            Node::Backreference(group) => {
+                self.forgets = false;
+                self.emit(Inst::Backreference { group, next })
+            }
+            Node::Look { body, negated } => {
+                self.forgets = false;
+                let accept = self.emit(Inst::Accept { pattern: 0 })?;
+                let body = self.node(tree, body, accept)?;
+                self.emit(Inst::Look {
+                    body,
+                    negated,
+                    next,
+                })
+            }
+            Node::Repeat { body, times, lazy } => self.repeat(tree, body, times, lazy, next),
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        tree: &Tree,
+        body: u32,
+        times: Times,
+        lazy: bool,
+        next: Address,
+    ) -> Result<Address, TooLarge> {
+        match times {
+            Times::Any => Ok(self.endless(tree, body, lazy, next)?.0),
+            Times::Some => {
+                let (again, first) = self.endless(tree, body, lazy, next)?;
+                // The first time is the same code, where there is one.
+                match first {
+                    Some(first) => Ok(first),
+                    None => self.node(tree, body, again),
+                }
+            }
+            Times::Once => self.optional(tree, body, lazy, next, next),
+            Times::Between { min, more } => {
+                let mut address = next;
+                match more {
+                    None => address = self.endless(tree, body, lazy, next)?.0,
+                    Some(more) => {
+                        for _ in 0..more {
+                            address = self.optional(tree, body, lazy, address, next)?;
+                        }
+                    }
+                }
+                for _ in 0..min {
+                    let before = address;
+                    address = self.node(tree, body, before)?;
+                    if address == before {
+                        // It is empty, and makes no code however often it stands.
+                        break;
+                    }
+                }
+                Ok(address)
+            }
+        }
+    }
+
+    /// `body` any number of times; also where `body` itself begins, unless it is a run.
+    fn endless(
+        &mut self,
+        tree: &Tree,
+        body: u32,
+        lazy: bool,
+        exit: Address,
+    ) -> Result<(Address, Option<Address>), TooLarge> {
+        if let Some(set) = single(tree, body) {
+            let set = self.set(set);
+            let run = self.emit(Inst::Run {
+                set,
+                exit,
+                lazy,
+                first: NO_SET,
+            })?;
+            return Ok((run, None));
+        }
+        if tree.is_nullable(body) {
+            self.forgets = false;
+        }
+        let counter = self.counter();
+        let repeat = self.emit(Inst::Repeat {
+            body: 0,
+            exit,
+            lazy,
+            counter,
+        })?;
+        let first = self.node(tree, body, repeat)?;
+        self.program.code[repeat as usize] = Inst::Repeat {
+            body: first,
+            exit,
+            lazy,
+            counter,
+        };
+        Ok((repeat, Some(first)))
+    }
+
+    fn optional(
+        &mut self,
+        tree: &Tree,
+        body: u32,
+        lazy: bool,
+        next: Address,
+        exit: Address,
+    ) -> Result<Address, TooLarge> {
+        let body = self.node(tree, body, next)?;
+        let counter = self.counter();
+        self.emit(Inst::Repeat {
+            body,
+            exit,
+            lazy,
+            counter,
+        })
+    }
+
+    fn counter(&mut self) -> u32 {
+        self.n_counters += 1;
+        self.n_counters - 1
+    }
+
+    fn note_what_follows(&mut self, address: Address) {
+        let Inst::Run {
+            set, exit, lazy, ..
+        } = self.program.code[address as usize]
+        else {
+            return;
+        };
+        let first = self.first_bytes(exit);
+        let first = self.number_of(first);
+        self.program.code[address as usize] = Inst::Run {
+            set,
+            exit,
+            lazy,
+            first,
+        };
+    }
+
+    /// With which bytes a match may go on from here; `None` where it may end, and where too much
+    /// would have to be looked at.
+    fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
+        self.seen.resize(self.program.code.len(), 0);
+        self.n_calls += 1;
+        let mut set = ByteSet::default();
+        let mut open = vec![from];
+        while let Some(address) = open.pop() {
+            if std::mem::replace(&mut self.seen[address as usize], self.n_calls) == self.n_calls {
+                continue;
+            }
+            self.n_looked_at += 1;
+            if self.n_looked_at > MOST_LOOKED_AT {
+                return None;
+            }
+            match self.program.code[address as usize] {
+                Inst::Byte { set: number, .. } => set.add_all(&self.program.sets[number as usize]),
+                Inst::Run {
+                    set: number, exit, ..
+                } => {
+                    set.add_all(&self.program.sets[number as usize]);
+                    open.push(exit);
+                }
+                Inst::Split { first, second } => open.extend([first, second]),
+                Inst::Repeat { body, exit, .. } => open.extend([body, exit]),
+                Inst::Open { next, .. }
+                | Inst::Close { next, .. }
+                | Inst::Begin { next }
+                | Inst::End { next }
+                | Inst::Word { next, .. }
+                | Inst::Look { next, .. } => open.push(next),
+                Inst::Backreference { .. } | Inst::Accept { .. } => return None,
+            }
+        }
+        Some(set)
+    }
+}
+
+/// The set, of a node that is one byte, in parentheses that remember nothing or in none.
+fn single(tree: &Tree, number: u32) -> Option<ByteSet> {
+    match *tree.node(number) {
+        Node::Set(set) => Some(set),
+        Node::Sequence(ref parts) => match **parts {
+            [only] => single(tree, only),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,188 @@
+//! The patterns of one grammar, read once for all samplers that have the same ones.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use sha2::{Digest, Sha256};
+
+use crate::grammar::limits::{MAX_TRIGGER_CACHE, MAX_TRIGGER_STATES, MAX_TRIGGER_TEXT};
+use crate::grammar::triggers::automaton::{Automaton, Cursor};
+use crate::grammar::triggers::byte_set::ByteSet;
+use crate::grammar::triggers::program::{Inst, Program, Writer};
+use crate::grammar::triggers::search::{self, Endless, Found};
+use crate::grammar::triggers::syntax;
+use crate::sync::Mutex;
+
+/// The most sets of patterns that are kept.
+const MOST: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+type Digest32 = [u8; 32];
+
+static CACHE: Mutex<Option<LruCache<Digest32, Arc<Triggers>>>> = Mutex::new(None);
+
+/// Patterns that a lazy grammar waits for.
+#[derive(Debug)]
+pub struct Triggers {
+    program: Program,
+    automaton: Mutex<Automaton>,
+}
+
+impl Triggers {
+    /// Reads patterns, or finds them among those that were read before. In the order given: the
+    /// first one that is found says where the grammar begins.
+    pub fn new(patterns: &[&[u8]]) -> Result<Arc<Self>, String> {
+        check(patterns)?;
+        let key = digest(patterns);
+        if let Some(known) = kept(&key) {
+            return Ok(known);
+        }
+        let triggers = Arc::new(Self::read(patterns)?);
+        keep(key, &triggers);
+        Ok(triggers)
+    }
+
+    /// The one pattern that llama.cpp makes of trigger words: anything, one of them, anything.
+    pub fn of_words(words: &[&[u8]]) -> Result<Arc<Self>, String> {
+        if words.is_empty() {
+            return Self::new(&[]);
+        }
+        check(words)?;
+        let mut pattern = b"[\\s\\S]*?(".to_vec();
+        for (i, word) in words.iter().enumerate() {
+            if i > 0 {
+                pattern.push(b'|');
+            }
+            for &byte in *word {
+                if b".^$|()*+?[]{}\\".contains(&byte) {
+                    pattern.push(b'\\');
+                }
+                pattern.push(byte);
+            }
+        }
+        pattern.extend_from_slice(b")[\\s\\S]*");
+        Self::new(&[&pattern])
+    }
+
+    fn read(patterns: &[&[u8]]) -> Result<Self, String> {
+        let mut writer = Writer::default();
+        for (i, pattern) in patterns.iter().enumerate() {
+            let tree = syntax::parse(pattern).map_err(|refusal| {
+                format!(
+                    "trigger pattern {i} ({}) is no regular expression: before byte {}: {}",
+                    shown(pattern),
+                    refusal.at,
+                    refusal.what
+                )
+            })?;
+            writer.add(pattern, &tree).map_err(|_| {
+                format!("the trigger patterns have more than {MAX_TRIGGER_STATES} states together")
+            })?;
+        }
+        let program = writer.finish();
+        Ok(Self {
+            automaton: Mutex::new(Automaton::new(&program)),
+            program,
+        })
+    }
+
+    /// Goes on with `text`: adds to `hits` which patterns can have matched somewhere, and gives
+    /// those that can match where the text ends now.
+    pub fn stream(&self, cursor: &mut Cursor, text: &[u8], hits: &mut Vec<u32>) -> Arc<[u32]> {
+        let mut automaton = self.automaton.lock();
+        automaton.read(&self.program, cursor, text, hits)
+    }
+
+    /// Where the grammar begins in `text`, if the pattern of this number is found in it.
+    pub fn find(&self, pattern: u32, text: &[u8]) -> Result<Option<usize>, Endless> {
+        match self.program.patterns.get(pattern as usize) {
+            Some(pattern) => search::find(&self.program, pattern, text),
+            None => Ok(None),
+        }
+    }
+
+    /// The first match of the pattern of this number in `text`, or its match of the whole, with no
+    /// more than so many steps.
+    pub fn matched(
+        &self,
+        pattern: u32,
+        text: &[u8],
+        whole: bool,
+        steps: usize,
+    ) -> Result<Option<Found>, Endless> {
+        match self.program.patterns.get(pattern as usize) {
+            Some(pattern) => search::matched(&self.program, pattern, text, whole, steps),
+            None => Ok(None),
+        }
+    }
+
+    /// How many patterns there are.
+    pub fn n_patterns(&self) -> usize {
+        self.program.patterns.len()
+    }
+
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        let program = &self.program;
+        self.automaton.lock().bytes()
+            + program.code.capacity() * size_of::<Inst>()
+            + program.sets.capacity() * size_of::<ByteSet>()
+            + program.patterns.capacity() * 64
+    }
+}
+
+fn check(texts: &[&[u8]]) -> Result<(), String> {
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if bytes > MAX_TRIGGER_TEXT {
+        return Err(format!(
+            "the triggers have {bytes} bytes, more than {MAX_TRIGGER_TEXT}"
+        ));
+    }
+    Ok(())
+}
+
+/// The begin of a pattern, for a message.
+fn shown(pattern: &[u8]) -> String {
+    const MOST: usize = 60;
+    let text = String::from_utf8_lossy(pattern);
+    let mut short: String = text.chars().take(MOST).collect();
+    if text.chars().nth(MOST).is_some() {
+        short += "...";
+    }
+    format!("\"{}\"", short.escape_debug())
+}
+
+fn digest(patterns: &[&[u8]]) -> Digest32 {
+    let mut hash = Sha256::new();
+    for pattern in patterns {
+        hash.update((pattern.len() as u64).to_le_bytes());
+        hash.update(pattern);
+    }
+    hash.finalize().into()
+}
+
+fn with<T>(look: impl FnOnce(&mut LruCache<Digest32, Arc<Triggers>>) -> T) -> T {
+    look(CACHE.lock().get_or_insert_with(|| LruCache::new(MOST)))
+}
+
+fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
+    with(|cache| cache.get(key).cloned())
+}
+
+fn keep(key: Digest32, triggers: &Arc<Triggers>) {
+    let removed = with(|cache| {
+        let mut removed = Vec::new();
+        removed.extend(cache.push(key, Arc::clone(triggers)));
+        let mut bytes: usize = cache.iter().map(|(_, kept)| kept.bytes()).sum();
+        while cache.len() > 1
+            && bytes > MAX_TRIGGER_CACHE
+            && let Some(oldest) = cache.pop_lru()
+        {
+            bytes = bytes.saturating_sub(oldest.1.bytes());
+            removed.push(oldest);
+        }
+        removed
+    });
+    // Freed without the lock.
+    drop(removed);
+}

@@ -1,0 +1,380 @@
+//! Lazy grammars against llama.cpp's own, in texts in which triggers stand.
+
+use std::ffi::{CString, c_char};
+use std::ptr::{null, null_mut};
+
+use llama_sieve::ffi::lazy_grammar as sieve;
+use llama_sieve::grammar::triggers::Triggers;
+use vendor_llama_cpp::reference::StdRegex;
+use vendor_llama_cpp::sys;
+
+use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
+use crate::support::{HostSampler, Rng, replay};
+use crate::triggers::{STEPS, pattern};
+use crate::walk::{self, MOST_STACKS, array, check_dead, most_stacks};
+
+/// What a lazy grammar waits for.
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    /// Patterns, or words.
+    pub texts: Vec<Vec<u8>>,
+    pub are_words: bool,
+    pub tokens: Vec<i32>,
+}
+
+impl Wait {
+    /// Whether the built-in soon knows what stands in this text.
+    fn is_short(&self, text: &[u8]) -> bool {
+        let is_short = |pattern: &Vec<u8>| {
+            let triggers = Triggers::new(&[pattern]).expect("it was read before");
+            let takes_long = |whole| triggers.matched(0, text, whole, STEPS).is_err();
+            !(takes_long(true) || takes_long(false))
+        };
+        self.are_words || self.texts.iter().all(is_short)
+    }
+
+    /// Both samplers; `None` where both refuse. A wait that both refuse alike is fine.
+    pub fn pair(&self, grammar: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
+        let (text, root) = (c_string(grammar), c"root");
+        let texts: Vec<CString> = self.texts.iter().map(|text| c_string(text)).collect();
+        let mut pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        let list = pointers.as_mut_ptr();
+        let (n, tokens) = (self.texts.len(), self.tokens.as_ptr());
+        let n_tokens = self.tokens.len();
+        let vocab = vocabulary.as_ours();
+        // SAFETY: C strings, tokens and a vocabulary that live through the call.
+        let (ours, theirs) = unsafe {
+            let (text, root) = (text.as_ptr(), root.as_ptr());
+            let theirs = vocabulary.model.vocab();
+            match self.are_words {
+                true => (
+                    sieve::llama_sieve_init_grammar_lazy(
+                        vocab, text, root, list, n, tokens, n_tokens,
+                    ),
+                    quietly(|| {
+                        sys::vendor_llama_grammar_words(
+                            theirs, text, root, list, n, tokens, n_tokens,
+                        )
+                    }),
+                ),
+                false => (
+                    sieve::llama_sieve_init_grammar_lazy_patterns(
+                        vocab, text, root, list, n, tokens, n_tokens,
+                    ),
+                    quietly(|| {
+                        sys::vendor_llama_grammar(
+                            theirs, text, root, true, list, n, tokens, n_tokens,
+                        )
+                    }),
+                ),
+            }
+        };
+        let said = llama_sieve::last_error::get();
+        assert_eq!(
+            ours.is_null(),
+            theirs.is_null(),
+            "{self:?}: {said}\n{}",
+            replay()
+        );
+        if ours.is_null() {
+            assert!(!said.is_empty());
+            return None;
+        }
+        Some(Pair {
+            ours: HostSampler::new(ours),
+            theirs: HostSampler::new(theirs),
+        })
+    }
+}
+
+/// Grammars that take much, so that what follows a trigger goes on for a while.
+const OPEN: [&str; 6] = [
+    "root ::= .*",
+    "root ::= [ab01 ]* .{0,5} \"c\"*",
+    "root ::= .{0,2} <[6]>* .*",
+    "root ::= !<[7]>* .{2,9}",
+    "root ::= ([^c] | \"c\" [^c])* \"c\"",
+    "root ::= .{0,4} | \"a\" root",
+];
+
+fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
+    let mut wait = Wait {
+        are_words: rng.chance(0.3),
+        ..Wait::default()
+    };
+    for _ in 0..rng.below(4) {
+        let mut text = Vec::new();
+        if wait.are_words || rng.chance(0.3) {
+            for _ in 0..1 + rng.below(2) {
+                let piece = &vocabulary.pieces[rng.below(vocabulary.n_tokens)];
+                text.extend(piece.iter().take(1 + rng.below(4)));
+            }
+        } else {
+            pattern(rng, 1, &mut text);
+            if rng.chance(0.3) {
+                text.insert(0, b'^');
+                text.push(b'$');
+            }
+        }
+        // Texts of C end with NUL; and what matches nothing at all would end the wait at once.
+        text.retain(|&byte| byte != 0);
+        let is_empty = |regex: StdRegex| regex.find(b"", false).is_some();
+        if wait.are_words || rng.chance(0.1) || !StdRegex::new(&text).is_some_and(is_empty) {
+            wait.texts.push(text);
+        }
+    }
+    for _ in 0..rng.below(3) {
+        wait.tokens.push(rng.below(vocabulary.n_tokens) as i32);
+    }
+    wait
+}
+
+/// A random grammar with random triggers; how many texts it was begun in.
+pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
+    let grammar = match rng.chance(0.5) {
+        true => rng.pick(&OPEN).as_bytes().to_vec(),
+        false => crate::random::grammar(rng, vocabulary),
+    };
+    let theirs_ends = !walk::would_not_return(&grammar, vocabulary);
+    if !(theirs_ends && walk::read_alike(&grammar, vocabulary)) {
+        return 0;
+    }
+    let wait = wait(rng, vocabulary);
+    let Some(mut pair) = wait.pair(&grammar, vocabulary) else {
+        return 0;
+    };
+    let mut begun = 0;
+    for _ in 0..4 {
+        let tokens: Vec<i32> = (0..12)
+            .map(|_| rng.below(vocabulary.n_tokens) as i32)
+            .collect();
+        match stream(&mut pair, &wait, vocabulary, &tokens, rng) {
+            Ok(Some(has_begun)) => begun += usize::from(has_begun),
+            Ok(None) => break,
+            Err(what) => {
+                let grammar = String::from_utf8_lossy(&grammar).into_owned();
+                let texts: Vec<_> = wait.texts.iter().map(|text| text.escape_ascii()).collect();
+                let texts: Vec<String> = texts.into_iter().map(|text| text.to_string()).collect();
+                panic!(
+                    "{what}\n{grammar}\n{wait:?} {texts:?}\n{tokens:?}\n{}",
+                    replay()
+                );
+            }
+        }
+        pair.reset();
+    }
+    begun
+}
+
+/// Accepts tokens, and others in their place where the grammar does not allow them. Whether the
+/// grammar has begun; `None` where the built-in would take too long.
+fn stream(
+    pair: &mut Pair,
+    wait: &Wait,
+    vocabulary: &Vocabulary,
+    tokens: &[i32],
+    rng: &mut Rng,
+) -> Result<Option<bool>, String> {
+    let n = vocabulary.n_tokens;
+    let mut so_far = Vec::new();
+    let mut has_begun = false;
+    for &token in tokens {
+        let few: Vec<i32> = (0..rng.below(5)).map(|_| rng.below(n) as i32).collect();
+        pair.apply(&array([token], rng))?;
+        pair.apply(&array(few, rng))?;
+        let full = pair.apply(&array(0..n as i32, rng))?;
+        let is_allowed = |token: i32| full.data[token as usize].logit != f32::NEG_INFINITY;
+        let allowed: Vec<i32> = (0..n as i32).filter(|&token| is_allowed(token)).collect();
+        if pair::mask(&pair.ours, n) != allowed {
+            return Err("the mask is not what apply leaves".into());
+        }
+        has_begun |= allowed.len() < n;
+        let mut token = token;
+        if has_begun && !is_allowed(token) && !(allowed.is_empty() || rng.chance(0.1)) {
+            token = rng.pick(&allowed);
+        }
+        // There the built-in aborts.
+        if vocabulary.eog.contains(&token) && !is_allowed(token) {
+            return Ok(Some(has_begun));
+        }
+        if rng.chance(0.1) {
+            *pair = pair.clone();
+        }
+        pair.ours.accept(token);
+        so_far.extend_from_slice(&vocabulary.pieces[token as usize]);
+        if most_stacks(pair) > MOST_STACKS || !(has_begun || wait.is_short(&so_far)) {
+            return Ok(None);
+        }
+        // SAFETY: the sampler lives.
+        let theirs = unsafe { sys::vendor_llama_sampler_accept(pair.theirs.as_ptr(), token) };
+        let error = pair::error(&pair.ours);
+        if (error == 0) != theirs {
+            return Err(format!(
+                "token {token}: ours gives {error}, theirs {theirs}"
+            ));
+        }
+        if !theirs {
+            check_dead(pair, vocabulary)?;
+            return Ok(Some(true));
+        }
+    }
+    Ok(Some(has_begun))
+}
+
+/// Any way to write `text` in tokens.
+fn spelled(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Vec<i32> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let fits = |token: &i32| {
+            let piece = &vocabulary.pieces[*token as usize];
+            !piece.is_empty() && rest.starts_with(piece)
+        };
+        let fitting: Vec<i32> = (0..vocabulary.n_tokens as i32).filter(fits).collect();
+        assert!(!fitting.is_empty(), "no token begins {rest:?}");
+        let token = rng.pick(&fitting);
+        tokens.push(token);
+        rest = &rest[vocabulary.pieces[token as usize].len()..];
+    }
+    tokens
+}
+
+const CALLS: &str = r#"root ::= "<tool_call>"? "\n"? (call | xml | ticks)
+call ::= "{\"name\": \"" [a-z_]+ "\", \"arguments\": {" [^}]* "}}" .{0,3} "</tool_call>"?
+xml ::= "<function=" [a-z_0-9]+ ">" [^<]* "</function>"
+ticks ::= "```json\n" [^`]+ "```"
+"#;
+
+/// What the vendored templates wait for, or did.
+fn realistic_waits() -> Vec<Wait> {
+    let patterns = |texts: &[&str]| Wait {
+        texts: texts.iter().map(|text| text.as_bytes().to_vec()).collect(),
+        ..Wait::default()
+    };
+    let tools: Vec<String> = (0..139).map(|i| format!("<function=tool_{i}>")).collect();
+    let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+    let mut all = vec![
+        patterns(&["<tool_call>", "<function="]),
+        patterns(&tools),
+        patterns(&[r#"^[\s\S]*?(<tool_call>|<function[ =])[\s\S]*$"#]),
+        patterns(&[r#"(?:^|\n)\s*(```json\n|\{"name")"#, r#"<function=\w+>"#]),
+        patterns(&[r#"^(?:[^<]|<(?!t))*(<tool_call>)"#, r#"([`'"])name\1: "#]),
+        patterns(&[r#"[\s\S]*?(\{\s*"name"\s*:)[\s\S]*"#, r#"\bfunction\b"#]),
+        patterns(&[r#"\{"type": "function","#, r#"^\s*\{"name"$"#, "```$"]),
+    ];
+    all.push(Wait {
+        are_words: true,
+        ..patterns(&["<tool_call>", "{\"name\"", "<function=tool_1>", "```"])
+    });
+    all.push(Wait {
+        are_words: true,
+        ..patterns(&tools)
+    });
+    all
+}
+
+const TEXTS: [&str; 8] = [
+    "I call it now: <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}</tool_call>",
+    "<function=tool_7>{\"x\": 2}</function>",
+    "The functional way; <functio n, <function=tool_138>\nvalue</function>",
+    "{\"name\": \"f\", \"arguments\": {}}",
+    "Grüße, 日本 and 'name': or\n  ```json\n{\"a\": 1}```",
+    " {\"name\" ```<tool_call><tool_call>",
+    "nothing that anybody waits for, \u{3042}\u{3044}\u{1F600}.",
+    "{ \"name\" : \"x\"} <function tool>",
+];
+
+/// Texts with and without calls of tools; how often the grammar was begun.
+pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
+    let mut begun = 0;
+    for wait in realistic_waits() {
+        let mut pair = wait.pair(CALLS.as_bytes(), vocabulary).expect("patterns");
+        for text in TEXTS {
+            let tokens = spelled(text.as_bytes(), vocabulary, rng);
+            match stream(&mut pair, &wait, vocabulary, &tokens, rng) {
+                Ok(has_begun) => begun += usize::from(has_begun == Some(true)),
+                Err(what) => panic!("{what}\n{wait:?}\n{text}\n{tokens:?}\n{}", replay()),
+            }
+            pair.reset();
+        }
+    }
+    begun
+}
+
+/// What a caller gets wrong.
+pub fn wrong_arguments(vocabulary: &Vocabulary) {
+    let (text, root, vocab) = (c"root ::= \"a\"", c"root", vocabulary.as_ours());
+    let made = |patterns: *mut *const c_char, n, tokens: *const i32, n_tokens| {
+        // SAFETY: what the numbers say, or NULL.
+        unsafe {
+            let (text, root) = (text.as_ptr(), root.as_ptr());
+            sieve::llama_sieve_init_grammar_lazy_patterns(
+                vocab, text, root, patterns, n, tokens, n_tokens,
+            )
+        }
+    };
+    let said = llama_sieve::last_error::get;
+    assert!(made(null_mut(), 1, null(), 0).is_null());
+    assert!(
+        said().contains("list of trigger patterns is NULL"),
+        "{}",
+        said()
+    );
+    assert!(made(null_mut(), 0, null(), 2).is_null());
+    assert!(
+        said().contains("list of trigger tokens is NULL"),
+        "{}",
+        said()
+    );
+    let mut patterns = [c"a".as_ptr(), null()];
+    assert!(made(patterns.as_mut_ptr(), 2, null(), 0).is_null());
+    assert!(
+        said().contains("number 1 of the trigger patterns is NULL"),
+        "{}",
+        said()
+    );
+    let mut patterns = [c"a".as_ptr(), c"x(b".as_ptr()];
+    assert!(made(patterns.as_mut_ptr(), 2, null(), 0).is_null());
+    assert!(said().contains("pattern 1 (\"x(b\")"), "{}", said());
+    assert!(made(patterns.as_mut_ptr(), usize::MAX, null(), 0).is_null());
+    assert!(made(patterns.as_mut_ptr(), 1, [1].as_ptr(), usize::MAX).is_null());
+    // Nothing to wait for: it waits for ever.
+    let waits = HostSampler::new(made(null_mut(), 0, null(), 0));
+    for token in 0..50 {
+        waits.accept(token);
+    }
+    let n = vocabulary.n_tokens;
+    assert_eq!(pair::mask(&waits, n).len(), n);
+    assert_eq!((pair::error(&waits), pair::is_complete(&waits)), (0, false));
+    waits.accept(n as i32);
+    assert_ne!(pair::error(&waits), 0);
+    assert!(said().contains("not in the vocabulary") || said().is_empty());
+    // Words that are NULL are none, whatever their number is.
+    // SAFETY: as above.
+    let words = unsafe {
+        sieve::llama_sieve_init_grammar_lazy(
+            vocab,
+            text.as_ptr(),
+            root.as_ptr(),
+            null_mut(),
+            3,
+            null(),
+            0,
+        )
+    };
+    drop(HostSampler::new(words));
+    // Without a grammar nothing else is looked at.
+    // SAFETY: as above.
+    let nothing = unsafe {
+        sieve::llama_sieve_init_grammar_lazy_patterns(
+            vocab,
+            c"".as_ptr(),
+            null(),
+            null_mut(),
+            3,
+            null(),
+            9,
+        )
+    };
+    drop(HostSampler::new(nothing));
+}

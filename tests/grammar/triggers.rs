@@ -1,0 +1,395 @@
+//! Trigger patterns against `std::regex`: what is read, what matches, where, and which groups.
+
+use llama_sieve::grammar::triggers::{Triggers, Waiting, syntax};
+use vendor_llama_cpp::reference::StdRegex;
+
+use crate::support::{Rng, replay};
+
+/// What patterns are made of, some of which is no pattern.
+const ATOMS: [&str; 64] = [
+    "a",
+    "b",
+    "c",
+    "0",
+    " ",
+    "-",
+    "_",
+    "\n",
+    "\u{e9}",
+    ".",
+    "\\d",
+    "\\D",
+    "\\w",
+    "\\W",
+    "\\s",
+    "\\S",
+    "[ab]",
+    "[^ab]",
+    "[a-c]",
+    "[^a-c0]",
+    "[]",
+    "[^]",
+    "[-a]",
+    "[a-]",
+    "[a\\-c]",
+    "[\\s\\S]",
+    "[\\d_]",
+    "[\\D]",
+    "[[:alpha:]]",
+    "[^[:SPACE:]]",
+    "[[.hyphen.]]",
+    "[[=a=]b]",
+    "[[.a.]-c]",
+    "[a-c-0]",
+    "[--a]",
+    "[\\b]",
+    "\\x61",
+    "\\u0062",
+    "\\cb",
+    "\\0",
+    "\\n",
+    "\\.",
+    "\\[",
+    "]",
+    "}",
+    "<",
+    "[<]",
+    "\\/",
+    "(?:)",
+    "()",
+    "\\1",
+    "\\2",
+    "[b-a]",
+    "[a",
+    "{",
+    "[\\w-a]",
+    "[[:nothing:]]",
+    "[[.nothing.]]",
+    "\\",
+    "(?<a>",
+    "ab",
+    "aa",
+    "[\u{e0}-\u{ff}]",
+    "[a-\\d]",
+];
+const ASSERTIONS: [&str; 6] = ["^", "$", "\\b", "\\B", "^", "$"];
+const REPETITIONS: [&str; 20] = [
+    "*", "+", "?", "*?", "+?", "??", "{0}", "{1}", "{2}", "{0,1}", "{1,2}", "{0,2}?", "{1,}",
+    "{0,}?", "{2,1}", "{,2}", "**", "+*", "{1}{2}", "?+",
+];
+const TEXT: [&str; 14] = [
+    "a", "a", "b", "b", "c", "0", " ", "-", "_", "\n", "é", "<", "A", "\0",
+];
+
+/// How long the built-in may take to find something.
+pub const STEPS: usize = 20_000;
+
+pub fn pattern(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
+    for i in 0..1 + rng.below(if depth == 0 { 3 } else { 2 }) {
+        if i > 0 {
+            out.push(b'|');
+        }
+        for _ in 0..rng.below(4) {
+            part(rng, depth, out);
+        }
+    }
+}
+
+fn part(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
+    if rng.chance(0.15) {
+        out.extend_from_slice(rng.pick(&ASSERTIONS).as_bytes());
+        return;
+    }
+    if depth < 3 && rng.chance(0.4) {
+        let opening = rng.pick(&["(", "(", "(", "(?:", "(?:", "(?=", "(?!"]);
+        out.extend_from_slice(opening.as_bytes());
+        pattern(rng, depth + 1, out);
+        if !rng.chance(0.005) {
+            out.push(b')');
+        }
+        let looks = opening == "(?=" || opening == "(?!";
+        if looks && !rng.chance(0.01) {
+            return;
+        }
+    } else if rng.chance(0.6) {
+        out.extend_from_slice(rng.pick(&ATOMS[..2]).as_bytes());
+    } else {
+        out.extend_from_slice(rng.pick(&ATOMS).as_bytes());
+    }
+    if rng.chance(0.3) {
+        out.extend_from_slice(rng.pick(&REPETITIONS).as_bytes());
+    }
+}
+
+fn text(rng: &mut Rng, most: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for _ in 0..rng.below(most + 1) {
+        text.extend_from_slice(rng.pick(&TEXT).as_bytes());
+    }
+    if rng.chance(0.1) {
+        text.truncate(text.len().saturating_sub(1));
+    }
+    text
+}
+
+fn shown(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+/// What both make of `n` random patterns.
+pub fn random_patterns(n: usize, rng: &mut Rng) {
+    let (mut read, mut found) = (0, 0);
+    for _ in 0..n {
+        let mut source = Vec::new();
+        pattern(rng, 0, &mut source);
+        let ours = Triggers::new(&[&source]);
+        let theirs = StdRegex::new(&source);
+        let context = || format!("{}\n{}", shown(&source), replay());
+        assert_eq!(ours.is_ok(), theirs.is_some(), "{ours:?} {}", context());
+        let (Ok(ours), Some(theirs)) = (ours, theirs) else {
+            continue;
+        };
+        read += 1;
+        for _ in 0..8 {
+            let text = text(rng, 9);
+            for whole in [true, false] {
+                // `std::regex` would go on for as long.
+                let Ok(ours) = ours.matched(0, &text, whole, STEPS) else {
+                    continue;
+                };
+                let ours = ours.map(|found| found.groups);
+                let theirs = theirs.find(&text, whole);
+                found += usize::from(theirs.is_some());
+                let text = shown(&text);
+                assert_eq!(ours, theirs, "whole: {whole}, {text}, {}", context());
+            }
+        }
+    }
+    assert!(
+        2 * read > n && found > n,
+        "{read} read, {found} found of {n}"
+    );
+}
+
+/// Each byte as itself, and in and out of each class and range.
+pub fn every_byte() {
+    let mut patterns: Vec<Vec<u8>> = Vec::new();
+    for byte in 1..=u8::MAX {
+        patterns.push(vec![byte]);
+        patterns.push(vec![b'\\', byte]);
+        patterns.push(vec![b'[', byte, b']']);
+        patterns.push(vec![b'[', b'\\', byte, b']']);
+        patterns.push(vec![b'[', b'a', b'-', byte, b']']);
+        patterns.push(vec![b'[', byte, b'-', b'a', b']']);
+        patterns.push([b"[[=", &[byte][..], b"=]]"].concat());
+        patterns.push(vec![b'(', b'?', byte, b'a', b')']);
+    }
+    for name in [
+        "d", "w", "s", "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print",
+        "punct", "space", "upper", "xdigit", "W", "Alpha", "word", "",
+    ] {
+        patterns.push(format!("[[:{name}:]]").into());
+        patterns.push(format!("[^[:{name}:]]").into());
+    }
+    for name in "NUL SOH STX ETX EOT ENQ ACK alert backspace tab newline vertical-tab form-feed \
+        carriage-return SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC IS4 IS3 IS2 IS1 space \
+        exclamation-mark quotation-mark number-sign dollar-sign percent-sign ampersand apostrophe \
+        left-parenthesis right-parenthesis asterisk plus-sign comma hyphen period slash zero one \
+        two three four five six seven eight nine colon semicolon less-than-sign equals-sign \
+        greater-than-sign question-mark commercial-at A M Z left-square-bracket backslash \
+        right-square-bracket circumflex underscore grave-accent a m z left-curly-bracket \
+        vertical-line right-curly-bracket tilde DEL"
+        .split(' ')
+        .chain(["-", "1", "nul", ""])
+    {
+        patterns.push(format!("[[.{name}.]]").into());
+        patterns.push(format!("[[={name}=]]").into());
+    }
+    for source in &patterns {
+        let (ours, theirs) = (Triggers::new(&[source]), StdRegex::new(source));
+        assert_eq!(ours.is_ok(), theirs.is_some(), "{}", shown(source));
+        let (Ok(ours), Some(theirs)) = (ours, theirs) else {
+            continue;
+        };
+        for byte in 0..=u8::MAX {
+            let found = ours.matched(0, &[byte], true, STEPS).expect("few steps");
+            let found = found.map(|found| found.groups);
+            assert_eq!(
+                found,
+                theirs.find(&[byte], true),
+                "{} {byte}",
+                shown(source)
+            );
+        }
+    }
+}
+
+/// Where `std::regex` has too many states, and where it has not.
+pub fn sizes() {
+    for (inner, times) in [
+        ("a", 99_996),
+        ("(?:a|bc|)*?", 9_000),
+        ("(a?)", 20_000),
+        ("(?=a)", 25_000),
+        ("(?:a{2,4}?){10}(?:b{3,})+", 800),
+    ] {
+        let source = |n: usize| format!("(?:{inner}){{{n}}}");
+        let is_read = |n: usize| syntax::parse(source(n).as_bytes()).is_ok();
+        // The largest number of repetitions that we take.
+        let (mut low, mut high) = (0, 2 * times + 100_000);
+        while low + 1 < high {
+            let middle = (low + high) / 2;
+            *(if is_read(middle) { &mut low } else { &mut high }) = middle;
+        }
+        for n in [low, low + 1] {
+            let theirs = StdRegex::new(source(n).as_bytes()).is_some();
+            assert_eq!(is_read(n), theirs, "{}", source(n));
+        }
+    }
+}
+
+/// Where a grammar begins, by `std::regex` alone, in llama.cpp's order.
+fn begin(patterns: &[(Vec<u8>, StdRegex)], text: &[u8]) -> Option<usize> {
+    patterns.iter().find_map(|(source, regex)| {
+        let is_whole = source.first() == Some(&b'^') && source.last() == Some(&b'$');
+        let found = if is_whole {
+            regex.find(text, true)
+        } else {
+            None
+        };
+        let found = found.or_else(|| regex.find(text, false))?;
+        let filled = found[1..].iter().flatten().find(|(begin, end)| end > begin);
+        filled.or(found[0].as_ref()).map(|&(begin, _)| begin)
+    })
+}
+
+/// Patterns in a text that grows by tokens: when one is found, and where the grammar begins.
+pub fn streams(n: usize, rng: &mut Rng) {
+    let mut n_found = 0;
+    for _ in 0..n {
+        let mut sources: Vec<Vec<u8>> = Vec::new();
+        while sources.len() < 1 + rng.below(4) {
+            let mut source = Vec::new();
+            if rng.chance(0.3) {
+                source.push(b'^');
+            }
+            pattern(rng, 1, &mut source);
+            if rng.chance(0.3) {
+                source.push(b'$');
+            }
+            // Such that most of them do not match at once.
+            if StdRegex::new(&source).is_some_and(|regex| regex.find(b"", false).is_none()) {
+                sources.push(source);
+            }
+        }
+        let texts: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+        let triggers = Triggers::new(&texts).expect("std::regex has read them");
+        let theirs = sources.iter().map(|source| {
+            let regex = StdRegex::new(source).expect("it was read before");
+            (source.clone(), regex)
+        });
+        let theirs: Vec<_> = theirs.collect();
+        for _ in 0..4 {
+            let mut waiting = Waiting::default();
+            let mut so_far = Vec::new();
+            for token in 0..8 {
+                let piece = text(rng, 3);
+                so_far.extend_from_slice(&piece);
+                let is_short = |pattern: usize| {
+                    let whole = triggers.matched(pattern as u32, &so_far, true, STEPS);
+                    let part = triggers.matched(pattern as u32, &so_far, false, STEPS);
+                    whole.is_ok() && part.is_ok()
+                };
+                if !(0..sources.len()).all(is_short) {
+                    break;
+                }
+                let ours = waiting.accept(&triggers, token, &piece).expect("few steps");
+                let theirs = begin(&theirs, &so_far);
+                assert_eq!(
+                    ours,
+                    theirs,
+                    "{sources:?} in {}\n{}",
+                    shown(&so_far),
+                    replay()
+                );
+                if ours.is_some() {
+                    n_found += 1;
+                    break;
+                }
+                if rng.chance(0.1) {
+                    waiting = waiting.clone();
+                }
+            }
+        }
+    }
+    assert!(
+        n_found > n && n_found < 4 * n,
+        "{n_found} found of {}",
+        4 * n
+    );
+}
+
+/// Patterns and texts that were made to do harm.
+pub fn hostile() {
+    let n = 200_000;
+    let a = "a".repeat(n);
+    // Each `std::regex` here overflows its stack, or takes time without end.
+    for (pattern, text, found) in [
+        ("(a+)+b", a.clone(), None),
+        ("(a|aa)+$b|c", a.clone(), None),
+        ("(?:a|a)*(b)", a.clone() + "b", Some(n)),
+        ("(?:a+)+(b)", a.clone() + "b", Some(n)),
+        ("^[\\s\\S]*?(b)[\\s\\S]*$", a.clone() + "b" + &a, Some(n)),
+        ("^(?:[\\s\\S]|a)*(b)$", a.clone() + "b", Some(n)),
+    ] {
+        let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
+        let mut waiting = Waiting::default();
+        for (token, piece) in (0..).zip(text.as_bytes().chunks(1000)) {
+            match waiting.accept(&triggers, token, piece) {
+                Ok(None) => {}
+                Ok(at) => assert_eq!(at, found, "{pattern}"),
+                Err(_) => panic!("{pattern}"),
+            }
+        }
+    }
+    // These end with an error.
+    for (pattern, text) in [
+        ("(a*)*\\1c(?=d)", "a".repeat(3000) + "c"),
+        ("(?=(a+)+b)c|a(?=(a+)+b)", "a".repeat(3000)),
+    ] {
+        let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
+        assert!(
+            Waiting::default()
+                .accept(&triggers, 0, text.as_bytes())
+                .is_err(),
+            "{pattern}"
+        );
+    }
+    for pattern in [
+        "(".repeat(1000) + &")".repeat(1000),
+        "(?:a{1000}){1000}".into(),
+        "a".repeat(2 << 20),
+        "a*".to_owned() + &"*".repeat(1000),
+    ] {
+        assert!(Triggers::new(&[pattern.as_bytes()]).is_err());
+    }
+    // As many states as texts have: the tables begin anew again and again.
+    let triggers = Triggers::new(&[b"a[ab]{2000}c"]).expect("a pattern");
+    let mut rng = Rng(7);
+    let (mut one, mut other) = (Waiting::default(), Waiting::default());
+    for token in 0..300 {
+        let text: Vec<u8> = (0..20).map(|_| rng.pick(b"ab")).collect();
+        for waiting in [&mut one, &mut other] {
+            assert_eq!(waiting.accept(&triggers, token, &text).ok(), Some(None));
+        }
+    }
+    assert!(triggers.bytes() < 8 << 20, "{}", triggers.bytes());
+    let found = one.accept(&triggers, 300, b"c").expect("few steps");
+    assert_eq!(
+        found.is_some(),
+        other
+            .accept(&triggers, 300, b"c")
+            .expect("few steps")
+            .is_some()
+    );
+}
