@@ -10,10 +10,14 @@
  * stay the same. It stands before or behind llama.h, which it includes; both must be found.
  *
  * Replaced: llama_sampler_init_ greedy, dist, top_k, top_p, min_p, typical, temp, temp_ext, xtc, top_n_sigma, mirostat, mirostat_v2, penalties, dry,
- *   adaptive_p, logit_bias and infill, in calls and where their addresses are taken; llama_sampler_get_seed, which has to know ours; and llama_sampler_sample, which
- *   then samples straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends the process).
- * Left alone: all other functions of llama.h, among them chains and the constructors of grammars, which work with both. Names inside strings, as
- *   for dlsym, stay what they are, too.
+ *   adaptive_p, logit_bias, infill, grammar, grammar_lazy and grammar_lazy_patterns, in calls and where their addresses are taken; llama_sampler_get_seed, which has
+ *   to know ours; and llama_sampler_sample, which then samples straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends the
+ *   process).
+ * Left alone: all other functions of llama.h, among them chains, which work with both. Names inside strings, as for dlsym, stay what they are, too.
+ *
+ * Where llama.cpp's grammar throws (it accepts a token that it does not allow) or ends the process, ours throws nothing: it then allows only tokens that end the
+ *   generation, and llama_sieve_grammar_error says so. A program that catches that exception asks this instead, or keeps llama.cpp's grammars: it puts
+ *   #undef llama_sampler_init_grammar, _lazy and _lazy_patterns behind this header. A trigger pattern that is no regular expression gives NULL.
  *
  * Off: define LLAMA_SIEVE_DROPIN_DISABLE (-DLLAMA_SIEVE_DROPIN_DISABLE), and the header declares what it includes, nothing else.
  *
@@ -47,6 +51,9 @@
 #define llama_sampler_init_adaptive_p  llama_sieve_init_adaptive_p
 #define llama_sampler_init_logit_bias  llama_sieve_init_logit_bias
 #define llama_sampler_init_infill      llama_sieve_init_infill
+#define llama_sampler_init_grammar     llama_sieve_init_grammar
+#define llama_sampler_init_grammar_lazy llama_sieve_init_grammar_lazy
+#define llama_sampler_init_grammar_lazy_patterns llama_sieve_init_grammar_lazy_patterns
 #define llama_sampler_get_seed         llama_sieve_get_seed
 #define llama_sampler_sample           llama_sieve_chain_sample
 

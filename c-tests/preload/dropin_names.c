@@ -7,6 +7,8 @@
 #include "llama_sieve_dropin.h"
 #include "llama.h"
 #endif
+// One of the constructors is deprecated where it is llama.cpp's own.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 // Twice is once.
 #include "llama_sieve_dropin.h"
 
@@ -18,6 +20,11 @@ struct llama_sampler * (*address_of_top_k(void))(int32_t) {
 llama_token (*address_of_sample(void))(struct llama_sampler *, struct llama_context *, int32_t);
 llama_token (*address_of_sample(void))(struct llama_sampler *, struct llama_context *, int32_t) {
     return &llama_sampler_sample;
+}
+
+struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *, const char *);
+struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *, const char *) {
+    return &llama_sampler_init_grammar;
 }
 
 uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab, const llama_logit_bias * bias, const char ** breakers);
@@ -39,5 +46,7 @@ uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab
     llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(100, 1, bias));
     llama_sampler_chain_add(chain, llama_sampler_init_infill(vocab));
     llama_sampler_chain_add(chain, llama_sampler_init_grammar(vocab, "root ::= \"a\"", "root"));
+    llama_sampler_chain_add(chain, llama_sampler_init_grammar_lazy(vocab, "root ::= \"a\"", "root", breakers, 1, NULL, 0));
+    llama_sampler_chain_add(chain, llama_sampler_init_grammar_lazy_patterns(vocab, "root ::= \"a\"", "root", breakers, 1, NULL, 0));
     return llama_sampler_get_seed(chain);
 }

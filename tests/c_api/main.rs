@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod cmake;
+mod grammar;
 mod host_without;
 mod programs;
 mod sieve;

@@ -1,0 +1,198 @@
+/* Grammars, plain and lazy, for a C program: what a caller gets wrong, and what a trigger does, beside llama.cpp's own.
+ *
+ * Argument: the trained model. */
+#include <math.h>
+#include <stdint.h>
+
+#include "llama_sieve.h"
+#include "messages.h"
+
+#include "check.h"
+
+/* The constructor with words is deprecated, and still called. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static const char * const TEXT = "root ::= [a-z]* \"}\"";
+static const struct llama_vocab * vocab;
+static int n_tokens;
+
+static void say_nothing(enum ggml_log_level level, const char * text, void * user) {
+    (void) level;
+    (void) text;
+    (void) user;
+}
+
+static void count(int level, const char * text, void * user) {
+    (void) text;
+    *(int *) user += level == LLAMA_SIEVE_LOG_ERROR;
+}
+
+/* A token whose text is this one. */
+static llama_token token_of(const char * text) {
+    char piece[64];
+    for (llama_token token = 0; token < n_tokens; token++) {
+        const int n = llama_token_to_piece(vocab, token, piece, sizeof(piece), 0, true);
+        if (n == (int) strlen(text) && memcmp(piece, text, (size_t) n) == 0) {
+            return token;
+        }
+    }
+    fprintf(stderr, "no token is \"%s\"\n", text);
+    exit(1);
+}
+
+/* How many of all tokens it lets through, the same by its mask. */
+static int allowed(struct llama_sampler * smpl) {
+    guarded g = guarded_new((size_t) n_tokens);
+    llama_sampler_apply(smpl, &g.array);
+    CHECK(guards_are_intact(&g) && g.array.size == (size_t) n_tokens);
+    const size_t n_words = ((size_t) n_tokens + 31) / 32 + 1;
+    uint32_t * bits = check_malloc(n_words * sizeof(uint32_t));
+    const size_t n = llama_sieve_grammar_mask(smpl, bits, n_words);
+    int n_left = 0;
+    for (int i = 0; i < n_tokens; i++) {
+        const bool is_left = g.array.data[i].logit != -INFINITY;
+        CHECK(is_left == (bits[i / 32] >> (i % 32) & 1));
+        n_left += is_left;
+    }
+    CHECK((size_t) n_left == n && bits[n_words - 1] == 0);
+    free(bits);
+    guarded_free(&g);
+    return n_left;
+}
+
+static bool same(struct llama_sampler * ours, struct llama_sampler * theirs) {
+    guarded a = guarded_new((size_t) n_tokens), b = guarded_new((size_t) n_tokens);
+    llama_sampler_apply(ours, &a.array);
+    llama_sampler_apply(theirs, &b.array);
+    const bool is_same = memcmp(a.array.data, b.array.data, (size_t) n_tokens * sizeof(llama_token_data)) == 0;
+    guarded_free(&a);
+    guarded_free(&b);
+    return is_same;
+}
+
+static void wrong_arguments_have_an_answer(void) {
+    check_subject = "wrong arguments";
+    const char * good[] = { "a", "b" };
+    const char * with_null[] = { "a", NULL };
+    const char * bad[] = { "a", "(b" };
+    const llama_token tokens[] = { 1, -1, 2147483647 };
+    typedef struct llama_sampler * (*maker)(const struct llama_vocab *, const char *, const char *, const char **, size_t,
+                                            const llama_token *, size_t);
+    const maker makers[] = { llama_sieve_init_grammar_lazy, llama_sieve_init_grammar_lazy_patterns };
+    for (int i = 0; i < 2; i++) {
+        const maker make = makers[i];
+        CHECK(make(NULL, TEXT, "root", good, 2, tokens, 3) == NULL && says("the vocabulary is NULL"));
+        CHECK(make(vocab, TEXT, NULL, good, 2, tokens, 3) == NULL && says("root rule is NULL"));
+        CHECK(make(vocab, TEXT, "other", good, 2, tokens, 3) == NULL && says("no rule 'other'"));
+        CHECK(make(vocab, "root ::=", "root", good, SIZE_MAX, tokens, 3) == NULL && says("are more than"));
+        CHECK(make(vocab, "root = ", "root", good, 2, tokens, 3) == NULL && says("line 1, column 6"));
+        CHECK(make(vocab, TEXT, "root", with_null, 2, tokens, 3) == NULL && says("number 1 of the trigger"));
+        CHECK(make(vocab, TEXT, "root", good, 2, NULL, 1) == NULL && says("list of trigger tokens is NULL"));
+        CHECK(make(vocab, TEXT, "root", good, 2, tokens, SIZE_MAX) == NULL && says("are more than"));
+        /* Tokens that there are not do no harm; nothing to wait for is no mistake. */
+        struct llama_sampler * smpl = make(vocab, TEXT, "root", good, 2, tokens, 3);
+        CHECK(smpl != NULL && strcmp(llama_sampler_name(smpl), "grammar") == 0);
+        llama_sampler_free(smpl);
+        smpl = make(vocab, TEXT, "root", NULL, 0, NULL, 0);
+        CHECK(smpl != NULL && allowed(smpl) == n_tokens);
+        llama_sampler_free(smpl);
+        /* No grammar: nothing else is looked at. */
+        for (int empty = 0; empty < 2; empty++) {
+            smpl = make(NULL, empty ? "" : NULL, NULL, with_null, 2, NULL, 7);
+            CHECK(smpl != NULL);
+            llama_sampler_accept(smpl, 1);
+            llama_sampler_reset(smpl);
+            CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && !llama_sieve_grammar_is_complete(smpl));
+            llama_sampler_free(smpl);
+        }
+    }
+    struct llama_sampler * smpl = llama_sieve_init_grammar_lazy(vocab, TEXT, "root", NULL, 2, NULL, 0);
+    CHECK(smpl != NULL);
+    llama_sampler_free(smpl);
+    CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", NULL, 2, NULL, 0) == NULL && says("list of trigger patterns is NULL"));
+    CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", bad, 2, NULL, 0) == NULL);
+    CHECK(says("trigger pattern 1 (\"(b\")") && says("a parenthesis is not closed"));
+    /* As words they are what they are. */
+    smpl = llama_sieve_init_grammar_lazy(vocab, TEXT, "root", bad, 2, NULL, 0);
+    CHECK(smpl != NULL);
+    llama_sampler_free(smpl);
+}
+
+static void a_trigger_begins_the_grammar(void) {
+    check_subject = "triggers";
+    const char * patterns[] = { "x(y)", "zz" };
+    const char * words[] = { "q", "zz" };
+    const llama_token a = token_of("a"), b = token_of("b"), x = token_of("x"), y = token_of("y"), z = token_of("z");
+    for (int by_words = 0; by_words < 2; by_words++) {
+        struct llama_sampler * ours = by_words ? llama_sieve_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
+                                               : llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
+        struct llama_sampler * theirs = by_words ? llama_sampler_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
+                                                 : llama_sampler_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
+        CHECK(ours != NULL && theirs != NULL);
+        const llama_token texts[][4] = { { a, x, y, a }, { a, b, a, a }, { z, z, x, y }, { a, z, a, z } };
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < 4; j++) {
+                CHECK(same(ours, theirs));
+                struct llama_sampler * copy = llama_sampler_clone(ours);
+                CHECK(copy != NULL && same(copy, theirs));
+                CHECK(llama_sieve_grammar_mask(copy, NULL, 0) == (size_t) allowed(ours));
+                llama_sampler_free(copy);
+                llama_sampler_accept(ours, texts[i][j]);
+                llama_sampler_accept(theirs, texts[i][j]);
+            }
+            CHECK(same(ours, theirs));
+            CHECK((allowed(ours) < n_tokens) == (i < 3 && !(by_words && i == 0)));
+            llama_sampler_reset(ours);
+            llama_sampler_reset(theirs);
+            CHECK(allowed(ours) == n_tokens && same(ours, theirs));
+        }
+        llama_sampler_free(ours);
+        llama_sampler_free(theirs);
+    }
+}
+
+/* Where the built-in throws. */
+static void what_is_not_allowed_makes_it_dead(void) {
+    check_subject = "dead";
+    int n_errors = 0;
+    llama_sieve_log_set(count, &n_errors);
+    const char * patterns[] = { "x([ ])" };
+    struct llama_sampler * smpl = llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 1, NULL, 0);
+    CHECK(smpl != NULL);
+    llama_sampler_accept(smpl, token_of("x"));
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK);
+    llama_sampler_accept(smpl, token_of(" "));
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN && n_errors == 1);
+    guarded g = guarded_new((size_t) n_tokens);
+    llama_sampler_apply(smpl, &g.array);
+    for (int i = 0; i < n_tokens; i++) {
+        CHECK((g.array.data[i].logit != -INFINITY) == llama_vocab_is_eog(vocab, i));
+    }
+    guarded_free(&g);
+    llama_sampler_accept(smpl, -1);
+    llama_sampler_reset(smpl);
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && allowed(smpl) == n_tokens);
+    /* No token of the vocabulary, while it waits. */
+    llama_sampler_accept(smpl, n_tokens);
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN && n_errors == 2);
+    llama_sampler_free(smpl);
+    llama_sieve_log_set(NULL, NULL);
+}
+
+int main(int argc, char ** argv) {
+    CHECK(argc == 2);
+    llama_log_set(say_nothing, NULL);
+    struct llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    struct llama_model * model = llama_model_load_from_file(argv[1], params);
+    CHECK(model != NULL);
+    vocab = llama_model_get_vocab(model);
+    n_tokens = llama_vocab_n_tokens(vocab);
+    wrong_arguments_have_an_answer();
+    a_trigger_begins_the_grammar();
+    what_is_not_allowed_makes_it_dead();
+    llama_sieve_vocab_forget(vocab);
+    llama_model_free(model);
+    printf("every grammar had an answer\n");
+    return 0;
+}
