@@ -17,8 +17,8 @@ use std::ffi::{CStr, c_void};
 use std::fmt::{self, Debug, Write as _};
 use std::io::Write as _;
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llama_sieve::ffi::certificate::certify;
 use llama_sieve::ffi::guard::guard;
@@ -30,6 +30,7 @@ use llama_sieve::{last_error, log};
 
 use crate::constructors::Constructor;
 use crate::host_constructors::{Address, Host, caller, meant};
+use crate::routes::{Route, route_of};
 use crate::settings::settings;
 
 /// The host that our samplers are made for, and its build; or why that is not known.
@@ -69,6 +70,69 @@ fn serve(host: Host) -> &'static Served {
         false => Err(String::new()),
     };
     SERVED.get_or_init(|| Served { host, bound, build })
+}
+
+/// The llama.cpp that ours serve, if tokens may be sampled straight from its logits: that it is of
+/// a known build says how it samples itself.
+fn sampled_for() -> Option<&'static Served> {
+    let served = SERVED.get().filter(|_| settings().samples())?;
+    (served.bound && served.build.is_ok()).then_some(served)
+}
+
+/// Whether calls that go this way are to be sampled straight from the logits.
+pub fn serves(way: Route) -> bool {
+    sampled_for().is_some_and(|served| served.host.lies_at(way.base))
+}
+
+/// The function that leads from the common library's sampler to its chain, for a call of
+/// `common_sampler_sample` that goes this way; `None` where that is not to be looked at.
+pub fn common_sampler_get(way: Route) -> Option<Route> {
+    const NAME: &CStr = c"_Z18common_sampler_getPK14common_sampler";
+    const SAMPLED: &CStr = c"llama_get_sampled_probs_ith";
+    let served = sampled_for()?;
+    guard(
+        "common_sampler_get",
+        || None,
+        || {
+            let of_host = route_of(SAMPLED, way.address)?;
+            let get = route_of(NAME, way.address)?;
+            (served.host.lies_at(of_host.base) && get.base == way.base).then_some(get)
+        },
+    )
+}
+
+/// This thread is inside the common library's `common_sampler_init`, which may lie in the same
+/// library as llama.cpp: its calls of constructors are not llama.cpp's own.
+pub struct FromCommon {
+    before: bool,
+}
+
+thread_local! {
+    static FROM_COMMON: Cell<bool> = const { Cell::new(false) };
+}
+
+impl FromCommon {
+    pub fn enter() -> Self {
+        Self::set(true)
+    }
+
+    /// A constructor was called; what that calls is llama.cpp's own.
+    fn suspend() -> Self {
+        Self::set(false)
+    }
+
+    fn set(inside: bool) -> Self {
+        let before = FROM_COMMON.try_with(|from| from.replace(inside));
+        Self {
+            before: before.unwrap_or(false),
+        }
+    }
+}
+
+impl Drop for FromCommon {
+    fn drop(&mut self) {
+        let _ = FROM_COMMON.try_with(|from| from.set(self.before));
+    }
 }
 
 /// An argument of a constructor.
@@ -118,12 +182,13 @@ fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<Option<Build>, Rea
     let Call {
         constructor,
         arguments,
+        ..
     } = call;
     if !settings().selects(constructor) {
         return Err(Reason::Wanted("LLAMA_SIEVE_PRELOAD says so"));
     }
     let served = served(caller).map_err(Reason::Unexpected)?;
-    if caller.is_some_and(|caller| served.host.contains(caller)) {
+    if !call.from_common && caller.is_some_and(|caller| served.host.contains(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
     if !arguments.iter().all(|(_, value)| value.is_finite()) {
@@ -169,6 +234,8 @@ pub struct Theirs {
     address: Address,
     /// What it calls is known to be called by it.
     _inside: Inside,
+    /// And not by the common library.
+    _suspended: FromCommon,
 }
 
 impl Theirs {
@@ -188,6 +255,7 @@ impl Theirs {
         Some(Self {
             address,
             _inside: Inside::enter(symbol),
+            _suspended: FromCommon::suspend(),
         })
     }
 }
@@ -232,9 +300,11 @@ pub fn choose(
 ) -> Chosen {
     let what = constructor.name;
     let caller = guard(what, || None, caller);
+    let suspended = FromCommon::suspend();
     let call = Call {
         constructor,
         arguments,
+        from_common: suspended.before,
     };
     let decided = guard(what, || Err(Reason::internal()), || decide(&call, caller));
     let certified = decided.and_then(|build| tried(constructor, build).map(|()| build));
@@ -296,6 +366,8 @@ fn warn_once(text: &str) {
 struct Call<'a> {
     constructor: &'static Constructor,
     arguments: &'a [(&'a str, &'a dyn Argument)],
+    /// By the common library, from wherever that lies.
+    from_common: bool,
 }
 
 impl Call<'_> {
@@ -327,13 +399,37 @@ impl Call<'_> {
 
     /// For `LLAMA_SIEVE_VERBOSE`.
     fn report(&self, outcome: &dyn fmt::Display) {
-        if settings().verbose {
-            // One write: lines of several threads stay whole. Not eprintln!, which panics where
-            // stderr is closed.
-            let line = format!("llama-sieve: preload: {self}: {outcome}\n");
-            let _ = std::io::stderr().write_all(line.as_bytes());
-        }
+        say(format_args!("{self}: {outcome}"));
     }
+}
+
+/// A line for `LLAMA_SIEVE_VERBOSE`.
+fn say(what: fmt::Arguments<'_>) {
+    if settings().verbose {
+        // One write: lines of several threads stay whole. Not eprintln!, which panics where stderr
+        // is closed.
+        let line = format!("llama-sieve: preload: {what}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Tells of the first token that was sampled in place of this function of the host's.
+pub fn report_once(function: &'static str) {
+    static REPORTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    if !settings().verbose {
+        return;
+    }
+    guard(
+        function,
+        || (),
+        || {
+            let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            if !reported.contains(&function) {
+                reported.push(function);
+                say(format_args!("{function}(): ours"));
+            }
+        },
+    );
 }
 
 impl fmt::Display for Call<'_> {

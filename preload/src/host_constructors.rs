@@ -80,6 +80,11 @@ impl Host {
         self.handle.as_ptr()
     }
 
+    /// Whether it is the library that lies there.
+    pub fn lies_at(&self, base: usize) -> bool {
+        self.base == base
+    }
+
     /// Whether both are the same library; their handles may differ.
     pub fn is(&self, other: &Self) -> bool {
         self.base == other.base
@@ -104,6 +109,22 @@ pub fn meant(symbol: &CStr, caller: Option<Address>) -> Option<Address> {
     next.filter(|&address| is_foreign(address))
         .or_else(|| in_dependencies(symbol, caller?))
         .or_else(|| anywhere(symbol))
+}
+
+/// Where the library lies that `address` is in.
+pub fn base_of(address: Address) -> Option<usize> {
+    Library::of(address).map(|library| library.base)
+}
+
+/// How many libraries have a `symbol` of their own, this one and copies of it not counted.
+pub fn exporters(symbol: &CStr) -> usize {
+    let all = Library::all();
+    let exports = |library: &&Library| {
+        let found = library.open().and_then(|handle| in_library(symbol, handle));
+        // The handle also stands for dependencies.
+        found.and_then(base_of) == Some(library.base)
+    };
+    all.iter().filter(exports).count()
 }
 
 /// In the library that `caller` is in, or what it was linked with.

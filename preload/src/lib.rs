@@ -1,8 +1,8 @@
 //! `LD_PRELOAD=libllama_sieve_preload.so program`: the program's llama.cpp samplers become
 //! llama-sieve's, without recompiling anything.
 //!
-//! The library exports the names of the built-in samplers' constructors, `llama_sampler_get_seed`
-//! and `llama_sampler_copy`. Loaded first, it is found first by whatever calls them through the
+//! The library exports the names of the built-in samplers' constructors, of the functions that
+//! sample, `llama_sampler_get_seed` and `llama_sampler_copy`. Loaded first, it is found first by whatever calls them through the
 //! dynamic linker: the program, its libraries, and what they load later, also with RTLD_LOCAL. Not
 //! reached are programs and libraries with a llama.cpp linked in, and callers that ask libllama's
 //! own handle for a symbol, as Python's ctypes does. Constructors that llama-sieve has no
@@ -20,7 +20,9 @@
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
 //! - `host_constructors`: finding what we stand in front of.
 //! - `choice`: ours or the host's.
-//! - this file: the exports.
+//! - `routes`: the same for calls that are made for every token.
+//! - `calls`: the token that a thread is sampling, and what is answered meanwhile.
+//! - `sampling`: the exports that sample; this file: all others.
 
 // Where the interposition is known to work; elsewhere the library is empty.
 #![cfg(all(
@@ -29,9 +31,12 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
+mod calls;
 mod choice;
 mod constructors;
 mod host_constructors;
+mod routes;
+mod sampling;
 mod settings;
 
 use std::ffi::{c_char, c_void};

@@ -2,7 +2,7 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them (`top-k,dist`): only these are ours; unset, empty, `on` or `all`: all |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`), where it cannot be told from its exports |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr for each sampler made |
 
@@ -14,6 +14,9 @@ use llama_sieve::ffi::host::build;
 use llama_sieve::log;
 
 use crate::constructors::{ALL, Constructor};
+
+/// The name, in a list, of sampling straight from the logits.
+const SAMPLE: &str = "sample";
 
 /// Which samplers are ours.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +40,14 @@ impl Settings {
         match &self.selection {
             Selection::All => true,
             Selection::Only(names) => names.contains(&constructor.name),
+        }
+    }
+
+    /// Whether the user wants tokens to be sampled straight from the logits.
+    pub fn samples(&self) -> bool {
+        match &self.selection {
+            Selection::All => true,
+            Selection::Only(names) => names.contains(&SAMPLE),
         }
     }
 
@@ -67,13 +78,15 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
     let mut known = Vec::new();
     let mut unknown = Vec::new();
     for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        match ALL.iter().find(|constructor| constructor.name == name) {
-            Some(constructor) => known.push(constructor.name),
+        let mut names = ALL.iter().map(|c| c.name).chain([SAMPLE]);
+        match names.find(|&known| known == name) {
+            Some(name) => known.push(name),
             None => unknown.push(name),
         }
     }
     if !unknown.is_empty() {
-        let allowed: Vec<&str> = ALL.iter().map(|constructor| constructor.name).collect();
+        let allowed = ALL.iter().map(|constructor| constructor.name);
+        let allowed: Vec<&str> = allowed.chain([SAMPLE]).collect();
         warnings.push(format!(
             "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}",
             unknown.join(", "),

@@ -39,8 +39,11 @@ fn it_has_a_soname_of_its_own() {
 
 #[test]
 fn every_stand_in_decides_before_it_calls() {
-    let sources = std::fs::read_to_string(root().join("preload/src/lib.rs"));
-    let sources = sources.expect("the source is there");
+    let read = |name: &str| {
+        let source = std::fs::read_to_string(root().join("preload/src").join(name));
+        source.expect("the source is there")
+    };
+    let sources = read("lib.rs");
     let mut count = 0;
     for function in sources.split("pub unsafe extern \"C-unwind\" fn ").skip(1) {
         // `choose` and `other` run inside the guard; what they answer is all that there is to do.
@@ -50,7 +53,17 @@ fn every_stand_in_decides_before_it_calls() {
         count += 1;
     }
     assert_eq!(count, 5, "the macro, penalties, dry, get_seed and copy");
-    assert!(!sources.contains("extern \"C\" fn"), "a host may throw");
+    // Those that sample find their way inside the guard, and go it outside.
+    let sampling = read("sampling.rs");
+    let exports = sampling.split("pub unsafe extern \"C-unwind\" fn ").skip(1);
+    for function in exports {
+        let name = function.split('(').next().unwrap_or_default();
+        assert!(function.contains("call_host!("), "{name}");
+    }
+    assert_eq!(sampling.matches("guard(").count(), 1, "way alone");
+    for sources in [sources, sampling] {
+        assert!(!sources.contains("extern \"C\" fn"), "a host may throw");
+    }
 }
 
 /// Its destructors of threads may run after the last `dlclose`, and samplers live on.
@@ -85,8 +98,9 @@ fn a_program_generates_the_same_text_with_every_sampler() {
         20,
         "20 option sets"
     );
-    // All of them were ours, also those that were cloned.
-    let made = made(&ours);
+    // All of them were ours, also those that were cloned, and so was sampling.
+    let mut made = made(&ours);
+    assert_eq!(made.remove("llama_sampler_sample: ours"), Some(1));
     let expected = SAMPLERS.map(|name| format!("{name}: ours"));
     assert_eq!(
         made.keys().collect::<BTreeSet<_>>(),
@@ -135,7 +149,8 @@ fn the_environment_limits_what_is_ours() {
         assert_eq!(warnings(&limited), Vec::<&str>::new());
     }
     for all in ["on", "all", ""] {
-        assert_eq!(ours(&with(all)).len(), SAMPLERS.len());
+        // And sampling.
+        assert_eq!(ours(&with(all)).len(), SAMPLERS.len() + 1);
     }
 
     let misspelt = with("topk,dist");

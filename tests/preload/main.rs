@@ -3,6 +3,11 @@
 #![cfg(target_os = "linux")]
 
 mod certificate;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod common;
 mod dropin_header;
 #[cfg(all(
     target_env = "gnu",

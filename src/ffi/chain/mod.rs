@@ -7,6 +7,7 @@
 
 mod batch;
 mod host;
+pub mod in_front;
 mod workspace;
 
 use std::ffi::c_int;
@@ -262,6 +263,25 @@ unsafe fn sample(
     chain: *mut llama_sampler,
     logits: Logits<'_>,
 ) -> Result<Token, c_int> {
+    let any = |_: &[Member]| true;
+    let then = |pool: &mut Pool<'_>| Ok(outcome(pool)?);
+    // SAFETY: the caller guarantees the chain.
+    unsafe { with_pool(call, host, chain, logits, any, then) }
+}
+
+/// Runs the members of `chain`, if they are `fit`; nothing is run where they are not. Gives what
+/// `then` makes of the pool, inside the guard, and keeps what is left of the candidates.
+///
+/// # Safety
+/// As for [`sample`].
+unsafe fn with_pool<T>(
+    call: &str,
+    host: &Functions,
+    chain: *mut llama_sampler,
+    logits: Logits<'_>,
+    fit: impl FnOnce(&[Member]) -> bool,
+    then: impl FnOnce(&mut Pool<'_>) -> Result<T, Failure>,
+) -> Result<T, c_int> {
     let mut workspace = Taken::new();
     workspace.last = None;
     part(call, || {
@@ -274,19 +294,22 @@ unsafe fn sample(
     let Workspace {
         buffers, members, ..
     } = &mut *workspace;
+    if !fit(members) {
+        return Err(LLAMA_SIEVE_ERROR_INVALID);
+    }
     let mut pool = Pool::new(logits, buffers);
     for member in &*members {
         // SAFETY: the caller guarantees the chain, and a chain its members.
         unsafe { member.run(call, host, &mut pool) }?;
     }
-    let token = part(call, || Ok(outcome(&pool)?))?;
+    let value = part(call, || then(&mut pool))?;
     let left = pool.leave();
     workspace.last = Some(Last {
         chain,
         logits: RawLogits::of(logits),
         left,
     });
-    Ok(token)
+    Ok(value)
 }
 
 /// A sampler of a chain.

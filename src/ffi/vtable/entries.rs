@@ -1,7 +1,8 @@
 //! The functions that a vtable points to.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU8;
 
 use crate::ffi::guard::guard;
 use crate::ffi::host::built_ins::{Recipe, give_way};
@@ -205,6 +206,14 @@ pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32>
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     object.look("seed", S::seed).flatten()
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonNull<AtomicU8>> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    Some(NonNull::from(&object.note))
 }
 
 /// # Safety

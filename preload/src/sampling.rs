@@ -1,0 +1,251 @@
+//! The exports that sample: what programs call for every token. Each decides inside the guard, and
+//! calls the host outside of it.
+
+use std::ffi::{CStr, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+
+use llama_sieve::Token;
+use llama_sieve::ffi::chain::in_front;
+use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::host::llama_h::{
+    llama_context, llama_model, llama_sampler, llama_token_data_array,
+};
+
+use crate::calls::{self, Apply, Entered};
+use crate::choice::{self, FromCommon};
+use crate::routes::{Route, route};
+
+/// The common library's `common_sampler`.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+pub struct common_sampler {
+    _opaque: [u8; 0],
+}
+
+/// The common library's `common_params_sampling`.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+pub struct common_params_sampling {
+    _opaque: [u8; 0],
+}
+
+const NO_TOKEN: Token = -1;
+
+/// Where a call of `symbol` goes, found inside the guard.
+fn way(symbol: &'static CStr) -> Option<Route> {
+    guard(symbol.to_string_lossy(), || None, || route(symbol))
+}
+
+/// Calls the host's function at a route, outside any guard, so that what it throws passes through;
+/// `$otherwise` where there is none.
+macro_rules! call_host {
+    ($route:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {{
+        type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
+        match $route {
+            // SAFETY: the host's function of the name that was called, with the arguments of the
+            // call.
+            Some(route) => unsafe {
+                transmute::<*mut c_void, Function>(route.address.as_ptr())($($argument),*)
+            },
+            None => $otherwise,
+        }
+    }};
+}
+
+/// Stand-in for `llama_sampler_sample`: a chain of ours alone is sampled straight from the logits.
+///
+/// # Safety
+/// The arguments are what llama.h asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sampler_sample(
+    smpl: *mut llama_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+) -> Token {
+    let way = way(c"llama_sampler_sample");
+    if way.is_some_and(choice::serves) {
+        // SAFETY: the caller guarantees them, and they are of the host that is served.
+        if let Some(token) = unsafe { in_front::sample(smpl, ctx, idx) } {
+            choice::report_once("llama_sampler_sample");
+            return token;
+        }
+    }
+    call_host!(
+        way,
+        (*mut llama_sampler, *mut llama_context, i32) -> Token,
+        (smpl, ctx, idx),
+        NO_TOKEN
+    )
+}
+
+/// Stand-in for `llama_sampler_apply`: says what is selected where the chain has already been run.
+///
+/// # Safety
+/// The arguments are what llama.h asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sampler_apply(
+    smpl: *mut llama_sampler,
+    array: *mut llama_token_data_array,
+) {
+    // SAFETY: the caller guarantees the array.
+    let _during = match unsafe { calls::apply(smpl, array) } {
+        Apply::Nothing => return,
+        Apply::Theirs(applying) => applying,
+    };
+    call_host!(
+        way(c"llama_sampler_apply"),
+        (*mut llama_sampler, *mut llama_token_data_array) -> (),
+        (smpl, array),
+        ()
+    );
+}
+
+/// Stand-in for the common library's `common_sampler_sample`: notes the call.
+///
+/// # Safety
+/// The arguments are what sampling.h asks for.
+#[unsafe(export_name = "_Z21common_sampler_sampleP14common_samplerP13llama_contextib")]
+pub unsafe extern "C-unwind" fn common_sampler_sample(
+    gsmpl: *mut common_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+    grammar_first: bool,
+) -> Token {
+    const NAME: &CStr = c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib";
+    let way = way(NAME);
+    let get = way.and_then(choice::common_sampler_get);
+    let chain = call_host!(
+        get,
+        (*mut common_sampler) -> *mut llama_sampler,
+        (gsmpl),
+        null_mut()
+    );
+    // SAFETY: the host's chain, which lives while it samples.
+    let entered = unsafe { enter(chain, (ctx, idx), grammar_first) };
+    let token = call_host!(
+        way,
+        (*mut common_sampler, *mut llama_context, i32, bool) -> Token,
+        (gsmpl, ctx, idx, grammar_first),
+        NO_TOKEN
+    );
+    if let Some(entered) = entered {
+        entered.finish();
+    }
+    token
+}
+
+/// Begins a call with this chain, if it is of ours alone.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the host that is served, and lives on until the call ends.
+unsafe fn enter(
+    chain: *mut llama_sampler,
+    output: (*mut llama_context, i32),
+    grammar_first: bool,
+) -> Option<Entered> {
+    if chain.is_null() {
+        return None;
+    }
+    // SAFETY: the caller guarantees the chain.
+    let note = unsafe { in_front::note(chain) }?;
+    Some(Entered::new(output, chain, grammar_first, note))
+}
+
+/// Stand-ins for `common_sampler_init`, whose second argument has been const and is not any more:
+/// what it calls may be called from inside the host's own library.
+macro_rules! common_sampler_init {
+    ($($name:ident: $symbol:literal $text:literal;)*) => {$(
+        /// Stand-in for the common library's `common_sampler_init`.
+        ///
+        /// # Safety
+        /// The arguments are what sampling.h asks for.
+        #[unsafe(export_name = $text)]
+        pub unsafe extern "C-unwind" fn $name(
+            model: *const llama_model,
+            params: *mut common_params_sampling,
+        ) -> *mut common_sampler {
+            let way = way($symbol);
+            let _from_common = FromCommon::enter();
+            call_host!(
+                way,
+                (*const llama_model, *mut common_params_sampling) -> *mut common_sampler,
+                (model, params),
+                null_mut()
+            )
+        }
+    )*};
+}
+
+common_sampler_init! {
+    common_sampler_init:
+        c"_Z19common_sampler_initPK11llama_modelR22common_params_sampling"
+        "_Z19common_sampler_initPK11llama_modelR22common_params_sampling";
+    common_sampler_init_of_const:
+        c"_Z19common_sampler_initPK11llama_modelRK22common_params_sampling"
+        "_Z19common_sampler_initPK11llama_modelRK22common_params_sampling";
+}
+
+/// Stand-in for `llama_get_sampled_probs_ith`, the first question of a host that samples: where the
+/// chain is of ours alone, it is run here.
+///
+/// # Safety
+/// The arguments are what llama.h asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
+    ctx: *mut llama_context,
+    idx: i32,
+) -> *mut f32 {
+    if let Some(chain) = calls::to_be_run(ctx, idx) {
+        // SAFETY: the chain of the call that this thread is in, and the context of the question.
+        if unsafe { in_front::narrow(chain, ctx, idx, calls::keep) } == Some(true) {
+            choice::report_once("common_sampler_sample");
+        }
+    }
+    if let Some(probs) = calls::probs(ctx, idx) {
+        return probs;
+    }
+    call_host!(
+        way(c"llama_get_sampled_probs_ith"),
+        (*mut llama_context, i32) -> *mut f32,
+        (ctx, idx),
+        null_mut()
+    )
+}
+
+/// Stand-ins for what a host asks of a backend that has sampled.
+macro_rules! questions {
+    ($($symbol:ident($text:literal) -> $result:ty: $answer:path, $otherwise:expr;)*) => {$(
+        /// Answers with what the chain has left, where that was run for the host.
+        ///
+        /// # Safety
+        /// The arguments are what llama.h asks for.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $symbol(ctx: *mut llama_context, idx: i32) -> $result {
+            if let Some(answer) = $answer(ctx, idx) {
+                return answer;
+            }
+            call_host!(
+                way($text),
+                (*mut llama_context, i32) -> $result,
+                (ctx, idx),
+                $otherwise
+            )
+        }
+    )*};
+}
+
+questions! {
+    llama_get_sampled_logits_ith(c"llama_get_sampled_logits_ith") -> *mut f32:
+        calls::logits, null_mut();
+    llama_get_sampled_candidates_ith(c"llama_get_sampled_candidates_ith") -> *mut Token:
+        calls::candidates, null_mut();
+    llama_get_sampled_probs_count_ith(c"llama_get_sampled_probs_count_ith") -> u32:
+        calls::count, 0;
+    llama_get_sampled_logits_count_ith(c"llama_get_sampled_logits_count_ith") -> u32:
+        calls::count, 0;
+    llama_get_sampled_candidates_count_ith(c"llama_get_sampled_candidates_count_ith") -> u32:
+        calls::count, 0;
+    llama_get_sampled_token_ith(c"llama_get_sampled_token_ith") -> Token:
+        calls::token, NO_TOKEN;
+}

@@ -1,0 +1,132 @@
+//! For a library that stands in front of the host's own functions: chains of ours alone, sampled
+//! without the host's array. Where anything speaks against that, nothing has been run, and the
+//! host's own function does it all.
+
+use std::sync::atomic::AtomicU8;
+
+use super::host::{Functions, SamplingFunctions};
+use super::workspace::{Taken, forget};
+use super::{Member, is_offloaded, list, prepare, with_pool};
+use crate::chain::outcome;
+use crate::ffi::failure::{Failure, part, usable};
+use crate::ffi::host::llama_h::{llama_context, llama_sampler};
+use crate::ffi::logits::{ContextFunctions, logits_of_output};
+use crate::kernels::logits::Logits;
+use crate::token::{Token, TokenData};
+
+const CALL: &str = "sampling in front of llama.cpp";
+
+/// The candidates that a chain leaves of the whole vocabulary: what the host's own array would be
+/// after `llama_sampler_apply`.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    /// What is left, in order.
+    pub data: &'a [TokenData],
+    /// Whether they are marked as sorted.
+    pub sorted: bool,
+    /// Index of the chosen one, or -1.
+    pub selected: i64,
+}
+
+/// What llama_sampler_sample does, for a chain of ours alone: samples, and lets every member accept
+/// the token. `None`: the host's own is to be called.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the bound host, `ctx` NULL or a live context of it; both
+/// are used by no other thread during the call.
+pub unsafe fn sample(
+    chain: *mut llama_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+) -> Option<Token> {
+    // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
+    unsafe {
+        let (host, logits) = output(chain, ctx, idx)?;
+        let token = with_pool(CALL, &host, chain, logits, are_ours, |pool| {
+            Ok(outcome(pool)?)
+        });
+        let token = token.ok()?;
+        (host.accept)(chain, token);
+        Some(token)
+    }
+}
+
+/// Hands what the chain makes of the logits of output `idx` to `take`; nothing is accepted. `None`:
+/// the host is to do it all.
+///
+/// # Safety
+/// As for [`sample`].
+pub unsafe fn narrow<T>(
+    chain: *mut llama_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+    take: impl FnOnce(Candidates<'_>) -> T,
+) -> Option<T> {
+    // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
+    unsafe {
+        let (host, logits) = output(chain, ctx, idx)?;
+        let taken = with_pool(CALL, &host, chain, logits, are_ours, |pool| {
+            let selected = pool.selected().map_or(-1, |index| index as i64);
+            let (data, sorted) = pool.array();
+            Ok(take(Candidates {
+                data,
+                sorted,
+                selected,
+            }))
+        });
+        taken.ok()
+    }
+}
+
+/// A byte that lives with the first member of the chain, for whoever stands in front to note what
+/// was seen of the chain's surroundings. Zero at first, in clones, too. `None` unless all members
+/// are ours.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
+pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU8> {
+    let host = prepare(CALL, chain).ok()?;
+    let mut workspace = Taken::new();
+    workspace.members.clear();
+    // SAFETY: the caller guarantees the chain.
+    unsafe { list(CALL, &host, chain, &mut workspace.members) }.ok()?;
+    if !are_ours(&workspace.members) {
+        return None;
+    }
+    let first = workspace.members.first()?;
+    // SAFETY: as above; a chain's members live as long as it, and `list` has compared the vtables.
+    unsafe { first.own?.note_of(first.smpl) }
+}
+
+fn are_ours(members: &[Member]) -> bool {
+    !members.is_empty() && members.iter().all(|member| member.own.is_some())
+}
+
+/// The logits of output `idx`, if no backend has sampled from them and none has a part of the
+/// chain.
+///
+/// # Safety
+/// As for [`sample`]; the logits stay as they are during `'a`.
+unsafe fn output<'a>(
+    chain: *mut llama_sampler,
+    ctx: *mut llama_context,
+    idx: i32,
+) -> Option<(Functions, Logits<'a>)> {
+    let host = prepare(CALL, chain).ok()?;
+    let functions = part(CALL, || {
+        usable("the context", ctx)?;
+        let functions = (ContextFunctions::of_host()?, SamplingFunctions::of_host()?);
+        Ok::<_, Failure>(functions)
+    });
+    let (context, sampling) = functions.ok()?;
+    forget();
+    // SAFETY: the caller guarantees chain and context.
+    unsafe {
+        if sampling.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
+            return None;
+        }
+        let logits = context.logits(ctx, idx);
+        let logits = part(CALL, || logits_of_output(logits, idx)).ok()?;
+        Some((host, Logits::F32(logits)))
+    }
+}

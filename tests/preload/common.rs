@@ -1,0 +1,98 @@
+//! The preload library under llama.cpp's common library, by which llama-server samples.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::preloaded::{made, preloaded, preloaded_of_known_build};
+use crate::programs::{Run, build, model, source};
+use crate::toolchain::{Build, Link, empty_folder, succeed};
+use vendor_llama_cpp::paths;
+
+/// What samples, of the common library.
+const SOURCES: [&str; 5] = [
+    "sampling.cpp",
+    "reasoning-budget.cpp",
+    "log.cpp",
+    "trie.cpp",
+    "unicode.cpp",
+];
+
+/// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
+/// that llama.cpp's own build makes.
+fn common_library() -> PathBuf {
+    let folder = empty_folder("c_programs/preload_libcommon");
+    let library = folder.join("libllama-common.so");
+    let sources = paths::source_dir().join("common");
+    let mut compile = Command::new(paths::cxx_compiler());
+    // Warnings of others.
+    compile.args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-I"]);
+    compile.arg(&sources).arg("-I");
+    compile.arg(paths::source_dir().join("vendor"));
+    for dir in paths::include_dirs() {
+        compile.arg("-I").arg(dir);
+    }
+    compile.args(SOURCES.map(|name| sources.join(name)));
+    // What these sources call of others is never reached.
+    compile
+        .args(["-Wl,-z,lazy", "-pthread", "-o"])
+        .arg(&library);
+    succeed(&mut compile);
+    library
+}
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let library = common_library();
+        let folder = library.parent().expect("it is in a folder");
+        let program = Build::new("preload_common", &source("common.cpp"));
+        let program = program
+            .flag("-isystem")
+            .flag(paths::source_dir().join("common"))
+            .flag(&library)
+            .flag(format!("-Wl,-rpath,{}", folder.display()))
+            .flag("-Wl,--unresolved-symbols=ignore-in-shared-libs")
+            .flag("-pthread");
+        build(program.with_llama(Link::Shared))
+    })
+}
+
+fn arguments(run: Run<'_>) -> Run<'_> {
+    run.arg(model()).arg(1).arg(4)
+}
+
+const SERVED: &str = "common_sampler_sample: ours";
+
+/// Also with grammars, first or not, and with reasoning budgets, from the samplers and from what
+/// their candidates were.
+#[test]
+fn a_server_samples_the_same_from_the_same_candidates() {
+    let built_in = arguments(Run::of(program())).said();
+    assert!(built_in.out.lines().count() >= 100);
+    let ours = preloaded_of_known_build(program()).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = arguments(ours).said();
+    assert_eq!(ours.out, built_in.out);
+    let made = made(&ours);
+    assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
+}
+
+#[test]
+fn what_is_not_certain_is_the_hosts() {
+    let built_in = arguments(Run::of(program())).said();
+    let said = |run: Run<'_>| {
+        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
+        assert_eq!(said.out, built_in.out);
+        made(&said)
+    };
+    for list in [
+        "off",
+        "top-k,dist",
+        "penalties,dry,top-p,min-p,temp-ext,sample",
+    ] {
+        let run = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", list);
+        assert_eq!(said(run).get(SERVED), None, "{list}");
+    }
+    // Its build is not known.
+    assert_eq!(said(preloaded(program())).get(SERVED), None);
+}
