@@ -4,9 +4,11 @@
 //! and Nishimura 1998) with libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs
 //! two 32-bit outputs.
 //!
-//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018) is the sieve's default: 16 bytes of state, which
-//! can be taken out and put back. [`at_position`] has no state: a hash of a seed and a position, so
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is the sieve's default: 16
+//! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a seed and a position, so
 //! that any position can be replayed alone.
+
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::algorithms::{Softmax, Workspace};
 use crate::token::TokenData;
@@ -250,40 +252,55 @@ pub fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// xoroshiro128+ with the rotations of 2018 (24, 16, 37): period 2^128 - 1. The lowest bits are
-/// weak; [`unit()`] does not use them.
-///
-/// Written here and not taken from a crate because its state must be saved, which the crates do not
-/// let out. The tests compare it with `rand_xoshiro`.
+/// xoroshiro128+ with the rotations of 2018 (24, 16, 37), that of `rand_xoshiro`: period 2^128 - 1.
+/// The lowest bits are weak; [`unit()`] does not use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Xoroshiro128Plus([u64; 2]);
+pub struct Xoroshiro128Plus(rand_xoshiro::Xoroshiro128Plus);
+
+/// The state as the crate's `serde` feature lets it out.
+#[derive(serde::Deserialize)]
+struct Words {
+    s0: u64,
+    s1: u64,
+}
+
+/// More than the two numbers of the state and their names take.
+const TEXT_OF_STATE: usize = 64;
 
 impl Xoroshiro128Plus {
-    /// The stream of `seed`: the state is two outputs of SplitMix64, as
-    /// `rand_xoshiro::seed_from_u64` has it.
+    /// The stream of `seed`: the state is two outputs of SplitMix64.
     pub fn new(seed: u64) -> Self {
-        let first = seed.wrapping_add(GOLDEN);
-        Self([mix(first), mix(first.wrapping_add(GOLDEN))])
+        Self(SeedableRng::seed_from_u64(seed))
     }
 
     /// Where the stream is.
     pub fn state(&self) -> [u64; 2] {
-        self.0
+        // On the stack, so that saving a state takes no memory.
+        let mut text = [0; TEXT_OF_STATE];
+        let mut rest = &mut text[..];
+        let written = serde_json::to_writer(&mut rest, &self.0);
+        let left = rest.len();
+        let text = text.get(..TEXT_OF_STATE - left).unwrap_or_default();
+        let words = written.and_then(|()| serde_json::from_slice::<Words>(text));
+        // What is no state of a stream is refused when it is loaded; there is always room.
+        words.map_or([0, 0], |words| [words.s0, words.s1])
     }
 
     /// A stream from where [`state`](Self::state) said it was. `None` for two zeros, which no
     /// stream reaches.
     pub fn from_state(state: [u64; 2]) -> Option<Self> {
-        (state != [0, 0]).then_some(Self(state))
+        let [s0, s1] = state.map(u64::to_le_bytes);
+        let mut seed = [0; 16];
+        let (first, second) = seed.split_at_mut(8);
+        first.copy_from_slice(&s0);
+        second.copy_from_slice(&s1);
+        (state != [0, 0]).then(|| Self(SeedableRng::from_seed(seed)))
     }
 
     /// The next output.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        let [s0, s1] = self.0;
-        let t = s0 ^ s1;
-        self.0 = [s0.rotate_left(24) ^ t ^ (t << 16), t.rotate_left(37)];
-        s0.wrapping_add(s1)
+        self.0.next_u64()
     }
 }
 
@@ -333,22 +350,26 @@ mod tests {
         assert_eq!(Xoroshiro128Plus::from_state([0, 0]), None);
     }
 
+    /// The authors' recurrence, and their seeding by SplitMix64, written down once more.
     #[test]
-    fn xoroshiro128_plus_is_that_of_rand_xoshiro() {
-        use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
         for seed in [0, 1, 42, 0xFFFF_FFFF, u64::MAX] {
-            let mut theirs = rand_xoshiro::Xoroshiro128Plus::seed_from_u64(seed);
-            let mut ours = Xoroshiro128Plus::new(seed);
+            let first = seed.wrapping_add(GOLDEN);
+            let mut state = [mix(first), mix(first.wrapping_add(GOLDEN))];
+            let mut stream = Xoroshiro128Plus::new(seed);
             for i in 0..1000 {
-                assert_eq!(
-                    ours.next_u64(),
-                    theirs.next_u64(),
-                    "seed {seed}, output {i}"
-                );
+                assert_eq!(stream.state(), state, "seed {seed}, output {i}");
+                let resumed = Xoroshiro128Plus::from_state(state);
+                assert_eq!(resumed.as_ref(), Some(&stream));
+                let [s0, s1] = state;
+                assert_eq!(stream.next_u64(), s0.wrapping_add(s1));
+                let t = s0 ^ s1;
+                state = [s0.rotate_left(24) ^ t ^ (t << 16), t.rotate_left(37)];
             }
-            let mut resumed = Xoroshiro128Plus::from_state(ours.state()).expect("not zero");
-            assert_eq!(resumed.next_u64(), ours.next_u64());
         }
+        // The longest text that a state has.
+        let longest = Xoroshiro128Plus::from_state([u64::MAX; 2]).expect("not zero");
+        assert_eq!(longest.state(), [u64::MAX; 2]);
     }
 
     /// Outputs of SplitMix64 from seed 1234567, as published with it.
