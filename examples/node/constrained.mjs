@@ -11,13 +11,25 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-import koffi from "koffi";
+/** Loaded when it is needed, so that --help answers without it. */
+let koffi;
 
 const TRIE_SAMPLED = 1; // LLAMA_SIEVE_TRIE_SAMPLED
 const TRIE_COMPACT = 0x100; // LLAMA_SIEVE_TRIE_COMPACT
 
 /** What a user is told, without a stack trace. */
 class Failure extends Error {}
+
+const USAGE = `usage: node constrained.mjs [options]
+  --llama-so FILE   libllama.so (LLAMA_SO)
+  --sieve-so FILE   libllama_sieve.so (LLAMA_SIEVE_SO)
+  --shim-so FILE    libffi_shim.so, made as examples/ffi_shim.c says (LLAMA_SHIM_SO)
+  --model FILE      a model in GGUF (models/kjv-tiny.gguf of this repository)
+  --prompt TEXT     what the value continues ("And the LORD said unto")
+  --choices A,B,C   the values, without the space in front ("Moses,Aaron,the LORD")
+  --temp T          the temperature (0.8)
+  --seed N          from 0 to 4294967295 (42)
+  --help            this`;
 
 function readOptions() {
     const text = (value) => ({ type: "string", default: value });
@@ -31,8 +43,13 @@ function readOptions() {
             choices: text("Moses,Aaron,the LORD"),
             temp: text("0.8"),
             seed: text("42"),
+            help: { type: "boolean", default: false },
         },
     });
+    if (values.help) {
+        console.log(USAGE);
+        process.exit(0);
+    }
     for (const [option, variable] of [["llama-so", "LLAMA_SO"], ["sieve-so", "LLAMA_SIEVE_SO"], ["shim-so", "LLAMA_SHIM_SO"]]) {
         if (values[option] === "") {
             throw new Failure(`--${option} or ${variable} must name a library`);
@@ -213,7 +230,7 @@ function run(options) {
 }
 
 /** The exit code. */
-function main() {
+async function main() {
     const complain = (error) => console.error(`constrained.mjs: ${error.message}`);
     let options;
     try {
@@ -221,6 +238,12 @@ function main() {
     } catch (error) {
         complain(error);
         return 2;
+    }
+    try {
+        koffi = (await import("koffi")).default;
+    } catch {
+        complain(new Failure("koffi is missing: run npm install in examples/node"));
+        return 1;
     }
     try {
         console.log(run(options));
@@ -234,4 +257,4 @@ function main() {
     }
 }
 
-process.exitCode = main();
+process.exitCode = await main();
