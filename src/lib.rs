@@ -1,7 +1,49 @@
 //! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, behind a C
 //! ABI.
 //!
-//! # Which file answers which question
+//! From raw logits to a token, with control at every token ([`Sieve`]):
+//!
+//! ```
+//! let mut sieve = llama_sieve::Sieve::default();
+//! let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
+//! sieve.accept(token);
+//! # Ok::<(), llama_sieve::sieve::Error>(())
+//! ```
+//!
+//! The tokens of llama.cpp's own samplers, in any chain of them ([`Chain`]):
+//!
+//! ```
+//! use llama_sieve::{Chain, samplers::{Dist, MinP, Temp, TopK}};
+//!
+//! let mut chain = Chain::new()
+//!     .with(TopK::new(40))
+//!     .with(MinP::new(0.05, 1))
+//!     .with(Temp::new(0.8))
+//!     .with(Some(Dist::new(42)));
+//! let token = chain.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
+//! chain.accept(token);
+//! # Ok::<(), llama_sieve::chain::ChainError>(())
+//! ```
+//!
+//! Its parameters and stages are in [`sieve`], how uncertain a distribution is in [`metrics`], what
+//! lets only some values through in [`trie`] and [`grammar`]. From C: `include/llama_sieve.h`.
+//!
+//! # One sampler after the other
+//!
+//! ```
+//! use llama_sieve::{Candidates, Sampler, TokenData, samplers::{Dist, TopK}};
+//!
+//! let logits = [1.0f32, 3.0, 2.0];
+//! let candidates = logits.iter().enumerate();
+//! let mut data: Vec<_> = candidates.map(|(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 }).collect();
+//! let mut candidates = Candidates::new(&mut data, false);
+//! TopK::new(2).expect("2 keeps something").apply(&mut candidates);
+//! Dist::new(42).apply(&mut candidates);
+//! let chosen = candidates.as_slice()[candidates.selected().expect("dist selects")].id;
+//! assert!(chosen == 1 || chosen == 2);
+//! ```
+//!
+//! # Internals: which file answers which question
 //!
 //! | question | file |
 //! | --- | --- |
@@ -38,21 +80,6 @@
 //! `pool`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <-
 //! `ffi`. Only `ffi` and the calls of the C library's `expf` and `logf` in `simd::libm` know what
 //! is outside Rust.
-//!
-//! # The samplers from Rust
-//!
-//! ```
-//! use llama_sieve::{Candidates, Sampler, TokenData, samplers::{Dist, TopK}};
-//!
-//! let logits = [1.0f32, 3.0, 2.0];
-//! let candidates = logits.iter().enumerate();
-//! let mut data: Vec<_> = candidates.map(|(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 }).collect();
-//! let mut candidates = Candidates::new(&mut data, false);
-//! TopK::new(2).expect("2 keeps something").apply(&mut candidates);
-//! Dist::new(42).apply(&mut candidates);
-//! let chosen = candidates.as_slice()[candidates.selected().expect("dist selects")].id;
-//! assert!(chosen == 1 || chosen == 2);
-//! ```
 
 // What runs in somebody else's process does not give up. Tests may.
 #![cfg_attr(

@@ -23,6 +23,12 @@ impl<'a> From<&'a [f32]> for Logits<'a> {
     }
 }
 
+impl<'a, const N: usize> From<&'a [f32; N]> for Logits<'a> {
+    fn from(logits: &'a [f32; N]) -> Self {
+        Self::F32(logits)
+    }
+}
+
 impl<'a> From<&'a Vec<f32>> for Logits<'a> {
     fn from(logits: &'a Vec<f32>) -> Self {
         Logits::F32(logits)

@@ -23,7 +23,7 @@
 //! use llama_sieve::sieve::{Params, Sieve};
 //!
 //! let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
-//! let logits = vec![0.5f32, 3.0, 2.5, -1.0];
+//! let logits = [0.5f32, 3.0, 2.5, -1.0];
 //! let token = sieve.sample(&logits)?;
 //! sieve.accept(token);
 //!
@@ -97,15 +97,27 @@ pub struct Sieve {
     stats: Stats,
 }
 
+/// With the [default parameters](Params), and so a random seed.
+impl Default for Sieve {
+    fn default() -> Self {
+        Self::with(&Params::default(), Adjustments::default())
+    }
+}
+
 impl Sieve {
     /// A sieve without history. Fails if a parameter is not finite or out of its range.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let mut adjustments = Adjustments::default();
         adjustments.try_reserve(params.bias.len())?;
+        Ok(Self::with(params, adjustments))
+    }
+
+    /// One of parameters that are good, with room for their biases.
+    fn with(params: &Params, mut adjustments: Adjustments) -> Self {
         adjustments.set(params);
         let bias = memory::copied(&params.bias);
-        Ok(Self {
+        Self {
             params: Params { bias, ..*params },
             adjustments,
             stages: Stages::new(params),
@@ -115,7 +127,7 @@ impl Sieve {
             workspace: Workspace::default(),
             measured: false,
             stats: Stats::default(),
-        })
+        }
     }
 
     /// The parameters in force.
