@@ -128,6 +128,28 @@ struct llama_context;
 #define LLAMA_SIEVE_LOG_ERROR 4
 
 /*
+ The version of this header: the part that changes when a C name goes away or changes its
+ meaning.
+ */
+#define LLAMA_SIEVE_VERSION_MAJOR 0
+
+/*
+ The part that changes when something is new.
+ */
+#define LLAMA_SIEVE_VERSION_MINOR 1
+
+/*
+ The part that changes when something is mended.
+ */
+#define LLAMA_SIEVE_VERSION_PATCH 0
+
+/*
+ All of it, to be compared by the preprocessor: major * 10000 + minor * 100 + patch. The library
+ that is loaded may be another: llama_sieve_version.
+ */
+#define LLAMA_SIEVE_VERSION_NUMBER 100
+
+/*
  The host's sampler has another name.
  */
 #define LLAMA_SIEVE_CERTIFY_NAME 1
@@ -371,6 +393,42 @@ typedef struct llama_sieve_cache_stats {
    */
   uint64_t bytes;
 } llama_sieve_cache_stats;
+
+/*
+ All counters of the cache of token tries. The caller sets struct_size; later versions may have
+ more members behind these, and a caller without them goes on as before.
+ */
+typedef struct llama_sieve_trie_stats {
+  /*
+   sizeof(llama_sieve_trie_stats) of the caller.
+   */
+  size_t struct_size;
+  /*
+   Lookups that found a trie.
+   */
+  uint64_t hits;
+  /*
+   Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
+   values in another order.
+   */
+  uint64_t reordered;
+  /*
+   Lookups that did not.
+   */
+  uint64_t misses;
+  /*
+   Tries that made room for others; those still in use live on.
+   */
+  uint64_t evictions;
+  /*
+   Tries that are kept, at most 128.
+   */
+  uint64_t entries;
+  /*
+   Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   */
+  uint64_t bytes;
+} llama_sieve_trie_stats;
 
 /*
  The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
@@ -866,13 +924,24 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
 
 /*
  Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
- LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload. NULL or
- not aligned: does nothing.
+ LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload, and by
+ that of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has more.
+ NULL or not aligned: does nothing.
 
  The caller guarantees:
  out is NULL or writable.
  */
 void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
+
+/*
+ All counters of the cache of token tries into out, whose struct_size the caller sets.
+ LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
+ this library does not know, and out as it was.
+
+ The caller guarantees:
+ out is NULL or as long as its struct_size says.
+ */
+int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
 
 /*
  Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
@@ -903,6 +972,26 @@ void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, 
  logged and kept for llama_sieve_last_error.
  */
 void eliza_inference_clear_token_trie(void *handle);
+
+/*
+ A token trie of n strings, each a value and the name of its leaf, tokenized as it would stand
+ in the middle of a text: without special tokens, and without the space that some tokenizers put
+ in front of a text. So where the value follows a space, the space is its own: " Moses".
+
+ Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
+ path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
+ is NULL, an n of 0 or beyond 2^31 - 1, a string that is NULL, empty, not UTF-8, or longer
+ than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
+ tokenizer throws passes through.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
+ string.
+ */
+struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vocab,
+                                                    const char *const *strings,
+                                                    size_t n,
+                                                    int mode);
 
 /*
  Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.

@@ -208,6 +208,12 @@ enum Maker {
     },
     Sieve(Option<Vec<Change>>),
     BuiltIn,
+    TrieStrings {
+        vocab: bool,
+        first: u8,
+        n: Option<u8>,
+        mode: Whole,
+    },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -573,6 +579,11 @@ impl World {
                 Call::CacheStats { null: false } => {
                     let mut stats = std::mem::zeroed::<llama_sieve_cache_stats>();
                     llama_sieve_trie_cache_stats(&mut stats);
+                    let mut all = std::mem::zeroed::<llama_sieve_trie_stats>();
+                    all.struct_size = size_of::<llama_sieve_trie_stats>();
+                    assert_eq!(llama_sieve_trie_get_stats(&mut all), LLAMA_SIEVE_OK);
+                    assert_eq!((all.hits, all.bytes), (stats.hits, stats.bytes));
+                    assert!(all.reordered <= all.hits);
                     assert!(stats.entries <= 128 && stats.misses >= stats.evictions);
                 }
                 Call::PplNew if self.ppls.len() < MOST_OBJECTS => {
@@ -673,6 +684,29 @@ impl World {
                         pointer,
                         n,
                     )
+                }
+                Maker::TrieStrings {
+                    vocab: given,
+                    first,
+                    n,
+                    mode,
+                } => {
+                    (is_trie, may_fail) = (true, true);
+                    let texts = [
+                        c" Moses".as_ptr(),
+                        c"\n".as_ptr(),
+                        c"the LORD".as_ptr(),
+                        null(),
+                        c" Aaron".as_ptr(),
+                        c"".as_ptr(),
+                        c"\xFF".as_ptr(),
+                    ];
+                    let some = &texts[usize::from(*first) % texts.len()..];
+                    let (pointer, n) = match n {
+                        Some(n) => (some.as_ptr(), usize::from(*n) % (some.len() + 1)),
+                        None => (null(), 3),
+                    };
+                    llama_sieve_init_trie_strings(vocab(*given), pointer, n, mode_of(mode.0))
                 }
                 Maker::AdaptiveP(target, decay, seed) => {
                     llama_sieve_init_adaptive_p(target.get(), decay.get(), *seed)

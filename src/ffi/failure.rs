@@ -164,6 +164,19 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a struct has a size that it has or once had, the newest first. A larger size is an error:
+/// what its caller asks for beyond the known members could not be done.
+pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
+    if known.contains(&given) {
+        return Ok(());
+    }
+    let newest = known.first().copied().unwrap_or(0);
+    let text = format!(
+        "struct_size of {name} is {given}; this library knows {newest} (set it to sizeof({name}))"
+    );
+    Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
+}
+
 /// What the caller gives to be written to; empty for NULL.
 ///
 /// # Safety

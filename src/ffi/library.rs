@@ -35,6 +35,38 @@ const VERSION: &CStr =
         Err(_) => panic!("the version contains a NUL"),
     };
 
+/// The version of this header: the part that changes when a C name goes away or changes its
+/// meaning.
+pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
+/// The part that changes when something is new.
+pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 1;
+/// The part that changes when something is mended.
+pub const LLAMA_SIEVE_VERSION_PATCH: c_int = 0;
+/// All of it, to be compared by the preprocessor: major * 10000 + minor * 100 + patch. The library
+/// that is loaded may be another: llama_sieve_version.
+pub const LLAMA_SIEVE_VERSION_NUMBER: c_int = 100;
+
+const _: () = {
+    let [major, minor, patch] = [
+        number(env!("CARGO_PKG_VERSION_MAJOR")),
+        number(env!("CARGO_PKG_VERSION_MINOR")),
+        number(env!("CARGO_PKG_VERSION_PATCH")),
+    ];
+    assert!(LLAMA_SIEVE_VERSION_MAJOR == major);
+    assert!(LLAMA_SIEVE_VERSION_MINOR == minor);
+    assert!(LLAMA_SIEVE_VERSION_PATCH == patch);
+    assert!(LLAMA_SIEVE_VERSION_NUMBER == major * 10_000 + minor * 100 + patch);
+};
+
+/// A number in decimal digits.
+#[expect(clippy::panic, reason = "while the library is compiled")]
+const fn number(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("the version is no number"),
+    }
+}
+
 /// The version of the library, "major.minor.patch". Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_version() -> *const c_char {

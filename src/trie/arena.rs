@@ -209,7 +209,7 @@ impl Trie {
 }
 
 /// The tokens in order, each once.
-fn ascending(tokens: &[Token]) -> Vec<Token> {
+pub(super) fn ascending(tokens: &[Token]) -> Vec<Token> {
     let mut tokens = copied(tokens);
     tokens.sort_unstable();
     tokens.dedup();
@@ -222,7 +222,7 @@ fn boxed(text: &str) -> Box<str> {
 }
 
 /// The leaves that have tokens, sorted, each sequence once with its smallest name.
-fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
+pub(super) fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> = Vec::new();
     memory::reserve_exact(&mut leaves, descriptor.leaves.len()).unwrap_or_else(exhausted);
     leaves.extend(

@@ -141,7 +141,8 @@ impl Payload {
         Ok(payload)
     }
 
-    fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
+    /// What [`parse`](Self::parse) checks, of a payload that was made.
+    pub fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {
             for (j, leaf) in descriptor.leaves.iter().enumerate() {

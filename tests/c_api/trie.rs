@@ -100,3 +100,33 @@ fn limits_and_bans_under_sanitizers() {
     let build = Build::new("trie_limits_sanitized", "c-tests/trie/limits.c");
     limits(build.sanitized(), Link::Static);
 }
+
+fn strings(build: Build, link: Link) {
+    let program = build.with_ours(link).with_llama(link).build();
+    let program = program
+        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+        .env("UBSAN_OPTIONS", "print_stacktrace=1");
+    assert_eq!(program.succeed(&[&model()]), "every string is a value\n");
+}
+
+#[test]
+fn plain_strings_linked_statically() {
+    let build = Build::new("trie_strings_static", "c-tests/trie/strings.c");
+    strings(build, Link::Static);
+}
+
+#[test]
+fn plain_strings_linked_shared() {
+    let build = Build::new("trie_strings_shared", "c-tests/trie/strings.c");
+    strings(build, Link::Shared);
+}
+
+#[test]
+fn plain_strings_under_sanitizers() {
+    if !has_sanitizers("trie_strings_probe") {
+        skipped("plain_strings: the C compiler has no runtime for -fsanitize=address,undefined");
+        return;
+    }
+    let build = Build::new("trie_strings_sanitized", "c-tests/trie/strings.c");
+    strings(build.sanitized(), Link::Static);
+}

@@ -1,6 +1,7 @@
 //! The token trie against a naive model, its answers, and the schema of its payload.
 
 mod answers;
+mod composition;
 mod naive;
 mod schema;
 #[path = "../support/mod.rs"]

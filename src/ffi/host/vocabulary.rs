@@ -182,6 +182,27 @@ impl Tokenizer {
         Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
     }
 
+    /// Writes the tokens of `text`, none of them special, to `out`, as far as its capacity: so that
+    /// nothing is allocated outside the guard. Says whether they had room.
+    ///
+    /// # Safety
+    /// `vocab` is a vocabulary of the host.
+    pub(crate) unsafe fn tokens(&self, vocab: Vocab, text: &[u8], out: &mut Vec<Token>) -> bool {
+        out.clear();
+        out.resize(out.capacity(), 0);
+        let lengths = (i32::try_from(text.len()), i32::try_from(out.len()));
+        let (Ok(length), Ok(room)) = lengths else {
+            return false;
+        };
+        let (text, to) = (text.as_ptr().cast(), out.as_mut_ptr());
+        // SAFETY: the caller guarantees the vocabulary; text and buffer have the lengths that are
+        // passed.
+        let n = unsafe { (self.0)(vocab, text, length, to, room, false, false) };
+        let n = usize::try_from(n).ok().filter(|&n| n <= out.len());
+        out.truncate(n.unwrap_or(0));
+        n.is_some()
+    }
+
     /// The one token that `text` is, control tokens recognised; `None` if it is not exactly one.
     ///
     /// # Safety

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, usable};
+use crate::ffi::failure::{Failure, answer, check_struct_size, usable};
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::memory::{reserve_exact, room};
 use crate::sieve::{Method, Mode, Order, Params, RngKind};
@@ -129,19 +129,6 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
         let text = format!("{name} is {number}; it goes from 0 to {last}");
         Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
     })
-}
-
-/// Whether a struct has a size that it has or once had, the newest first. A larger size is an error:
-/// what its caller asks for beyond the known members could not be done.
-pub(super) fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
-    if known.contains(&given) {
-        return Ok(());
-    }
-    let newest = known.first().copied().unwrap_or(0);
-    let text = format!(
-        "struct_size of {name} is {given}; this library knows {newest} (set it to sizeof({name}))"
-    );
-    Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
 /// # Safety

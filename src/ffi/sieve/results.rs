@@ -4,12 +4,11 @@ use std::ffi::c_int;
 use std::mem::offset_of;
 
 use crate::ffi::errors::LLAMA_SIEVE_OK;
-use crate::ffi::failure::{answer, usable};
+use crate::ffi::failure::{answer, check_struct_size, usable};
 use crate::sieve::{Sieve, Stats};
 use crate::token::TokenData;
 
 use super::handle::*;
-use super::params::*;
 /// What the stages made of the last token's distribution. The caller sets struct_size; later
 /// versions may have more members behind these, and a caller without them goes on as before.
 ///

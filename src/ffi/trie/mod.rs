@@ -1,6 +1,7 @@
 //! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
 
 pub mod handles;
+mod strings;
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
@@ -8,7 +9,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, made, room_for, usable, value};
+use crate::ffi::failure::{Failure, answer, check_struct_size, made, room_for, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
@@ -20,6 +21,8 @@ use crate::trie::Trie;
 use crate::trie::cache::{self, CacheStats};
 use crate::trie::cursor::SPAN_LIMIT;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
+
+pub use strings::*;
 
 /// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
 /// most probable valid one is selected.
@@ -264,8 +267,9 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
 }
 
 /// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
-/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload. NULL or
-/// not aligned: does nothing.
+/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload, and by
+/// that of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has more.
+/// NULL or not aligned: does nothing.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -276,6 +280,59 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
         // SAFETY: neither NULL nor misaligned, and the caller guarantees that it is writable.
         unsafe { out.write(cache::stats().into()) };
         Ok::<_, Failure>(())
+    })
+}
+
+/// All counters of the cache of token tries. The caller sets struct_size; later versions may have
+/// more members behind these, and a caller without them goes on as before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct llama_sieve_trie_stats {
+    /// sizeof(llama_sieve_trie_stats) of the caller.
+    pub struct_size: usize,
+    /// Lookups that found a trie.
+    pub hits: u64,
+    /// Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
+    /// values in another order.
+    pub reordered: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Tries that made room for others; those still in use live on.
+    pub evictions: u64,
+    /// Tries that are kept, at most 128.
+    pub entries: u64,
+    /// Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+    pub bytes: u64,
+}
+
+/// All counters of the cache of token tries into `out`, whose struct_size the caller sets.
+/// LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
+/// this library does not know, and `out` as it was.
+///
+/// # Safety
+/// `out` is NULL or as long as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_stats) -> c_int {
+    answer("llama_sieve_trie_get_stats", || {
+        usable("out", out)?;
+        // SAFETY: not NULL, and the caller guarantees the first member.
+        let size = unsafe { (&raw const (*out).struct_size).read() };
+        let known = size_of::<llama_sieve_trie_stats>();
+        check_struct_size("llama_sieve_trie_stats", size, &[known])?;
+        let (stats, reordered) = cache::stats_and_reordered();
+        let stats = llama_sieve_trie_stats {
+            struct_size: size,
+            hits: stats.hits,
+            reordered,
+            misses: stats.misses,
+            evictions: stats.evictions,
+            entries: stats.entries,
+            bytes: stats.bytes,
+        };
+        // SAFETY: the size is that of the whole struct.
+        unsafe { out.write(stats) };
+        Ok(LLAMA_SIEVE_OK)
     })
 }
 

@@ -40,6 +40,11 @@ pub(super) fn cases() -> Vec<Case> {
             unsafe { llama_sieve_trie_cache_stats(&mut stats) };
             if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
         }, "written", "as it was"),
+        case("llama_sieve_trie_get_stats", Clears, |_| {
+            let mut stats = llama_sieve_trie_stats { struct_size: size_of::<llama_sieve_trie_stats>(), hits: u64::MAX, reordered: 0, misses: 0, evictions: 0, entries: 0, bytes: 0 };
+            let code = unsafe { llama_sieve_trie_get_stats(&mut stats) };
+            format!("{code} {}", if stats.hits == u64::MAX { "as it was" } else { "written" })
+        }, "0 written", "-3 as it was"),
         case("llama_sieve_grammar_mask", Leaves, |w| unsafe { llama_sieve_grammar_mask(w.grammar, null_mut(), 0) }.to_string(), "3", "0"),
         case("llama_sieve_grammar_is_complete", Leaves, |w| unsafe { llama_sieve_grammar_is_complete(w.grammar) }.to_string(), "true", "false"),
         case("llama_sieve_grammar_error", Leaves, |w| unsafe { llama_sieve_grammar_error(w.grammar) }.to_string(), "0", "-4"),
@@ -225,6 +230,11 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_softmax", |w| w.sampler(llama_sieve_init_softmax()), Filter),
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
         ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
+        ("llama_sieve_init_trie_strings", |w| {
+            // Tokens of that host are letters.
+            let strings = [c"bd".as_ptr(), c"c".as_ptr()];
+            w.sampler(unsafe { llama_sieve_init_trie_strings(mock_host::handle(), strings.as_ptr(), 2, 1) })
+        }, Constraint),
         ("llama_sieve_init_trie_slot", |w| {
             let answer = w.sampler(unsafe { llama_sieve_init_trie_slot(mock_host::handle()) });
             if let Some(Made::Sampler(smpl)) = w.made.borrow().last() {

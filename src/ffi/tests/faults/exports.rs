@@ -30,7 +30,7 @@ tests_of! {
     llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_log_set
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
     llama_sieve_trie_allowed
-    llama_sieve_trie_cache_stats
+    llama_sieve_trie_cache_stats llama_sieve_trie_get_stats
     llama_sieve_grammar_mask llama_sieve_grammar_is_complete llama_sieve_grammar_error llama_sieve_grammar_cache_stats llama_sieve_vocab_forget
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed llama_sieve_certify
@@ -53,7 +53,7 @@ tests_of! {
     llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
-    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns
 }
 
 tests_of! {
@@ -62,7 +62,7 @@ tests_of! {
     llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
-    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns
+    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns
 }
 
 pub(super) const BIND_HOST: &str = "llama_sieve_bind_host";

@@ -1,0 +1,192 @@
+//! A token trie of plain strings.
+
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
+use crate::ffi::failure::{Failure, begin, made, part, usable};
+use crate::ffi::host::Host;
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
+use crate::ffi::vtable::into_host;
+use crate::memory;
+use crate::token::Token;
+use crate::trie::cache;
+use crate::trie::descriptor::{Descriptor, Leaf, Payload};
+use crate::trie::sampler::{Mode, TrieSampler};
+
+use super::{TOKEN_TRIE, slot_for};
+
+/// A token trie of `n` strings, each a value and the name of its leaf, tokenized as it would stand
+/// in the middle of a text: without special tokens, and without the space that some tokenizers put
+/// in front of a text. So where the value follows a space, the space is its own: " Moses".
+///
+/// Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
+/// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
+/// is NULL, an `n` of 0 or beyond 2^31 - 1, a string that is NULL, empty, not UTF-8, or longer
+/// than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
+/// tokenizer throws passes through.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
+/// string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
+    vocab: *const llama_vocab,
+    strings: *const *const c_char,
+    n: usize,
+    mode: c_int,
+) -> *mut llama_sampler {
+    const CALL: &str = "llama_sieve_init_trie_strings";
+    let prepared = begin(CALL).and_then(|()| {
+        // SAFETY: the caller guarantees the arguments.
+        part(CALL, || unsafe { prepared(vocab, strings, n, mode) })
+    });
+    let Ok(mut prepared) = prepared else {
+        return null_mut();
+    };
+    // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the exceptions
+    // of the host would not pass.
+    unsafe { prepared.ask(vocab) };
+    made(CALL, || {
+        let (payload, mode) = prepared.payload()?;
+        // SAFETY: the caller guarantees the vocabulary.
+        let slot = unsafe { slot_for(vocab) }?;
+        payload.check(slot.n_vocab())?;
+        slot.set(cache::trie_of_payload(&payload), mode);
+        Ok(into_host(&TOKEN_TRIE, TrieSampler::new(Arc::new(slot))))
+    })
+}
+
+/// What stands before a string when it is tokenized: nothing runs together with it, and it is the
+/// beginning of the text, not the string.
+const BEFORE: &[u8] = b"\n";
+
+/// Strings whose tokens are to be asked for.
+struct Strings<'a> {
+    tokenizer: Tokenizer,
+    mode: Mode,
+    values: Vec<Value<'a>>,
+    /// The tokens of what stands before them.
+    before: Vec<Token>,
+}
+
+/// A string, and room for its tokens.
+struct Value<'a> {
+    text: &'a str,
+    /// Behind what stands before it.
+    together: Vec<u8>,
+    tokens: Vec<Token>,
+}
+
+impl<'a> Value<'a> {
+    fn new(text: &'a str) -> Result<Self, Failure> {
+        let mut together = Vec::new();
+        memory::reserve_exact(&mut together, BEFORE.len() + text.len())?;
+        together.extend_from_slice(BEFORE);
+        together.extend_from_slice(text.as_bytes());
+        Ok(Self {
+            text,
+            tokens: room_for_tokens(&together)?,
+            together,
+        })
+    }
+}
+
+/// A token is at least a byte, but some tokenizers put one of their own at either end.
+fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
+    let mut tokens = Vec::new();
+    memory::reserve_exact(&mut tokens, text.len().saturating_add(2))?;
+    Ok(tokens)
+}
+
+/// # Safety
+/// As for `llama_sieve_init_trie_strings`; the strings live for `'a`.
+unsafe fn prepared<'a>(
+    vocab: *const llama_vocab,
+    strings: *const *const c_char,
+    n: usize,
+    mode: c_int,
+) -> Result<Strings<'a>, Failure> {
+    usable("the vocabulary", vocab.cast::<u8>())?;
+    usable("strings", strings)?;
+    if n == 0 || i32::try_from(n).is_err() {
+        let text = format!("n is {n}; it must be above 0, and no more than 2^31 - 1");
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
+    }
+    let mode = Mode::from_number(mode)?;
+    memory::room(0)?;
+    let host = Host::get().map_err(Failure::no_host)?;
+    let tokenizer = Tokenizer::of(&host).map_err(Failure::no_host)?;
+    let mut values = Vec::new();
+    memory::reserve_exact(&mut values, n)?;
+    for i in 0..n {
+        // SAFETY: the caller guarantees `n` pointers.
+        let string = unsafe { strings.add(i).read() };
+        if string.is_null() {
+            return Err(Failure::null(&format!("strings[{i}]")));
+        }
+        // SAFETY: the caller guarantees the string.
+        let text = std::str::from_utf8(unsafe { c_bytes(string) })
+            .map_err(|error| format!("strings[{i}] is not UTF-8: {error}"))?;
+        if text.is_empty() {
+            return Err(Failure::from(format!("strings[{i}] is empty")));
+        }
+        values.push(Value::new(text)?);
+    }
+    Ok(Strings {
+        tokenizer,
+        mode,
+        values,
+        before: room_for_tokens(BEFORE)?,
+    })
+}
+
+impl Strings<'_> {
+    /// # Safety
+    /// `vocab` is a vocabulary of the host.
+    unsafe fn ask(&mut self, vocab: *const llama_vocab) {
+        // SAFETY: the caller guarantees the vocabulary.
+        let ask =
+            |text: &[u8], to: &mut Vec<Token>| unsafe { self.tokenizer.tokens(vocab, text, to) };
+        ask(BEFORE, &mut self.before);
+        for value in &mut self.values {
+            let tokens = &mut value.tokens;
+            let parts = ask(&value.together, tokens)
+                && tokens.len() > self.before.len()
+                && tokens.starts_with(&self.before);
+            if parts {
+                tokens.drain(..self.before.len());
+            } else {
+                // A tokenizer that takes both as one knows no text before the string.
+                ask(value.text.as_bytes(), tokens);
+            }
+        }
+    }
+
+    fn payload(self) -> Result<(Payload, Mode), Failure> {
+        let mut leaves = Vec::new();
+        memory::reserve_exact(&mut leaves, self.values.len())?;
+        for (i, Value { text, tokens, .. }) in self.values.into_iter().enumerate() {
+            if tokens.is_empty() {
+                let text = format!("strings[{i}], {text:?}, has no tokens");
+                return Err(Failure::from(text));
+            }
+            leaves.push(Leaf {
+                name: memory::text(text),
+                tokens,
+            });
+        }
+        let descriptor = Descriptor {
+            path: String::new(),
+            leaves,
+            terminators: Vec::new(),
+        };
+        let payload = Payload {
+            model_id: String::new(),
+            descriptors: vec![descriptor],
+        };
+        Ok((payload, self.mode))
+    }
+}

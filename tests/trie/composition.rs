@@ -1,0 +1,283 @@
+//! The trie beside other samplers that let only some tokens through, in front of it and behind it:
+//! what both let through is left, and a ban stays one. What each lets through is asked of it alone.
+
+use std::ptr::null_mut;
+
+use crate::naive::*;
+use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
+use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
+use llama_sieve::ffi::samplers::*;
+use llama_sieve::ffi::trie::*;
+use vendor_llama_cpp::{Model, sys};
+
+const VALUES: [&str; 5] = [
+    " Moses",
+    " Aaron",
+    " the LORD",
+    " the children",
+    " the children of Israel",
+];
+/// Some of the values, and a text that is none.
+const GRAMMAR: &str = r#"root ::= " Moses" | " the " ("LORD" | "children") | " Pharaoh""#;
+const IN_BOTH: [&str; 3] = [" Moses", " the LORD", " the children"];
+
+struct World {
+    model: Model,
+    payload: String,
+    tokens: Vec<Vec<i32>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let model = Model::load(trained_model()).expect("the model of the repository");
+        let before = model.tokenize("unto", false);
+        let behind = |value: &str| {
+            let all = model.tokenize(&format!("unto{value}"), false);
+            assert!(all.starts_with(&before));
+            all[before.len()..].to_vec()
+        };
+        let tokens: Vec<Vec<i32>> = VALUES.iter().map(|value| behind(value)).collect();
+        let leaves = tokens.iter().cloned().zip(VALUES);
+        let naive = Naive::new(leaves.map(|(tokens, name)| (tokens, name.into())).collect());
+        Self {
+            payload: json(&[("p", &naive)]),
+            tokens,
+            model,
+        }
+    }
+
+    fn trie(&self, mode: i32) -> HostSampler {
+        let trie = slot();
+        assert_eq!(set(&trie, self.payload.as_bytes(), mode), 0);
+        trie
+    }
+
+    fn ours(&self) -> HostSampler {
+        let text = std::ffi::CString::new(GRAMMAR).expect("no NUL");
+        let vocab = self.model.vocab().cast();
+        // SAFETY: C strings, and a vocabulary that outlives the sampler.
+        HostSampler::new(unsafe {
+            llama_sieve_init_grammar(vocab, text.as_ptr(), c"root".as_ptr())
+        })
+    }
+
+    /// The built-in; lazy, it waits for `trigger`.
+    fn built_in(&self, lazy: bool, trigger: &[i32]) -> HostSampler {
+        let text = std::ffi::CString::new(GRAMMAR).expect("no NUL");
+        // SAFETY: C strings, arrays of the lengths that are passed, and a vocabulary that outlives
+        // the sampler.
+        HostSampler::new(unsafe {
+            sys::vendor_llama_grammar(
+                self.model.vocab(),
+                text.as_ptr(),
+                c"root".as_ptr(),
+                lazy,
+                null_mut(),
+                0,
+                trigger.as_ptr(),
+                trigger.len(),
+            )
+        })
+    }
+
+    fn logits(&self, rng: &mut Rng) -> Array {
+        Array::of_logits((0..self.model.n_vocab()).map(|_| rng.normal() * 3.0))
+    }
+
+    /// The tokens that a value of `values` goes on with behind `prefix`.
+    fn follow(&self, prefix: &[i32], values: &[&str]) -> Vec<i32> {
+        let mut next: Vec<i32> = VALUES
+            .iter()
+            .zip(&self.tokens)
+            .filter(|(value, _)| values.contains(value))
+            .filter_map(|(_, tokens)| tokens.strip_prefix(prefix)?.first().copied())
+            .collect();
+        next.sort_unstable();
+        next.dedup();
+        next
+    }
+}
+
+/// What is left of the candidates, ascending.
+fn left(array: &Array) -> Vec<i32> {
+    let unmasked = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+    let mut ids: Vec<i32> = unmasked.map(|c| c.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+const MODES: [i32; 4] = [
+    LLAMA_SIEVE_TRIE_GREEDY,
+    LLAMA_SIEVE_TRIE_SAMPLED,
+    LLAMA_SIEVE_TRIE_GREEDY | LLAMA_SIEVE_TRIE_COMPACT,
+    LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT,
+];
+
+fn chain(first: bool, trie: HostSampler, other: HostSampler) -> HostSampler {
+    HostSampler::chain(match first {
+        true => vec![other, trie],
+        false => vec![trie, other],
+    })
+}
+
+/// A grammar lets through whatever begins one of its texts with any tokens, the trie only the
+/// values' own: at every step both are left, and a value of both is written.
+fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&str]) {
+    let mut rng = fresh_rng("composition");
+    for round in 0..60 {
+        for mode in MODES {
+            for first in [true, false] {
+                // Greedy and compact leaves a grammar behind it no choice: see the other test.
+                if mode == MODES[2] && !first {
+                    continue;
+                }
+                let chain = chain(first, world.trie(mode), grammar());
+                let mut prefix: Vec<i32> = Vec::new();
+                loop {
+                    let at = format!("{}: mode {mode:#x}, {first}, {round}, {prefix:?}", replay());
+                    let both = world.follow(&prefix, values);
+                    // Where a value ends and another goes on the text may stop.
+                    let at_value = VALUES.iter().zip(&world.tokens);
+                    let ended = at_value.filter(|(_, tokens)| **tokens == prefix).count() > 0;
+                    if both.is_empty() || ended {
+                        let written = VALUES.iter().zip(&world.tokens);
+                        let value = written.clone().find(|(_, tokens)| **tokens == prefix);
+                        let (value, _) = value.unwrap_or_else(|| panic!("{at}: no value"));
+                        assert!(values.contains(value), "{at}: {value}");
+                        break;
+                    }
+                    let mut array = world.logits(&mut rng);
+                    chain.apply(&mut array);
+                    let left = left(&array);
+                    assert!(!left.is_empty(), "{at}");
+                    if mode & LLAMA_SIEVE_TRIE_COMPACT == 0 || mode == MODES[3] {
+                        assert_eq!(left, both, "{at}");
+                    }
+                    let token = left[rng.below(left.len())];
+                    assert!(both.contains(&token), "{at}: {token}");
+                    chain.accept(token);
+                    prefix.push(token);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn with_our_grammar_what_both_let_through_is_left() {
+    quiet();
+    let world = World::new();
+    with_a_grammar(&world, || world.ours(), &IN_BOTH);
+}
+
+#[test]
+fn with_the_built_in_grammar_what_both_let_through_is_left() {
+    quiet();
+    let world = World::new();
+    with_a_grammar(&world, || world.built_in(false, &[]), &IN_BOTH);
+}
+
+/// A lazy grammar that waits lets everything through, and the trie alone decides.
+#[test]
+fn beside_a_lazy_grammar_that_waits_the_trie_decides() {
+    quiet();
+    let world = World::new();
+    let unused = (0..world.model.n_vocab() as i32)
+        .find(|token| !world.tokens.iter().flatten().any(|t| t == token))
+        .expect("the values do not use all tokens");
+    with_a_grammar(&world, || world.built_in(true, &[unused]), &VALUES);
+}
+
+/// A bias, and what stands in for a reasoning budget: a sampler that bans some tokens for a while.
+#[test]
+fn a_ban_stays_one_and_a_bias_counts() {
+    quiet();
+    let world = World::new();
+    let mut rng = fresh_rng("composition");
+    let firsts = world.follow(&[], &VALUES);
+    assert!(firsts.len() >= 3);
+    for round in 0..200 {
+        let mut banned: Vec<i32> = firsts.clone();
+        banned.retain(|_| rng.chance(0.4));
+        let raised = firsts[rng.below(firsts.len())];
+        let mut biases: Vec<sys::llama_logit_bias> = banned
+            .iter()
+            .map(|&token| (token, f32::NEG_INFINITY))
+            .chain([(raised, 2.5)])
+            .map(|(token, bias)| sys::llama_logit_bias { token, bias })
+            .collect();
+        biases.push(sys::llama_logit_bias {
+            token: 3,
+            bias: 50.0,
+        });
+        let (n_vocab, n) = (world.model.n_vocab() as i32, biases.len() as i32);
+        for mode in MODES {
+            for first in [true, false] {
+                for built_in in [true, false] {
+                    // SAFETY: as many biases, which are copied.
+                    let bias = unsafe {
+                        match built_in {
+                            true => HostSampler::new(sys::llama_sampler_init_logit_bias(
+                                n_vocab,
+                                n,
+                                biases.as_ptr(),
+                            )),
+                            false => HostSampler::new(llama_sieve_init_logit_bias(
+                                n_vocab,
+                                n,
+                                biases.as_ptr().cast(),
+                            )),
+                        }
+                    };
+                    let chain = chain(first, world.trie(mode), bias);
+                    let input = world.logits(&mut rng);
+                    let mut array = input.clone();
+                    chain.apply(&mut array);
+                    let at = format!("{}: mode {mode:#x}, {first}, {round}", replay());
+                    let left = left(&array);
+                    // Whatever else was raised: only the values' tokens, and none that is banned.
+                    assert!(left.iter().all(|token| firsts.contains(token)), "{at}");
+                    assert!(left.iter().all(|token| !banned.contains(token)), "{at}");
+                    assert!(!array.data.is_empty(), "{at}");
+                    for candidate in array.data.iter().filter(|c| c.id == raised) {
+                        let raw = input.data[raised as usize].logit;
+                        let is_banned = banned.contains(&raised);
+                        assert!(is_banned || candidate.logit == raw + 2.5, "{at}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
+/// be chosen is valid all the same, and there is something. (Behind the trie it may end the text.)
+#[test]
+fn behind_infill_nothing_invalid_can_be_chosen() {
+    quiet();
+    let world = World::new();
+    let mut rng = fresh_rng("composition");
+    let firsts = world.follow(&[], &VALUES);
+    for _ in 0..12 {
+        for mode in MODES {
+            for built_in in [true, false] {
+                // SAFETY: the vocabulary outlives the sampler.
+                let infill = || unsafe {
+                    match built_in {
+                        true => {
+                            HostSampler::new(sys::llama_sampler_init_infill(world.model.vocab()))
+                        }
+                        false => {
+                            HostSampler::new(llama_sieve_init_infill(world.model.vocab().cast()))
+                        }
+                    }
+                };
+                let chain = chain(true, world.trie(mode), infill());
+                let mut array = world.logits(&mut rng);
+                chain.apply(&mut array);
+                let left = left(&array);
+                assert!(!left.is_empty() && left.iter().all(|token| firsts.contains(token)));
+            }
+        }
+    }
+}
