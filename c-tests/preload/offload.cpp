@@ -214,7 +214,8 @@ std::vector<option_set> option_sets() {
     };
 }
 
-// From the beginning; after the chain has worked on the CPU; and a clone on the CPU after that.
+// From the beginning; after the chain has worked on the CPU; off its context again; and a clone on
+// the CPU after that.
 void one_sequence(const option_set & options) {
     context_ptr context = context_for(1, 1);
     sampler_ptr chain   = chain_of(options.samplers());
@@ -249,6 +250,12 @@ void one_sequence(const option_set & options) {
     pos = sample(chain.get(), context.get(), prompt_end(), 7, offload);
     const auto back = [&] { llama_set_sampler(context.get(), 0, nullptr); };
     pos = sample(chain.get(), context.get(), pos, 8, back);
+    // Off its context again, the chain still passes over what the graph has done, and chooses
+    // nothing unless the draw is left to it.
+    if (std::string(options.name).find("on the CPU") != std::string::npos) {
+        std::printf(" | detached:");
+        pos = sample(chain.get(), context.get(), pos, 16);
+    }
     sampler_ptr copy(llama_sampler_clone(chain.get()));
     std::printf(" | clone:");
     pos = sample(copy.get(), context.get(), pos, 4);

@@ -208,9 +208,9 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
 /// A part of a call that, between its parts, runs code of the host's, whose exceptions must pass:
 /// what `body` gives, inside the guard, or the negative error that the call then answers with. The
 /// last error is not cleared: the call does so, [once](begin).
-pub fn part<T>(call: &str, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
+pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
     guard(
-        call,
+        &call,
         || Err(LLAMA_SIEVE_ERROR_INTERNAL),
         || {
             body().map_err(|failure| {

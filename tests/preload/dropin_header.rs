@@ -81,6 +81,7 @@ fn chains_in_the_graph_choose_the_same_tokens() {
     assert!(plain.out.contains("[+penalties] [+top-k] [+top-p]"));
     // In part: ours among them, and a draw on the CPU.
     assert!(dropin.out.contains("[+top-k] ") && dropin.out.contains(" [dist]"));
+    assert!(plain.out.contains("| detached:"));
     assert_eq!(tokens(&plain.out), tokens(&dropin.out));
 }
 

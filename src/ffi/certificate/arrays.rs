@@ -30,14 +30,14 @@ pub(super) const FEW: [usize; 2] = [2, 3];
 
 pub(super) const LARGEST: usize = 1025;
 
-/// The same for typical, which sorts twice and adds up twice: large enough for the buckets that the
-/// host puts before its sort, which begin above 128.
-const LARGEST_OF_TYPICAL: usize = 257;
+/// The same for those that sort everything and look at each probability: large enough for the
+/// buckets that the host puts before its sort, which begin above 128.
+const LARGEST_SORTED: usize = 257;
 
 /// The arrays for the kind of that name.
 pub(super) fn shapes_for(name: &str) -> [Shape; ARRAYS.len()] {
     let most = match name {
-        "typical" => LARGEST_OF_TYPICAL,
+        "typical" | "temp-ext" | "mirostat" | "mirostat-v2" => LARGEST_SORTED,
         _ => LARGEST,
     };
     ARRAYS.map(|shape| Shape {

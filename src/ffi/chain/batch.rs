@@ -1,14 +1,15 @@
 //! Many chains at once.
 
 use std::ffi::c_int;
+use std::fmt::{self, Display};
 
 use super::host::Functions;
-use super::workspace::{Taken, forget};
-use super::{Member, list, sample};
+use super::workspace::{Job, Lists, RawLogits, Taken, Workspace, forget};
+use super::{list, sample};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
-use crate::ffi::guard::{Payload, attempt, report};
+use crate::ffi::guard::{attempt, report};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::logits::logits_of;
 use crate::kernels::logits::Logits;
@@ -22,22 +23,26 @@ use crate::token::Token;
 /// The arguments of a batch, checked.
 pub(super) struct Batch<'a> {
     chains: &'a [*mut llama_sampler],
-    logits: Vec<&'a [f32]>,
+    logits: &'a [*const f32],
+    n_vocab: i32,
     out: &'a mut [Token],
     threads: usize,
-}
-
-/// One chain of a batch, all of whose members are ours.
-struct Job<'a> {
-    index: usize,
-    members: &'a [Member],
-    logits: &'a [f32],
-    token: Result<Result<Token, Failure>, Payload>,
+    lists: Taken<Lists>,
 }
 
 // SAFETY: the members are samplers that no other thread uses during the call, as the caller of the
-// batch guarantees, and ours may move between threads.
-unsafe impl Send for Job<'_> {}
+// batch guarantees, and ours may move between threads; the list of them and the logits are only
+// read.
+unsafe impl Send for Job {}
+
+/// A chain of a batch, in messages.
+struct OfChain<'a>(&'a str, usize);
+
+impl Display for OfChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: chain {}", self.0, self.1)
+    }
+}
 
 impl<'a> Batch<'a> {
     /// # Safety
@@ -58,108 +63,125 @@ impl<'a> Batch<'a> {
             Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
         })?;
         // SAFETY: the caller guarantees `n` elements of each; NULL and alignment were checked.
-        let (chains, pointers, out) = unsafe {
+        let (chains, logits, out) = unsafe {
             (
                 std::slice::from_raw_parts(chains, n),
                 std::slice::from_raw_parts(logits, n),
                 std::slice::from_raw_parts_mut(out, n),
             )
         };
-        let mut seen = Vec::new();
-        seen.try_reserve_exact(n)?;
-        let mut logits = Vec::new();
-        logits.try_reserve_exact(n)?;
-        for (i, (&chain, &pointer)) in chains.iter().zip(pointers).enumerate() {
+        let mut lists = Taken::<Lists>::new();
+        lists.clear(n)?;
+        for (i, (&chain, &logits)) in chains.iter().zip(logits).enumerate() {
             let of = |failure: Failure| failure.of(&format!("chain {i}"));
             usable("the chain", chain).map_err(of)?;
             // SAFETY: the caller guarantees the logits.
-            let floats = unsafe { logits_of(pointer, n_vocab) }.map_err(of)?;
+            let floats = unsafe { logits_of(logits, n_vocab) }.map_err(of)?;
             check(floats.len()).map_err(Failure::from).map_err(of)?;
-            logits.push(floats);
-            seen.push((chain as usize, i));
+            lists.seen.push((chain as usize, i));
         }
-        seen.sort_unstable();
-        let twice = seen
-            .windows(2)
-            .find(|pair| matches!(pair, [a, b] if a.0 == b.0));
-        if let Some([a, b]) = twice {
+        lists.seen.sort_unstable();
+        let is_twice = |pair: &&[(usize, usize)]| matches!(pair, [a, b] if a.0 == b.0);
+        if let Some([a, b]) = lists.seen.windows(2).find(is_twice) {
             let text = format!("chains {} and {} are the same", a.1, b.1);
             return Err(Failure::new(LLAMA_SIEVE_ERROR_BUSY, text));
         }
         Ok(Self {
             chains,
             logits,
+            n_vocab,
             out,
             threads,
+            lists,
         })
     }
 
     /// # Safety
     /// As for `llama_sieve_chain_sample_batch`.
-    pub unsafe fn run(self, call: &str, host: &Functions) -> Result<c_int, c_int> {
-        let mut members = Vec::new();
-        let mut ends = part(call, || reserved(self.chains.len()))?;
-        for &chain in self.chains {
-            // SAFETY: the caller guarantees the chains.
-            unsafe { list(call, host, chain, &mut members) }?;
-            ends.push(members.len());
-        }
-        let mut first = First::default();
-        let mut foreign = part(call, || reserved(self.chains.len()))?;
-        let mut jobs = part(call, || reserved(self.chains.len()))?;
-        let mut start = 0;
-        for (index, (&logits, &end)) in self.logits.iter().zip(&ends).enumerate() {
-            let members = members.get(start..end).unwrap_or_default();
-            start = end;
-            if members.iter().any(|member| member.own.is_none()) {
-                foreign.push(index);
-                continue;
-            }
-            jobs.push(Job {
-                index,
-                members,
-                logits,
-                token: Ok(Err(Failure::caught())),
-            });
-        }
+    pub unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
+        // SAFETY: the caller guarantees the chains.
+        unsafe { self.list_members(call, host) }?;
+        // SAFETY: the caller guarantees the logits.
+        part(call, || unsafe { self.make_jobs() })?;
+        let Lists { jobs, foreign, .. } = &mut *self.lists;
         let ran = part(call, || {
             // The instructions are chosen here: a helper must not be the one to have a message.
             simd::instruction_set();
-            share(&mut jobs, self.threads, Job::run);
+            share(jobs, self.threads, Job::run);
             Ok(())
         });
-        for job in jobs {
-            let chain = format!("chain {}", job.index);
+        let mut first = First::default();
+        for Job { index, token, .. } in jobs.drain(..) {
             let token = part(call, || {
-                let token = job.token.unwrap_or_else(|payload| {
-                    report(&format!("{call}: {chain}"), payload);
+                let token = token.unwrap_or_else(|payload| {
+                    report(&OfChain(call, index), payload);
                     Err(Failure::caught())
                 });
-                token.map_err(|failure| failure.of(&chain))
+                token.map_err(|failure| failure.of(&format!("chain {index}")))
             });
-            first.note(job.index, token);
-            write(self.out, job.index, token);
+            first.note(index, token);
+            write(self.out, index, token);
         }
         ran?;
-        for index in foreign {
+        for &index in &*foreign {
             let (Some(&chain), Some(&logits)) = (self.chains.get(index), self.logits.get(index))
             else {
                 continue;
             };
             // SAFETY: the caller guarantees chains and logits.
             let token = unsafe {
-                sample(
-                    &format!("{call}: chain {index}"),
-                    host,
-                    chain,
-                    Logits::F32(logits),
-                )
+                let logits = part(call, || logits_of(logits, self.n_vocab))?;
+                sample(&OfChain(call, index), host, chain, Logits::F32(logits))
             };
             forget();
             first.note(index, token);
             write(self.out, index, token);
         }
         first.tell()
+    }
+
+    /// # Safety
+    /// The chains are live samplers of the host that `host` is of.
+    unsafe fn list_members(&mut self, call: &str, host: &Functions) -> Result<(), c_int> {
+        let Lists { members, ends, .. } = &mut *self.lists;
+        for &chain in self.chains {
+            // SAFETY: the caller guarantees the chains.
+            unsafe { list(&call, host, chain, members) }?;
+            ends.push(members.len());
+        }
+        Ok(())
+    }
+
+    /// Parts the chains into those that any thread can run, and the others.
+    ///
+    /// # Safety
+    /// The logits are as many as was said.
+    unsafe fn make_jobs(&mut self) -> Result<(), Failure> {
+        let Lists {
+            members,
+            ends,
+            jobs,
+            foreign,
+            ..
+        } = &mut *self.lists;
+        let mut start = 0;
+        for (index, (&logits, &end)) in self.logits.iter().zip(&*ends).enumerate() {
+            let members = members.get(start..end).unwrap_or_default();
+            start = end;
+            if members.iter().any(|member| member.own.is_none()) {
+                foreign.push(index);
+                continue;
+            }
+            // SAFETY: the caller guarantees the logits.
+            let logits = unsafe { logits_of(logits, self.n_vocab) }?;
+            jobs.push(Job {
+                index,
+                members,
+                logits: RawLogits::of(Logits::F32(logits)),
+                token: Ok(Err(Failure::caught())),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -185,25 +207,19 @@ impl First {
     }
 }
 
-/// An empty vector with room for `n`.
-fn reserved<T>(n: usize) -> Result<Vec<T>, Failure> {
-    let mut made = Vec::new();
-    made.try_reserve_exact(n)?;
-    Ok(made)
-}
-
 fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
     if let Some(out) = out.get_mut(index) {
         *out = token.unwrap_or_else(|code| code);
     }
 }
 
-impl Job<'_> {
+impl Job {
     /// On whatever thread: what a panic says is the calling one's to tell.
     fn run(&mut self) {
-        let (members, logits) = (self.members, self.logits);
+        // SAFETY: the batch's lists and the caller's logits stay as they are until all have run.
+        let (members, logits) = unsafe { (&*self.members, self.logits.get()) };
         self.token = attempt(|| {
-            let mut workspace = Taken::new();
+            let mut workspace = Taken::<Workspace>::new();
             workspace.last = None;
             let room = workspace.buffers.try_reserve(logits.len());
             room.unwrap_or_else(memory::exhausted);

@@ -5,13 +5,13 @@
 use std::sync::atomic::AtomicU8;
 
 use super::host::{Functions, SamplingFunctions};
-use super::workspace::{Taken, forget};
-use super::{Member, is_offloaded, list, prepare, with_pool};
-use crate::chain::outcome;
+use super::workspace::{Taken, Workspace};
+use super::{Member, chosen, list, members_of, prepare, run};
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::host::llama_h::{llama_context, llama_sampler};
 use crate::ffi::logits::{ContextFunctions, logits_of_output};
 use crate::kernels::logits::Logits;
+use crate::pool::Pool;
 use crate::token::{Token, TokenData};
 
 const CALL: &str = "sampling in front of llama.cpp";
@@ -41,11 +41,9 @@ pub unsafe fn sample(
 ) -> Option<Token> {
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
-        let (host, logits) = output(chain, ctx, idx)?;
-        let token = with_pool(CALL, &host, chain, logits, are_ours, |pool| {
-            Ok(outcome(pool)?)
-        });
-        let token = token.ok()?;
+        let (host, mut workspace, logits) = output(chain, ctx, idx)?;
+        let token = run(&CALL, &host, &mut workspace, chain, logits, chosen).ok()?;
+        drop(workspace);
         (host.accept)(chain, token);
         Some(token)
     }
@@ -64,8 +62,10 @@ pub unsafe fn narrow<T>(
 ) -> Option<T> {
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
-        let (host, logits) = output(chain, ctx, idx)?;
-        let taken = with_pool(CALL, &host, chain, logits, are_ours, |pool| {
+        let (host, mut workspace, logits) = output(chain, ctx, idx)?;
+        let taken = |pool: &mut Pool<'_>| {
+            pool.array();
+            // Of the array: as long as there is none, the place may not be known.
             let selected = pool.selected().map_or(-1, |index| index as i64);
             let (data, sorted) = pool.array();
             Ok(take(Candidates {
@@ -73,8 +73,8 @@ pub unsafe fn narrow<T>(
                 sorted,
                 selected,
             }))
-        });
-        taken.ok()
+        };
+        run(&CALL, &host, &mut workspace, chain, logits, taken).ok()
     }
 }
 
@@ -86,10 +86,10 @@ pub unsafe fn narrow<T>(
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
 pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU8> {
     let host = prepare(CALL, chain).ok()?;
-    let mut workspace = Taken::new();
+    let mut workspace = Taken::<Workspace>::new();
     workspace.members.clear();
     // SAFETY: the caller guarantees the chain.
-    unsafe { list(CALL, &host, chain, &mut workspace.members) }.ok()?;
+    unsafe { list(&CALL, &host, chain, &mut workspace.members) }.ok()?;
     if !are_ours(&workspace.members) {
         return None;
     }
@@ -102,8 +102,8 @@ fn are_ours(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| member.own.is_some())
 }
 
-/// The logits of output `idx`, if no backend has sampled from them and none has a part of the
-/// chain.
+/// The logits of output `idx`, if no backend has sampled from them, and the members of the chain,
+/// if all of them are ours: then no backend has a part of it.
 ///
 /// # Safety
 /// As for [`sample`]; the logits stay as they are during `'a`.
@@ -111,7 +111,7 @@ unsafe fn output<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,
     idx: i32,
-) -> Option<(Functions, Logits<'a>)> {
+) -> Option<(Functions, Taken<Workspace>, Logits<'a>)> {
     let host = prepare(CALL, chain).ok()?;
     let functions = part(CALL, || {
         usable("the context", ctx)?;
@@ -119,14 +119,14 @@ unsafe fn output<'a>(
         Ok::<_, Failure>(functions)
     });
     let (context, sampling) = functions.ok()?;
-    forget();
     // SAFETY: the caller guarantees chain and context.
     unsafe {
-        if sampling.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
+        let workspace = members_of(&CALL, &host, chain).ok()?;
+        if !are_ours(&workspace.members) || sampling.has_sampled(ctx, idx) {
             return None;
         }
         let logits = context.logits(ctx, idx);
         let logits = part(CALL, || logits_of_output(logits, idx)).ok()?;
-        Some((host, Logits::F32(logits)))
+        Some((host, workspace, Logits::F32(logits)))
     }
 }

@@ -11,6 +11,7 @@ pub mod in_front;
 mod workspace;
 
 use std::ffi::c_int;
+use std::fmt::Display;
 
 use half::{bf16, f16};
 
@@ -65,13 +66,24 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
             usable("the context", ctx)?;
             Ok((ContextFunctions::of_host()?, SamplingFunctions::of_host()?))
         })?;
-        forget();
-        if sampling.has_sampled(ctx, idx) || is_offloaded(&host, chain) {
+        let mut workspace = members_of(&CALL, &host, chain)?;
+        let is_offloaded = workspace.members.iter().any(|member| member.is_offloaded());
+        if is_offloaded || sampling.has_sampled(ctx, idx) {
+            // It may come back here.
+            drop(workspace);
             return Ok((sampling.sample)(chain, ctx, idx));
         }
         let logits = context.logits(ctx, idx);
         let logits = part(CALL, || logits_of_output(logits, idx))?;
-        let token = sample(CALL, &host, chain, Logits::F32(logits))?;
+        let token = run(
+            &CALL,
+            &host,
+            &mut workspace,
+            chain,
+            Logits::F32(logits),
+            chosen,
+        )?;
+        drop(workspace);
         (host.accept)(chain, token);
         Ok(token)
     };
@@ -199,7 +211,7 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
         if cap > 0 {
             usable("out", out)?;
         }
-        let mut workspace = Taken::new();
+        let mut workspace = Taken::<Workspace>::new();
         let Some(last) = workspace.last.filter(|last| last.chain == chain) else {
             last_error::set(
                 "llama_sieve_chain_candidates: the last token that this library sampled on this \
@@ -241,7 +253,7 @@ unsafe fn sample_raw<'a, T>(
         let host = prepare(call, chain)?;
         forget();
         let logits = part(call, || logits_of(logits, n_vocab))?;
-        sample(call, &host, chain, of(logits))
+        sample(&call, &host, chain, of(logits))
     };
     sampled().unwrap_or_else(|code: c_int| code)
 }
@@ -252,51 +264,68 @@ fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
     functions(call)
 }
 
-/// Runs the members of `chain`, and keeps what is left of the candidates for whoever asks.
+/// Selects a token with `chain`, and keeps what is left of the candidates for whoever asks.
 ///
 /// # Safety
 /// `chain` is a live sampler of the host that `host` is of; the logits stay until candidates are no
 /// longer asked for.
 unsafe fn sample(
-    call: &str,
+    call: &dyn Display,
     host: &Functions,
     chain: *mut llama_sampler,
     logits: Logits<'_>,
 ) -> Result<Token, c_int> {
-    let any = |_: &[Member]| true;
-    let then = |pool: &mut Pool<'_>| Ok(outcome(pool)?);
-    // SAFETY: the caller guarantees the chain.
-    unsafe { with_pool(call, host, chain, logits, any, then) }
+    // SAFETY: the caller guarantees chain and logits.
+    unsafe {
+        let mut workspace = members_of(call, host, chain)?;
+        run(call, host, &mut workspace, chain, logits, chosen)
+    }
 }
 
-/// Runs the members of `chain`, if they are `fit`; nothing is run where they are not. Gives what
-/// `then` makes of the pool, inside the guard, and keeps what is left of the candidates.
+/// The thread's workspace, with the members of `chain` listed and nothing known of a last token.
 ///
 /// # Safety
-/// As for [`sample`].
-unsafe fn with_pool<T>(
-    call: &str,
+/// `chain` is a live sampler of the host that `host` is of.
+unsafe fn members_of(
+    call: &dyn Display,
     host: &Functions,
     chain: *mut llama_sampler,
-    logits: Logits<'_>,
-    fit: impl FnOnce(&[Member]) -> bool,
-    then: impl FnOnce(&mut Pool<'_>) -> Result<T, Failure>,
-) -> Result<T, c_int> {
-    let mut workspace = Taken::new();
+) -> Result<Taken<Workspace>, c_int> {
+    let mut workspace = Taken::<Workspace>::new();
     workspace.last = None;
-    part(call, || {
-        check(logits.len())?;
-        Ok(workspace.buffers.try_reserve(logits.len())?)
-    })?;
     workspace.members.clear();
     // SAFETY: the caller guarantees the chain.
     unsafe { list(call, host, chain, &mut workspace.members) }?;
+    Ok(workspace)
+}
+
+/// The token that a pool ends with.
+fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
+    Ok(outcome(pool)?)
+}
+
+/// Runs the members that are listed, which are those of `chain`. Gives what `then` makes of the
+/// pool, inside the guard, and keeps what is left of the candidates for whoever asks.
+///
+/// # Safety
+/// As for [`sample`].
+unsafe fn run<T>(
+    call: &dyn Display,
+    host: &Functions,
+    workspace: &mut Workspace,
+    chain: *mut llama_sampler,
+    logits: Logits<'_>,
+    then: impl FnOnce(&mut Pool<'_>) -> Result<T, Failure>,
+) -> Result<T, c_int> {
     let Workspace {
-        buffers, members, ..
-    } = &mut *workspace;
-    if !fit(members) {
-        return Err(LLAMA_SIEVE_ERROR_INVALID);
-    }
+        buffers,
+        members,
+        last,
+    } = workspace;
+    part(call, || {
+        check(logits.len())?;
+        Ok(buffers.try_reserve(logits.len())?)
+    })?;
     let mut pool = Pool::new(logits, buffers);
     for member in &*members {
         // SAFETY: the caller guarantees the chain, and a chain its members.
@@ -304,7 +333,7 @@ unsafe fn with_pool<T>(
     }
     let value = part(call, || then(&mut pool))?;
     let left = pool.leave();
-    workspace.last = Some(Last {
+    *last = Some(Last {
         chain,
         logits: RawLogits::of(logits),
         left,
@@ -321,9 +350,31 @@ struct Member {
 }
 
 impl Member {
+    /// Whether the host passes over it in its chain, since it was given to a backend: from then on,
+    /// whether that has sampled or not, and also when the chain is taken off its context again. Its
+    /// name begins with a plus. None of ours is: in its place a backend is given the built-in.
+    ///
+    /// # Safety
+    /// The sampler is alive.
+    unsafe fn is_offloaded(&self) -> bool {
+        if self.own.is_some() {
+            return false;
+        }
+        // SAFETY: the caller guarantees the sampler, whose name is a string.
+        unsafe {
+            let name = (*self.smpl).iface.as_ref().and_then(|iface| iface.name);
+            name.is_some_and(|name| name(self.smpl).cast::<u8>().as_ref() == Some(&b'+'))
+        }
+    }
+
     /// # Safety
     /// The sampler is alive, and of the host that `host` is of.
-    unsafe fn run(&self, call: &str, host: &Functions, pool: &mut Pool<'_>) -> Result<(), c_int> {
+    unsafe fn run(
+        &self,
+        call: &dyn Display,
+        host: &Functions,
+        pool: &mut Pool<'_>,
+    ) -> Result<(), c_int> {
         match self.own {
             // SAFETY: the caller guarantees it; `list` has compared the vtables.
             Some(vtable) => unsafe { vtable.narrow(self.smpl, pool) },
@@ -337,7 +388,7 @@ impl Member {
     /// As for [`run`](Self::run).
     unsafe fn run_foreign(
         &self,
-        call: &str,
+        call: &dyn Display,
         host: &Functions,
         pool: &mut Pool<'_>,
     ) -> Result<(), c_int> {
@@ -345,12 +396,14 @@ impl Member {
         if pool.is_empty() {
             return Ok(());
         }
-        let selected = pool.selected().map_or(-1, |index| index as i64);
         let mut array = part(call, || {
             let (data, sorted) = pool.array();
+            let (data, size) = (data.as_mut_ptr(), data.len());
+            // Of the array: as long as there is none, the place may not be known.
+            let selected = pool.selected().map_or(-1, |index| index as i64);
             Ok(llama_token_data_array {
-                data: data.as_mut_ptr(),
-                size: data.len(),
+                data,
+                size,
                 selected,
                 sorted: u8::from(sorted),
             })
@@ -398,35 +451,12 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
     Ok(())
 }
 
-/// Whether the host passes over members of the chain that were given to a backend, as it does from
-/// then on, whether that has sampled or not. Such a member's name begins with a plus.
-///
-/// # Safety
-/// `smpl` is a live sampler of the host that `host` is of.
-unsafe fn is_offloaded(host: &Functions, smpl: *mut llama_sampler) -> bool {
-    // SAFETY: the caller guarantees the sampler; a chain's members live as long as it, and a name
-    // is a string.
-    unsafe {
-        let iface = (*smpl).iface;
-        if std::ptr::eq(iface, host.chain_iface) {
-            return (0..(host.chain_n)(smpl)).any(|i| {
-                let member = (host.chain_get)(smpl, i);
-                !member.is_null() && is_offloaded(host, member)
-            });
-        }
-        let Some(name) = iface.as_ref().and_then(|iface| iface.name) else {
-            return false;
-        };
-        name(smpl).cast::<u8>().as_ref() == Some(&b'+')
-    }
-}
-
 /// Appends the members of a chain, those of chains among them included, or the one sampler.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` is of.
 unsafe fn list(
-    call: &str,
+    call: &dyn Display,
     host: &Functions,
     smpl: *mut llama_sampler,
     to: &mut Vec<Member>,

@@ -1,15 +1,21 @@
 //! What chains need, kept by each thread from one call to the next.
 
 use std::cell::Cell;
+use std::collections::TryReserveError;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::thread::LocalKey;
 
 use half::{bf16, f16};
 
 use super::Member;
+use crate::ffi::failure::Failure;
+use crate::ffi::guard::Payload;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
+use crate::memory;
 use crate::pool::{Buffers, Left};
+use crate::token::Token;
 
 /// What the calling thread keeps from one call to the next.
 #[derive(Default)]
@@ -60,45 +66,103 @@ impl RawLogits {
     }
 }
 
-thread_local! {
-    static WORKSPACE: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+/// A chain of a batch, all of whose members are ours.
+pub(super) struct Job {
+    /// Which of the batch it is.
+    pub index: usize,
+    /// Its members, of those that the batch lists.
+    pub members: *const [Member],
+    pub logits: RawLogits,
+    pub token: Result<Result<Token, Failure>, Payload>,
 }
 
-/// The thread's workspace, until this is dropped; another one for a call inside a call, which a
-/// member can make, and on a thread that is ending.
-pub(super) struct Taken(ManuallyDrop<Box<Workspace>>);
+/// The lists that a batch makes. What is in them has meaning only within one call.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// Which chain is where among the caller's.
+    pub seen: Vec<(usize, usize)>,
+    /// Of all chains, one behind the other, and where those of each end.
+    pub members: Vec<Member>,
+    pub ends: Vec<usize>,
+    pub jobs: Vec<Job>,
+    /// Which chains have a member that is not ours.
+    pub foreign: Vec<usize>,
+}
 
-impl Taken {
+impl Lists {
+    /// Empty, with room for `n` chains.
+    pub fn clear(&mut self, n: usize) -> Result<(), TryReserveError> {
+        self.members.clear();
+        cleared(&mut self.seen, n)?;
+        cleared(&mut self.ends, n)?;
+        cleared(&mut self.jobs, n)?;
+        cleared(&mut self.foreign, n)
+    }
+}
+
+fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
+    list.clear();
+    memory::reserve_exact(list, n)
+}
+
+/// What each thread keeps.
+pub(super) trait Kept: Default + 'static {
+    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>>;
+}
+
+impl Kept for Workspace {
+    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+        thread_local! {
+            static KEPT: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+        }
+        &KEPT
+    }
+}
+
+impl Kept for Lists {
+    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+        thread_local! {
+            static KEPT: Cell<Option<Box<Lists>>> = const { Cell::new(None) };
+        }
+        &KEPT
+    }
+}
+
+/// What the thread keeps, until this is dropped; another one for a call inside a call, which a
+/// member can make, and on a thread that is ending.
+pub(super) struct Taken<T: Kept>(ManuallyDrop<Box<T>>);
+
+impl<T: Kept> Taken<T> {
     pub fn new() -> Self {
-        let kept = WORKSPACE.try_with(Cell::take).ok().flatten();
+        let kept = T::place().try_with(Cell::take).ok().flatten();
         Self(ManuallyDrop::new(kept.unwrap_or_default()))
     }
 }
 
-impl Drop for Taken {
+impl<T: Kept> Drop for Taken<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, and never looked at again.
-        let workspace = unsafe { ManuallyDrop::take(&mut self.0) };
+        let kept = unsafe { ManuallyDrop::take(&mut self.0) };
         // Dropped where it cannot be kept.
-        let _ = WORKSPACE.try_with(|kept| kept.set(Some(workspace)));
+        let _ = T::place().try_with(|place| place.set(Some(kept)));
     }
 }
 
-impl Deref for Taken {
-    type Target = Workspace;
+impl<T: Kept> Deref for Taken<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Workspace {
+    fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl DerefMut for Taken {
-    fn deref_mut(&mut self) -> &mut Workspace {
+impl<T: Kept> DerefMut for Taken<T> {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.0
     }
 }
 
 /// Nobody can ask for the candidates of the token before this call any more.
 pub(super) fn forget() {
-    Taken::new().last = None;
+    Taken::<Workspace>::new().last = None;
 }
