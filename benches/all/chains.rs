@@ -38,11 +38,21 @@ fn disabled_typical() -> [HostSampler; 2] {
     both!(llama_sieve_init_typical, llama_sampler_init_typical, 1.0, 1)
 }
 
-fn disabled_sigma() -> [HostSampler; 2] {
+fn sigma(n: f32) -> [HostSampler; 2] {
     both!(
         llama_sieve_init_top_n_sigma,
         llama_sampler_init_top_n_sigma,
-        -1.0
+        n
+    )
+}
+
+fn temp_ext() -> [HostSampler; 2] {
+    both!(
+        llama_sieve_init_temp_ext,
+        llama_sampler_init_temp_ext,
+        0.8,
+        0.3,
+        1.0
     )
 }
 
@@ -65,7 +75,7 @@ fn typical() -> [HostSampler; 2] {
 fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSampler; 2] {
     chain([
         penalties,
-        disabled_sigma(),
+        sigma(-1.0),
         top_k(40),
         disabled_typical(),
         top_p(),
@@ -76,7 +86,7 @@ fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSam
     ])
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 15] = [
     Row {
         name: "from logits: default chain",
         make: |n| default_chain(disabled_penalties(n), xtc(0.0)),
@@ -108,6 +118,30 @@ const ROWS: [Row; 11] = [
     Row {
         name: "from logits: xtc, dist",
         make: |_| chain([xtc(0.5), dist()]),
+    },
+    Row {
+        name: "from logits: xtc that always acts, dist",
+        make: |_| chain([xtc(1.0), dist()]),
+    },
+    Row {
+        name: "from logits: temp_ext, dist",
+        make: |_| chain([temp_ext(), dist()]),
+    },
+    Row {
+        name: "from logits: top_n_sigma, temp, dist",
+        make: |_| chain([sigma(1.0), temp(), dist()]),
+    },
+    Row {
+        name: "from logits: adaptive_p",
+        make: |_| {
+            both!(
+                llama_sieve_init_adaptive_p,
+                llama_sampler_init_adaptive_p,
+                0.3,
+                0.9,
+                SEED
+            )
+        },
     },
     Row {
         name: "from logits: typical, dist",
@@ -149,9 +183,56 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
                 done(measurement(row.name, n, shape, us));
             }
             slots(&logits, shape, options, done);
+            copies(&logits, shape, options, done);
         }
     }
 }
+
+/// What speculative decoding does with a chain at every verification: a clone that samples, its
+/// state copied back, and the clone freed. The sampling itself is not timed: it is what brings the
+/// buffers along.
+fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let n = logits.len();
+    for (name, make) in COPIED {
+        if !options.wants(name) {
+            continue;
+        }
+        let chains = make(n as i32);
+        let mut array = Vec::with_capacity(n);
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        let begun = Instant::now();
+        while begun.elapsed().as_secs_f64() < options.budget() || times[0].len() < 7 {
+            for (i, (chain, times)) in chains.iter().zip(&mut times).enumerate() {
+                let token = match i {
+                    0 => sample(chain, logits),
+                    _ => host_path(chain, logits, &mut array),
+                };
+                chain.accept(token);
+                let start = thread_time();
+                let copy = chain.clone();
+                // SAFETY: both are chains of equal members.
+                unsafe { sys::llama_sampler_copy(copy.as_ptr(), chain.as_ptr()) };
+                drop(copy);
+                times.push(thread_time() - start);
+            }
+            times[2].push(floor(logits));
+        }
+        done(measurement(name, n, shape, times.map(median)));
+    }
+}
+
+type Made = fn(i32) -> [HostSampler; 2];
+
+/// Chains that are cloned, copied and freed.
+const COPIED: [(&str, Made); 2] = [
+    (
+        "clone, copy, free: default chain with penalties and xtc",
+        |n| default_chain(penalties(n), xtc(0.5)),
+    ),
+    ("clone, copy, free: typical, top_p, dist", |_| {
+        chain([typical(), top_p(), dist()])
+    }),
+];
 
 fn shapes(n: usize) -> [(&'static str, Vec<f32>); 3] {
     let logits = |peaked: bool| -> Vec<f32> {

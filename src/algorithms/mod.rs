@@ -3,21 +3,26 @@
 //! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
 //! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, full or of the largest only;
 //! - [`descending_sum`]: sums in descending order without sorting;
+//! - [`descending_draw`]: draws in descending order, without sorting either;
 //! - [`sigma_bounds`]: the threshold of top-n-sigma;
 //! - [`workspace`], [`softmax`]: probabilities beside the array and in it;
 //! - [`categorical`] for draws;
+//! - [`scratch`]: buffers that are not cloned;
 //! - [`fallbacks`]: how often a shortcut did not decide.
 
 pub mod argsort;
 pub mod categorical;
+pub mod descending_draw;
 pub mod descending_sum;
 pub mod fallbacks;
 pub mod host_order;
 pub mod kth_largest;
+pub mod scratch;
 pub mod sigma_bounds;
 pub mod softmax;
 pub mod top_k;
 pub mod workspace;
 
+pub use scratch::Scratch;
 pub use softmax::Softmax;
 pub use workspace::Workspace;

@@ -16,10 +16,10 @@
 
 use super::fallbacks::Fallback;
 use crate::kernels::layout::{GROUP, SUM_BLOCK};
-use crate::kernels::moments::{moments, squares_masking};
-use crate::kernels::rewrite::mask_below;
+use crate::kernels::moments::{moments, moments_of_logits, squares_masking, squares_of_logits};
+use crate::kernels::rewrite::{mask_below, mask_logits_below};
 use crate::kernels::scan::{self, max_logit};
-use crate::kernels::signed_sum::signed_sum;
+use crate::kernels::signed_sum::{signed_sum, signed_sum_of_logits};
 use crate::token::TokenData;
 
 /// The rounding error of one operation on `float`s, relative.
@@ -87,6 +87,38 @@ impl SigmaBounds {
         let groups = data.chunks_mut(GROUP).zip(&self.maxima);
         let reach = groups.filter(|&(_, &max)| max >= low);
         reach.for_each(|(group, _)| mask_below(group, threshold));
+    }
+
+    /// Masks the logits of a vocabulary alike, of which none is NaN, `max` is the largest and
+    /// finite, and `maxima` are the largest of each [`GROUP`].
+    pub fn mask_logits(&mut self, logits: &mut [f32], maxima: &[f32], max: f32, n: f32) {
+        let threshold = self.threshold_of(logits, maxima, max, n);
+        mask_logits_below(logits, threshold);
+    }
+
+    /// A logit below which these are masked.
+    fn threshold_of(&mut self, logits: &[f32], maxima: &[f32], max: f32, n: f32) -> f32 {
+        if logits.len() <= MOST {
+            let blocks = logits.len().div_ceil(SUM_BLOCK);
+            self.sums.resize(blocks, [0.0; 2]);
+            moments_of_logits(logits, &mut self.sums);
+            let is_open = |bounds: &Bounds| {
+                let groups = logits.chunks(GROUP).zip(maxima);
+                let mut reach = groups.filter(|&(_, &max)| max >= bounds.low);
+                let between = |&x: &f32| x >= bounds.low && x < bounds.high;
+                reach.any(|(group, _)| group.iter().any(between))
+            };
+            let bounds = self.bounds(logits.len(), max, n);
+            if let Some(bounds) = bounds.filter(|bounds| !is_open(bounds)) {
+                return bounds.high;
+            }
+        }
+        Fallback::Sigma.note();
+        // There is one that is finite.
+        let (sum, count) = signed_sum_of_logits(logits);
+        let count = count as f32;
+        let squares = squares_of_logits(logits, sum / count);
+        max - n * (squares / count).sqrt()
     }
 
     /// Floats between which the threshold is. `None` where a logit is masked already or no number.

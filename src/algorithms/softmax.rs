@@ -20,6 +20,9 @@ pub struct Softmax {
     values: Box<[f32; SUM_BLOCK]>,
 }
 
+/// Room for the sums of any array of a usual vocabulary's size or less.
+const BLOCKS: usize = 512;
+
 impl Default for Softmax {
     fn default() -> Self {
         Self {
@@ -67,11 +70,16 @@ impl Softmax {
         divide_p(data, by, &mut self.sums)
     }
 
+    /// Makes room for any array of a usual size.
+    pub fn warm_up(&mut self) {
+        self.sums.reserve(BLOCKS.saturating_sub(self.sums.len()));
+    }
+
     fn reserve(&mut self, n: usize) {
         let blocks = n.div_ceil(SUM_BLOCK);
         if self.sums.capacity() < blocks {
-            self.sums
-                .reserve(blocks.next_power_of_two() - self.sums.len());
+            let room = blocks.next_power_of_two().max(BLOCKS);
+            self.sums.reserve(room - self.sums.len());
         }
         self.sums.resize(blocks, 0.0);
     }

@@ -16,6 +16,7 @@ use super::kth_largest::nearly_kth_largest;
 use crate::kernels::column::copy_logits;
 use crate::kernels::compact::at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};
+use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
 /// Buffers for ordering, owned by the sampler that orders.
@@ -70,9 +71,23 @@ impl TopK {
         &mut self.ranking
     }
 
+    /// Makes room for what a threshold may let pass beside the `k` largest of `n`, which differs
+    /// from one array to the next.
+    fn warm_up(&mut self, n: usize, k: usize) {
+        let room = n.min(ROOM.max(4 * k));
+        self.keys.clear();
+        self.keys.reserve(room);
+        self.ranked.clear();
+        self.ranked.reserve(k);
+        self.indices.clear();
+        self.indices.reserve(room + MAX_LANES);
+        self.picked.clear();
+        self.picked.reserve(room);
+    }
+
     /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
-        self.keys.clear();
+        self.warm_up(data.len(), k);
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
             return true;
         }
@@ -210,6 +225,9 @@ impl TopK {
         self.sort_keys(k);
     }
 }
+
+/// Far more than a sample's threshold lets pass for the smallest k.
+const ROOM: usize = 4096;
 
 /// More candidates are sampled.
 const HALVED: usize = 8192;

@@ -1,6 +1,7 @@
 //! Softmax beside the array: 4 bytes per candidate, in buffers that are reused.
 
 use super::categorical;
+use super::descending_draw::Descending;
 use crate::kernels::column::copy_logits;
 use crate::kernels::entropy;
 use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
@@ -36,6 +37,14 @@ impl Workspace {
         if self.sums.len() < blocks {
             self.sums.resize(blocks.next_power_of_two(), 0.0);
         }
+    }
+
+    /// The memory for `n` values, which is not written to.
+    pub fn warm_up(&mut self, n: usize) {
+        let room = n.next_power_of_two();
+        self.values.reserve(room.saturating_sub(self.values.len()));
+        let blocks = n.div_ceil(SUM_BLOCK).next_power_of_two();
+        self.sums.reserve(blocks.saturating_sub(self.sums.len()));
     }
 
     /// Bytes held.
@@ -209,6 +218,36 @@ impl Workspace {
         exp_sum_double(values, max, &mut self.sums)
     }
 
+    /// `exp(logit - max)` of logits by themselves, of which `largest` is the largest; gives their
+    /// sum, a `float`, as if added in order.
+    ///
+    /// Reads 4 bytes per logit, and writes, reads and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved")]
+    pub fn exponentiate_of_logits(&mut self, logits: &[f32], largest: f32, max: f32) -> f32 {
+        self.reserve(logits.len());
+        self.values[..logits.len()].copy_from_slice(logits);
+        self.exponentiate_values(largest, max)
+    }
+
+    /// The exponentials of `from`, relative to the first that is not left out, of which those with
+    /// a larger logit are `larger`; gives the sum, as if added in any order. Those left out that
+    /// are as large as the first kept count 1 each.
+    ///
+    /// Reads 4 bytes per logit, and writes, reads and writes 4.
+    #[expect(clippy::indexing_slicing, reason = "just reserved, for every token")]
+    pub fn exponentiate_without(&mut self, from: Descending<'_>, larger: &[TokenData]) -> f64 {
+        self.reserve(from.logits.len());
+        let values = &mut self.values[..from.logits.len()];
+        values.copy_from_slice(from.logits);
+        for left_out in larger {
+            values[left_out.id as usize] = f32::NEG_INFINITY;
+        }
+        if from.divisor != 1.0 {
+            divide(values, from.divisor);
+        }
+        exp_sum_double(values, from.first / from.divisor, &mut self.sums)
+    }
+
     /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for
     /// 2^-32 of each and the order of additions. `max` is finite and no logit larger.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
@@ -229,6 +268,14 @@ impl Workspace {
             Isa::current()
         };
         exp_double_by(isa, 0.0, &mut self.values[..self.len], max)
+    }
+
+    /// Writes the probabilities of sorted candidates, of which the first is finite, computed in
+    /// `double`, as dynamic temperature has them.
+    pub fn softmax_double(&mut self, data: &mut [TokenData]) {
+        let max = data.first().map_or(0.0, |first| first.logit);
+        let sum = self.exponentiate_as_double(data, max);
+        self.write_p_divided(data, sum);
     }
 
     /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have

@@ -4,7 +4,7 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 use super::layout::CHUNK;
-use crate::simd::{MAX_LANES, Vector};
+use crate::simd::{MAX_LANES, Vector, prefetch};
 
 /// Raw logits of one position, indexed by token, in any of three precisions.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,11 @@ impl<'a> Logits<'a> {
     )]
     pub fn at(&self, index: usize) -> f32 {
         each!(self, xs => xs[index].to_f32())
+    }
+
+    /// Asks for the memory of one, before it is needed.
+    pub fn prefetch(&self, index: usize) {
+        each!(self, xs => prefetch(xs, index));
     }
 
     /// Those from `start` to before `end`.

@@ -55,7 +55,9 @@ pub use column::{Column, column, column_selecting};
 pub use compact::{at_least, near_max, select};
 pub use entropy::{entropies, lns, nearness};
 pub use quotient::{divide_p_double, write_quotients};
-pub use rewrite::{Curve, bend, divide, divide_logits, mask_below, set_p, write_divided};
+pub use rewrite::{
+    Curve, bend, bend_logits, divide, divide_logits, mask_below, set_p, write_divided,
+};
 pub use rounding_test::softmax_sum;
 pub use scan::{argmax, max_logit};
 pub use sequential_sum::{sum, sum_above};

@@ -23,6 +23,11 @@ dispatched! {
     /// candidate, and writes where something changes.
     pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32
         => squares_masking_on;
+    /// The sums that [`moments`] leaves, of logits by themselves. Reads 4 bytes per logit.
+    pub fn moments_of_logits(logits: &[f32], sums: &mut [[f64; 2]]) => moments_of_logits_on;
+    /// The sum that [`squares_masking`] returns, of logits by themselves, none of them NaN. Reads 4
+    /// bytes per logit.
+    pub fn squares_of_logits(logits: &[f32], mean: f32) -> f32 => squares_of_logits_on;
 }
 
 /// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum
@@ -219,6 +224,37 @@ fn squares_masking_on<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thresh
             Some(sum) => squares.sum = sum,
             None => add_squares(v, &mut squares, values),
         }
+    }
+    squares.sum
+}
+
+#[inline(always)]
+fn moments_of_logits_on<V: Vector>(v: V, logits: &[f32], sums: &mut [[f64; 2]]) {
+    let zero = v.splat(0.0);
+    let mut total = [0.0; 2];
+    for (block, to) in logits.chunks(SUM_BLOCK).zip(sums) {
+        let (mut a, mut b) = ([zero; 2], [zero; 2]);
+        let mut pairs = block.chunks_exact(2 * V::LANES);
+        for pair in &mut pairs {
+            let (low, high) = pair.split_at(V::LANES);
+            let (x, y) = (v.load(low), v.load(high));
+            a = [v.add(a[0], x), v.fma(x, x, a[1])];
+            b = [v.add(b[0], y), v.fma(y, y, b[1])];
+        }
+        let rest = pairs.remainder().iter().map(|&x| f64::from(x));
+        let rest = rest.fold([0.0; 2], |[sum, squares], x| [sum + x, squares + x * x]);
+        let sum = f64::from(v.reduce_add(v.add(a[0], b[0])));
+        let squares = f64::from(v.reduce_add(v.add(a[1], b[1])));
+        total = [total[0] + sum + rest[0], total[1] + squares + rest[1]];
+        *to = total;
+    }
+}
+
+#[inline(always)]
+fn squares_of_logits_on<V: Vector>(v: V, logits: &[f32], mean: f32) -> f32 {
+    let mut squares = Squares { mean, sum: 0.0 };
+    for block in logits.chunks(SUM_BLOCK) {
+        add_squares(v, &mut squares, block);
     }
     squares.sum
 }

@@ -24,6 +24,8 @@ dispatched! {
     /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
     /// where something changes.
     pub fn mask_below(data: &mut [TokenData], threshold: f32) => mask_below_on;
+    /// The same of logits by themselves. Reads and writes 4 bytes per logit.
+    pub fn mask_logits_below(logits: &mut [f32], threshold: f32) => mask_logits_below_on;
     /// Divides all. Reads and writes 4 bytes per element.
     pub fn divide(xs: &mut [f32], by: f32) => divide_on;
     /// Writes the probabilities. Reads 4 bytes per candidate, and reads and writes its 12.
@@ -41,6 +43,11 @@ dispatched! {
     /// that came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
     pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool)
         => bend_on;
+    /// Puts `curve` of each of `es` divided by `by` in place of the logit, but for masked ones.
+    /// Returns the largest, and whether all are numbers; none of the logits is NaN. Reads 8 bytes
+    /// per logit, and writes 4.
+    pub fn bend_logits(logits: &mut [f32], es: &[f32], by: f32, curve: Curve) -> (f32, bool)
+        => bend_logits_on;
 }
 
 /// The last ones first.
@@ -168,6 +175,19 @@ fn mask_below_on<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
 }
 
 #[inline(always)]
+fn mask_logits_below_on<V: Vector>(v: V, logits: &mut [f32], threshold: f32) {
+    let (thresholds, masked) = (v.splat(threshold), v.splat(f32::NEG_INFINITY));
+    let mut chunks = logits.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        v.store(chunk, v.select_lt(x, thresholds, masked, x));
+    }
+    let rest = chunks.into_remainder().iter_mut();
+    rest.filter(|x| **x < threshold)
+        .for_each(|x| *x = f32::NEG_INFINITY);
+}
+
+#[inline(always)]
 #[expect(
     clippy::indexing_slicing,
     reason = "the lengths are equal: asserted; `whole` is at most that"
@@ -237,6 +257,47 @@ fn bend_on<V: Vector>(
     let max = v.reduce_max(max);
     let max = if max < max_of_rest { max_of_rest } else { max };
     (max, all_numbers && rest_numbers)
+}
+
+/// Two divisions take as long.
+#[inline(always)]
+fn bend_logits_on<V: Vector>(
+    v: V,
+    logits: &mut [f32],
+    es: &[f32],
+    by: f32,
+    curve: Curve,
+) -> (f32, bool) {
+    assert_eq!(logits.len(), es.len());
+    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
+    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
+    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let divisor = v.splat(by);
+    let mut max = lowest;
+    let mut all_numbers = true;
+    let mut chunks = logits.chunks_exact_mut(V::LANES);
+    let mut of_es = es.chunks_exact(V::LANES);
+    for (chunk, es) in (&mut chunks).zip(&mut of_es) {
+        let d = v.sub(v.div(v.load(es), divisor), target);
+        let d = v.abs(v.mul(d, per_width));
+        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
+        let old = v.load(chunk);
+        let value = v.select_lt(old, v.splat(f32::MIN), lowest, v.sub(peak, fall));
+        all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
+        max = v.max(value, max);
+        v.store(chunk, value);
+    }
+    let mut max = v.reduce_max(max);
+    for (logit, e) in chunks.into_remainder().iter_mut().zip(of_es.remainder()) {
+        if *logit == f32::NEG_INFINITY {
+            continue;
+        }
+        let d = ((e / by - curve.target) * curve.per_width).abs();
+        *logit = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        all_numbers &= !logit.is_nan();
+        max = if max < *logit { *logit } else { max };
+    }
+    (max, all_numbers)
 }
 
 /// The same one by one.

@@ -6,6 +6,7 @@
 //! there. Where several follow each other, each begins where the one before it ended. What keeps
 //! candidates in their order, and sums that are added in order, go forwards.
 
+use super::layout::GROUP;
 use super::registers::LastChunk;
 use crate::simd::{Vector, dispatched};
 use crate::token::{TokenData, comparable};
@@ -19,6 +20,9 @@ dispatched! {
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
     /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
+    /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order. Reads
+    /// 8 bytes per element.
+    pub fn sum_from(keys: &[f32], xs: &[f32], from: f32) -> f64 => sum_from_on;
     /// Returns the first index from `start` on, which is not 0, whose element is above the one
     /// before; the length if there is none. Reads 4 bytes per element.
     pub fn next_rise(xs: &[f32], start: usize) -> usize => next_rise_on;
@@ -37,6 +41,16 @@ pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
 /// per candidate.
 pub fn argmax(data: &[TokenData]) -> Option<usize> {
     (!data.is_empty()).then(|| index_of_max(data))
+}
+
+/// Returns the index of the first element that is `x`. Reads 4 bytes per element.
+pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
+    // Without a branch for each, which vector registers like.
+    let has = |group: &[f32]| group.iter().fold(false, |has, &other| has | (other == x));
+    let mut groups = xs.chunks(GROUP).zip((0..).step_by(GROUP));
+    let (group, start) = groups.find(|&(group, _)| has(group))?;
+    let place = group.iter().position(|&other| other == x)?;
+    Some(start + place)
 }
 
 /// What counts as the largest of logits, of which `largest` is: the first, if they are said to be
@@ -122,6 +136,24 @@ fn any_between_on<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> b
         }
     }
     false
+}
+
+#[inline(always)]
+fn sum_from_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], from: f32) -> f64 {
+    assert_eq!(keys.len(), xs.len());
+    let (lowest, zero) = (v.splat(from), v.splat(0.0));
+    let mut sums = [v.splat_d(0.0); 2];
+    let mut key_chunks = keys.chunks_exact(V::LANES);
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for (keys, xs) in (&mut key_chunks).zip(&mut chunks) {
+        let x = v.select_lt(v.load(keys), lowest, zero, v.load(xs));
+        let [a, b] = v.widen(x);
+        sums = [v.add_d(sums[0], a), v.add_d(sums[1], b)];
+    }
+    let rest = key_chunks.remainder().iter().zip(chunks.remainder());
+    let rest = rest.filter(|&(&key, _)| key >= from);
+    let rest: f64 = rest.map(|(_, &x)| f64::from(x)).sum();
+    v.reduce_add_d(v.add_d(sums[0], sums[1])) + rest
 }
 
 #[inline(always)]

@@ -12,6 +12,8 @@ dispatched! {
     /// Returns the sum of all logits but minus infinity, as if added in order, and how many those
     /// are; NaN counts as minus infinity. Reads 12 bytes per candidate.
     pub fn signed_sum(data: &[TokenData]) -> (f32, usize) => signed_sum_on;
+    /// The same of logits by themselves, none of them NaN. Reads 4 bytes per logit.
+    pub fn signed_sum_of_logits(logits: &[f32]) -> (f32, usize) => signed_sum_of_logits_on;
 }
 
 /// Of a sum that wanders around 0 every block is added one by one.
@@ -36,6 +38,16 @@ fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
         };
     }
     sum
+}
+
+#[inline(always)]
+fn signed_sum_of_logits_on<V: Vector>(v: V, logits: &[f32]) -> (f32, usize) {
+    logits.chunks(SUM_BLOCK).fold((0.0, 0), |sum, block| {
+        match try_signed_block(v, sum.0, block) {
+            Some((added, counted)) => (added, sum.1 + counted),
+            None => add_signed_block(v, sum, block),
+        }
+    })
 }
 
 /// A sum and how many there are, with all but minus infinity added.

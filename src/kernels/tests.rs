@@ -4,11 +4,14 @@ use super::column::{column_selecting, copy_column, copy_logits};
 use super::compact::{at_least, near_max, pick, select};
 use super::naive;
 use super::quotient::{divide_p_double, set_quotients, write_quotients};
-use super::rewrite::{Curve, bend, divide, divide_logits, mask_below, set_p, write_divided};
-use super::scan::{any_between, argmax, max, next_rise};
+use super::rewrite::{
+    Curve, bend, bend_logits, divide, divide_logits, mask_below, mask_logits_below, set_p,
+    write_divided,
+};
+use super::scan::{any_between, argmax, max, next_rise, sum_from};
 use super::sort_key::{fetch, steps};
 use crate::simd::Isa;
-use crate::token::TokenData;
+use crate::token::{TokenData, comparable};
 
 /// A small generator of test inputs.
 struct Rng(u64);
@@ -323,6 +326,11 @@ fn rewriting() {
         same!(divide_logits(0.8));
         same!(mask_below(0.5));
         same!(mask_below(f32::NAN));
+        let (mut a, mut b) = (logits.to_vec(), array(logits));
+        mask_logits_below(&mut a, 0.5);
+        naive::mask_below(&mut b, 0.5);
+        let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
+        assert_eq!(bits(&a), bits(&b), "{:?}", isa);
         let (mut a, mut b) = (logits.to_vec(), logits.to_vec());
         divide(&mut a, 0.7);
         naive::divide(&mut b, 0.7);
@@ -353,6 +361,19 @@ fn bending() {
             assert!(ours.0 == theirs.0 || !ours.1);
             assert_eq!(bits_of(&a), bits_of(&b));
             assert_eq!(bits(&ps_a), bits(&ps_b));
+            // The same of logits by themselves, which are numbers.
+            let mut bent: Vec<f32> = logits.iter().map(|&x| comparable(x)).collect();
+            let mut b: Vec<_> = array(&bent);
+            b.iter_mut()
+                .enumerate()
+                .for_each(|(i, b)| b.p = 1.0 / (1.0 + i as f32));
+            let es: Vec<f32> = b.iter().map(|b| b.p).collect();
+            let ours = bend_logits(&mut bent, &es, 0.7, curve);
+            let theirs = naive::bend(&mut b, 0.7, &mut ps_b, curve);
+            assert_eq!(ours.1, theirs.1, "{:?}", isa);
+            assert!(ours.0 == theirs.0 || !ours.1);
+            let expected: Vec<f32> = b.iter().map(|b| b.logit).collect();
+            assert_eq!(bits(&bent), bits(&expected), "{:?}", isa);
         }
     });
 }
@@ -377,6 +398,15 @@ fn thresholds() {
                 naive::pick(logits, &others, threshold, high, &mut picked_b);
                 assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", isa);
             }
+            // Whole numbers, whose sum no order changes.
+            let reach = logits.iter().zip(&others).filter(|&(&x, _)| x >= threshold);
+            let expected: f64 = reach.map(|(_, &x)| f64::from(x)).sum();
+            let has_nan = threshold.is_nan() || logits.iter().any(|x| x.is_nan());
+            assert!(
+                has_nan || sum_from(logits, &others, threshold) == expected,
+                "{:?}",
+                isa
+            );
         }
     });
 }

@@ -3,18 +3,19 @@
 
 use super::entropy::{entropies, lns};
 use super::layout::{GROUP, SUM_BLOCK};
-use super::moments::{moments, squares_masking};
+use super::moments::{moments, squares_masking, squares_of_logits};
 use super::naive;
 use super::quotient::divide_p_double;
 use super::rewrite::divide_p;
 use super::rounding_test::softmax_sum;
 use super::sequential_sum::{rounded_tail, sum, sum_double};
-use super::signed_sum::signed_sum;
+use super::signed_sum::{signed_sum, signed_sum_of_logits};
 use super::softmax::{exp_double, exp_p_by, exp_p_in_order_by, exp_sum, exp_sum_double, exp_wide};
 use super::tests::{array, bits, bits_of, for_all, inputs, same};
 use crate::lcg::Lcg;
 use crate::simd::exp::HIGHEST;
 use crate::simd::{Isa, libm};
+use crate::token::comparable;
 
 #[test]
 fn exponentials_and_their_sums() {
@@ -211,11 +212,20 @@ fn sums() {
         let data = array(logits);
         let (a, b) = (signed_sum(&data), naive::signed_sum(&data));
         assert!(same(a.0, b.0) && a.1 == b.1, "{:?} {a:?} {b:?}", isa);
+        let numbers: Vec<f32> = logits.iter().map(|&x| comparable(x)).collect();
+        let alone = signed_sum_of_logits(&numbers);
+        assert!(
+            same(alone.0, b.0) && alone.1 == b.1,
+            "{:?} {alone:?} {b:?}",
+            isa
+        );
         for mean in [0.0, -1.5, 1e-9, 100.0] {
             let (mut ours, mut reference) = (data.clone(), data.clone());
             let a = squares_masking(&mut ours, mean, mean + 1.0);
             let b = naive::squares_masking(&mut reference, mean, mean + 1.0);
             assert!(same(a, b), "{:?} {a} {b}", isa);
+            let alone = squares_of_logits(&numbers, mean);
+            assert!(same(alone, b), "{:?} {alone} {b}", isa);
             assert_eq!(bits_of(&ours), bits_of(&reference), "{:?}", isa);
         }
     });

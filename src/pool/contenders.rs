@@ -9,6 +9,7 @@ use super::Pool;
 use crate::algorithms::host_order::{self, HEAP};
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::GROUP;
+use crate::kernels::scan::count_at_least;
 use crate::token::{TokenData, comparable};
 
 /// Of a pool that [is whole](Pool::is_whole).
@@ -40,6 +41,24 @@ impl Pool<'_> {
             }
         }
         (self.buffers.collected.len() <= n / 2).then_some(&self.buffers.collected)
+    }
+
+    /// The `n` largest candidates or some more, in no order that matters: all that reach a logit.
+    /// None where there are too few of them, or too many that are equal.
+    pub fn largest(&mut self, n: usize) -> &[TokenData] {
+        self.max();
+        self.buffers.collected.clear();
+        let threshold = nearly_kth_largest(&self.buffers.maxima, n);
+        let Some(threshold) = threshold else {
+            return &[];
+        };
+        let reached = count_at_least(&self.buffers.maxima, threshold);
+        if reached > 4 * n {
+            return &[];
+        }
+        let blocks = self.buffers.maxima.len();
+        self.collect(0, blocks, threshold);
+        &self.buffers.collected
     }
 
     /// Whether the `k` largest of what is collected, of which there are as many, are distinct.

@@ -10,18 +10,22 @@
 //! order, logits, probabilities, what is selected.
 
 mod contenders;
+mod in_order;
 #[cfg(test)]
 mod tests;
 
 use std::collections::TryReserveError;
 
-use crate::algorithms::Softmax;
+use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::{Softmax, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels::divide_p_double;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
+use crate::kernels::scan::position_of;
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
+pub use in_order::{InOrder, Weights};
 
 /// A token whose logit is another than the caller's.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,9 @@ pub struct Buffers {
     collected: Vec<TokenData>,
     picked: Vec<f32>,
     softmax: Softmax,
+    /// To sort with, where somebody looks at what was [put in order](Pool::put_in_order).
+    host_order: HostOrder,
+    work: Workspace,
 }
 
 impl Buffers {
@@ -94,7 +101,8 @@ enum Form {
 pub struct Left {
     n: usize,
     form: Form,
-    weighted: bool,
+    weights: Option<Weights>,
+    order: Option<InOrder>,
     selected: Option<usize>,
 }
 
@@ -104,8 +112,10 @@ pub struct Pool<'a> {
     logits: Logits<'a>,
     buffers: &'a mut Buffers,
     form: Form,
-    /// Whether every candidate of the vocabulary has its softmax probability, not yet written.
-    weighted: bool,
+    /// Which probability every candidate of the vocabulary has, not yet written.
+    weights: Option<Weights>,
+    /// What became of the candidates of the vocabulary, not yet done.
+    order: Option<InOrder>,
     selected: Option<usize>,
     /// The largest logit, where the maxima of the blocks are known.
     max: Option<f32>,
@@ -119,7 +129,8 @@ impl<'a> Pool<'a> {
             logits: logits.into(),
             buffers,
             form: Form::Logits,
-            weighted: false,
+            weights: None,
+            order: None,
             selected: None,
             max: None,
         }
@@ -132,7 +143,8 @@ impl<'a> Pool<'a> {
             logits,
             buffers,
             form: left.form,
-            weighted: left.weighted,
+            weights: left.weights,
+            order: left.order,
             selected: left.selected,
             max: None,
         })
@@ -143,7 +155,8 @@ impl<'a> Pool<'a> {
         Left {
             n: self.logits.len(),
             form: self.form,
-            weighted: self.weighted,
+            weights: self.weights,
+            order: self.order,
             selected: self.selected,
         }
     }
@@ -151,7 +164,10 @@ impl<'a> Pool<'a> {
     /// How many candidates are left.
     pub fn len(&self) -> usize {
         match self.form {
-            Form::Logits | Form::Column => self.logits.len(),
+            Form::Logits | Form::Column => {
+                let dropped = self.order.map_or(0, |order| order.dropped);
+                self.logits.len() - dropped
+            }
             Form::Array { len, .. } => len,
         }
     }
@@ -164,7 +180,8 @@ impl<'a> Pool<'a> {
     /// Whether all tokens of the vocabulary are there, in order and without probabilities: then
     /// they have a quicker form than an array, which the methods that say so take.
     pub fn is_whole(&self) -> bool {
-        !self.weighted && !matches!(self.form, Form::Array { .. })
+        let waits = self.weights.is_some() || self.order.is_some();
+        !waits && !matches!(self.form, Form::Array { .. })
     }
 
     /// Index of the chosen candidate.
@@ -179,6 +196,9 @@ impl<'a> Pool<'a> {
 
     /// The chosen token, if the choice is one of those that are left.
     pub fn token(&self) -> Option<Token> {
+        if let Some(chosen) = self.order.and_then(|order| order.chosen) {
+            return Some(chosen);
+        }
         let index = self.selected.filter(|&index| index < self.len())?;
         match self.form {
             Form::Logits | Form::Column => Token::try_from(index).ok(),
@@ -188,6 +208,7 @@ impl<'a> Pool<'a> {
 
     /// Runs `body` on the candidates as an array, and keeps what it leaves.
     pub fn apply(&mut self, body: impl FnOnce(&mut Candidates<'_>)) {
+        self.make_array();
         let selected = self.selected;
         let (data, sorted) = self.array();
         let mut candidates = Candidates::new(data, sorted).with_selected(selected);
@@ -204,9 +225,7 @@ impl<'a> Pool<'a> {
         reason = "the form of an array names a part of the array"
     )]
     pub fn array(&mut self) -> (&mut [TokenData], bool) {
-        if !matches!(self.form, Form::Array { .. }) {
-            self.fill();
-        }
+        self.make_array();
         let Form::Array { start, len, sorted } = self.form else {
             return (&mut [], false);
         };
@@ -243,7 +262,32 @@ impl<'a> Pool<'a> {
             len: self.buffers.array.len(),
             sorted,
         };
-        self.weighted = false;
+        self.weights = None;
+        self.order = None;
+    }
+
+    /// Makes an array of the candidates, if they are none.
+    fn make_array(&mut self) {
+        if matches!(self.form, Form::Array { .. }) {
+            return;
+        }
+        self.fill();
+        if let Some(order) = self.order {
+            return self.settle_order(order);
+        }
+        let Buffers { array, softmax, .. } = &mut *self.buffers;
+        match self.weights {
+            Some(Weights::Double) => {
+                let sum = softmax.exponentiate(array, false);
+                divide_p_double(array, sum);
+            }
+            Some(Weights::Float) => {
+                let sum = softmax.exponentiate_in_order(array, false);
+                softmax.divide(array, sum);
+            }
+            None => {}
+        }
+        self.set_kept(false);
     }
 
     /// All tokens as candidates, as a host passes them to a chain.
@@ -256,7 +300,6 @@ impl<'a> Pool<'a> {
             edits,
             column,
             array,
-            softmax,
             ..
         } = &mut *self.buffers;
         let logits = match self.form {
@@ -277,11 +320,6 @@ impl<'a> Pool<'a> {
         for edit in &*edits {
             array[edit.token as usize].logit = edit.logit;
         }
-        if self.weighted {
-            let sum = softmax.exponentiate(array, false);
-            divide_p_double(array, sum);
-        }
-        self.set_kept(false);
     }
 }
 
@@ -289,14 +327,22 @@ impl<'a> Pool<'a> {
 impl Pool<'_> {
     /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as
     /// somebody looks.
-    pub fn select_weighted(&mut self, index: usize) {
-        self.weighted = true;
+    pub fn select_weighted(&mut self, index: usize, weights: Weights) {
+        self.weights = Some(weights);
         self.selected = Some(index);
     }
 
     /// Whether `token` is one of the vocabulary.
     pub fn has(&self, token: Token) -> bool {
         usize::try_from(token).is_ok_and(|token| token < self.logits.len())
+    }
+
+    /// Asks for the memory of the logit of `token`, which is soon edited: after a model has run it
+    /// lies far away.
+    pub fn expect(&self, token: Token) {
+        if self.has(token) {
+            self.logits.prefetch(token as usize);
+        }
     }
 
     /// Changes the logit of `token`, if it is one of the vocabulary.
@@ -362,6 +408,16 @@ impl Pool<'_> {
         self.make_column();
         self.max = None;
         &mut self.buffers.column
+    }
+
+    /// The same with the largest of each block, as they were, and of all, if none of them is NaN and
+    /// the largest is finite.
+    pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {
+        let (_, max) = self.contiguous_numbers()?;
+        self.make_column();
+        self.max = None;
+        let Buffers { column, maxima, .. } = &mut *self.buffers;
+        Some((column, maxima, max))
     }
 
     #[expect(
@@ -433,11 +489,10 @@ impl Pool<'_> {
         if max == f32::NEG_INFINITY {
             return 0;
         }
-        let number = self.buffers.maxima.iter().position(|&x| x == max);
-        let number = number.unwrap_or(0);
+        let number = position_of(&self.buffers.maxima, max).unwrap_or(0);
         let mut block = [0.0; GROUP];
         let block = self.block(number, &mut block);
-        let first = block.iter().position(|&x| x == max);
+        let first = position_of(block, max);
         number * GROUP + first.unwrap_or(0)
     }
 

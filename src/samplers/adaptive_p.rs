@@ -18,9 +18,10 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::Softmax;
+use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels::{self, Curve};
+use crate::pool::{Pool, Weights};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData, comparable};
@@ -37,9 +38,15 @@ pub struct AdaptiveP {
     /// The choice that waits to be accepted, with its original probability.
     pending: Option<(Token, f32)>,
     /// Scratch: the probabilities before the transformation.
-    original: Vec<f32>,
-    softmax: Softmax,
+    original: Scratch<Vec<f32>>,
+    softmax: Scratch<Softmax>,
+    /// The same of a vocabulary's logits: their exponentials, and those of the bent ones.
+    exponentials: Scratch<Workspace>,
+    bent: Scratch<Workspace>,
 }
+
+/// Fewer candidates are sooner selected in the array.
+const MANY: usize = 1024;
 
 const WIDTH: f32 = 0.3;
 const PEAK: f32 = 5.0;
@@ -58,8 +65,10 @@ impl AdaptiveP {
             weighted_sum: target / (1.0 - decay),
             total_weight: 1.0 / (1.0 - decay),
             pending: None,
-            original: Vec::new(),
-            softmax: Softmax::default(),
+            original: Scratch::default(),
+            softmax: Scratch::default(),
+            exponentials: Scratch::default(),
+            bent: Scratch::default(),
         }
     }
 
@@ -71,15 +80,46 @@ impl AdaptiveP {
         (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
     }
 
-    /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has
-    /// the probabilities. Gives the largest if all of them are numbers.
-    fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
-        let curve = Curve {
+    fn curve(&self) -> Curve {
+        Curve {
             target: self.adapted_target(),
             per_width: 1.0 / WIDTH,
             peak: PEAK,
             sharpness: SHARPNESS,
+        }
+    }
+
+    /// Selects from the logits of a vocabulary, and leaves the probabilities to whoever asks. Says
+    /// whether it could: nothing has been changed or drawn where infinities or NaN are about.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`discrete` gives the place of a token, each of which has an exponential"
+    )]
+    fn select_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        let curve = self.curve();
+        if self.target < 0.0 || curve.target.is_nan() || pool.len() < MANY {
+            return false;
+        }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
         };
+        let sum = self.exponentials.exponentiate_of_logits(logits, max, max);
+        let es = self.exponentials.values();
+        // Probabilities are numbers from 0 to 1, and so are these.
+        let column = pool.column_mut();
+        let (largest, _) = kernels::bend_logits(column, es, sum, curve);
+        let total = self.bent.exponentiate_of_logits(column, largest, largest);
+        kernels::divide(self.bent.values_mut(), total);
+        let chosen = self.rng.stream.discrete(&mut self.bent);
+        pool.select_weighted(chosen, Weights::Float);
+        self.pending = Some((chosen as Token, self.exponentials.values()[chosen] / sum));
+        true
+    }
+
+    /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has
+    /// the probabilities. Gives the largest if all of them are numbers.
+    fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
+        let curve = self.curve();
         self.original.resize(data.len(), 0.0);
         let (max, all_numbers) = kernels::bend(data, sum, &mut self.original, curve);
         all_numbers.then_some(max)
@@ -100,8 +140,10 @@ impl Clone for AdaptiveP {
     fn clone(&self) -> Self {
         Self {
             rng: self.rng.begun_anew(),
-            original: Vec::new(),
-            softmax: Softmax::default(),
+            original: Scratch::default(),
+            softmax: Scratch::default(),
+            exponentials: Scratch::default(),
+            bent: Scratch::default(),
             ..*self
         }
     }
@@ -145,6 +187,12 @@ impl Sampler for AdaptiveP {
         };
         let chosen = self.draw(candidates, sum);
         self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !(pool.is_whole() && self.select_of_whole(pool)) {
+            pool.apply(|candidates| self.apply(candidates));
+        }
     }
 
     fn accept(&mut self, token: Token) {

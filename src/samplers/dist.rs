@@ -11,14 +11,16 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::{Softmax, Workspace};
+use crate::algorithms::descending_draw::{Descending, DescendingDraw};
+use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::kernels;
-use crate::pool::Pool;
+use crate::kernels::{self, scan::position_of};
+use crate::pool::{InOrder, Pool, Weights};
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler};
-use crate::token::TokenData;
+use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
 #[derive(Clone, Debug)]
@@ -26,8 +28,13 @@ pub struct Dist {
     rng: SeededMt19937,
     /// Since the stream began.
     draws: u64,
-    work: Workspace,
-    softmax: Softmax,
+    work: Scratch<Workspace>,
+    softmax: Scratch<Softmax>,
+    in_order: Scratch<DescendingDraw>,
+    host_order: Scratch<HostOrder>,
+    /// Those that are left out of a draw in order, and the largest of the others.
+    larger: Scratch<Vec<TokenData>>,
+    head: Scratch<Vec<TokenData>>,
 }
 
 impl Dist {
@@ -36,8 +43,12 @@ impl Dist {
         Self {
             rng: SeededMt19937::new(seed),
             draws: 0,
-            work: Workspace::default(),
-            softmax: Softmax::default(),
+            work: Scratch::default(),
+            softmax: Scratch::default(),
+            in_order: Scratch::default(),
+            host_order: Scratch::default(),
+            larger: Scratch::default(),
+            head: Scratch::default(),
         }
     }
 }
@@ -69,11 +80,37 @@ impl Dist {
         if sum.is_nan() {
             return false;
         }
-        let draw = self.rng.stream.uniform();
-        self.draws += 1;
+        let draw = self.next_draw();
         let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
-        pool.select_weighted(self.work.choose(sum, draw, exactly));
+        let chosen = self.work.choose(sum, draw, exactly);
+        pool.select_weighted(chosen, Weights::Double);
         true
+    }
+
+    /// Draws from candidates [in order](Pool::order) without making the array. `None` where
+    /// rounding could decide.
+    fn draw_in_order(&mut self, pool: &mut Pool<'_>, order: InOrder, draw: f64) -> Option<()> {
+        self.larger.clear();
+        if order.dropped > 0 {
+            let larger = pool.at_least(order.first.next_up());
+            self.larger.extend_from_slice(larger);
+        }
+        self.head.clear();
+        self.head.extend_from_slice(pool.largest(HEAD));
+        let logits = pool.contiguous();
+        let from = Descending {
+            logits,
+            dropped: order.dropped,
+            first: order.first,
+            divisor: order.divisor,
+        };
+        let drawn = self.in_order.find(from, &self.larger, &self.head, draw)?;
+        let place = match drawn.of {
+            1 => position_of(logits, drawn.logit),
+            _ => self.host_order.place_of(logits, drawn.logit, drawn.nth),
+        };
+        pool.choose_in_order(Token::try_from(place?).ok()?);
+        Some(())
     }
 
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
@@ -112,23 +149,18 @@ impl Sampler for Dist {
             candidates.select(None);
             return;
         }
-        let draw = self.rng.stream.uniform();
-        self.draws += 1;
-        if let [only] = candidates.as_mut_slice() {
-            only.p = 1.0;
-            candidates.select(Some(0));
-            return;
-        }
-        let sorted = candidates.is_sorted();
-        let data = candidates.as_mut_slice();
-        let chosen = match data.len() < MANY {
-            true => self.draw_aside(data, sorted, draw),
-            false => self.draw_in_place(data, sorted, draw),
-        };
-        candidates.select(Some(chosen));
+        let draw = self.next_draw();
+        self.choose(candidates, draw);
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if let Some(order) = pool.order().filter(|_| pool.len() >= MANY) {
+            let draw = self.next_draw();
+            if self.draw_in_order(pool, order, draw).is_none() {
+                pool.apply(|candidates| self.choose(candidates, draw));
+            }
+            return;
+        }
         if !(pool.is_whole() && self.draw_of_whole(pool)) {
             pool.apply(|candidates| self.apply(candidates));
         }
@@ -143,6 +175,35 @@ impl Sampler for Dist {
         Some(self.rng.current_seed())
     }
 }
+
+impl Dist {
+    fn next_draw(&mut self) -> f64 {
+        self.draws += 1;
+        self.rng.stream.uniform()
+    }
+
+    /// Chooses the candidate that `draw` falls on; there is one.
+    fn choose(&mut self, candidates: &mut Candidates<'_>, draw: f64) {
+        // However many there are: what is in front may leave more or fewer the next time.
+        self.work.warm_up(MANY);
+        self.softmax.warm_up();
+        if let [only] = candidates.as_mut_slice() {
+            only.p = 1.0;
+            candidates.select(Some(0));
+            return;
+        }
+        let sorted = candidates.is_sorted();
+        let data = candidates.as_mut_slice();
+        let chosen = match data.len() < MANY {
+            true => self.draw_aside(data, sorted, draw),
+            false => self.draw_in_place(data, sorted, draw),
+        };
+        candidates.select(Some(chosen));
+    }
+}
+
+/// How many of the largest logits are looked at before all are.
+const HEAD: usize = 256;
 
 /// The choice in the operations of the built-in.
 fn one_by_one<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {

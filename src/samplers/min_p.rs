@@ -7,12 +7,14 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::simd::MAX_LANES;
 use crate::simd::libm::ln;
 use crate::token::TokenData;
 
@@ -21,9 +23,9 @@ use crate::token::TokenData;
 pub struct MinP {
     p: f32,
     min_keep: usize,
-    order: HostOrder,
+    order: Scratch<HostOrder>,
     /// Scratch: what may be kept.
-    passing: Vec<TokenData>,
+    passing: Scratch<Vec<TokenData>>,
 }
 
 impl MinP {
@@ -35,8 +37,8 @@ impl MinP {
         Some(Self {
             p,
             min_keep,
-            order: HostOrder::default(),
-            passing: Vec::new(),
+            order: Scratch::default(),
+            passing: Scratch::default(),
         })
     }
 
@@ -44,6 +46,14 @@ impl MinP {
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.p = p;
         self.min_keep = min_keep;
+    }
+
+    /// Makes room for what `n` candidates can take: however many there are the next time, up to so
+    /// many have warmed up.
+    pub(crate) fn warm_up(&mut self, n: usize) {
+        self.passing.clear();
+        self.passing.reserve(n + MAX_LANES);
+        self.order.warm_up(n);
     }
 
     /// Whether enough passed for the array to stay in its own order.

@@ -12,9 +12,9 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::Workspace;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
@@ -33,8 +33,8 @@ struct Feedback {
     eta: f32,
     mu: f32,
     rng: SeededMt19937,
-    work: Workspace,
-    kept: Vec<TokenData>,
+    work: Scratch<Workspace>,
+    kept: Scratch<Vec<TokenData>>,
 }
 
 impl Feedback {
@@ -44,8 +44,8 @@ impl Feedback {
             eta,
             mu: 2.0 * tau,
             rng: SeededMt19937::new(seed),
-            work: Workspace::default(),
-            kept: Vec::new(),
+            work: Scratch::default(),
+            kept: Scratch::default(),
         }
     }
 
@@ -129,8 +129,8 @@ pub struct Mirostat {
     n_vocab: i32,
     m: i32,
     feedback: Feedback,
-    order: HostOrder,
-    descending: DescendingSum,
+    order: Scratch<HostOrder>,
+    descending: Scratch<DescendingSum>,
 }
 
 impl Mirostat {
@@ -141,8 +141,8 @@ impl Mirostat {
             n_vocab,
             m,
             feedback: Feedback::new(seed, tau, eta),
-            order: HostOrder::default(),
-            descending: DescendingSum::default(),
+            order: Scratch::default(),
+            descending: Scratch::default(),
         }
     }
 
@@ -173,6 +173,7 @@ impl Mirostat {
             return false;
         };
         self.feedback.reserve(logits.len());
+        self.order.warm_up(logits.len());
         let sum = self.descending.sum_of_logits(logits, max, BESIDE);
         let Some(kept) = self.rank_kept(sum, estimated) else {
             return false;
@@ -233,6 +234,7 @@ impl Sampler for Mirostat {
             return candidates.select(None);
         }
         self.feedback.reserve(candidates.len());
+        self.order.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -264,8 +266,8 @@ impl Sampler for Mirostat {
 #[derive(Clone, Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
-    order: HostOrder,
-    descending: DescendingSum,
+    order: Scratch<HostOrder>,
+    descending: Scratch<DescendingSum>,
 }
 
 impl MirostatV2 {
@@ -274,8 +276,8 @@ impl MirostatV2 {
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
-            order: HostOrder::default(),
-            descending: DescendingSum::default(),
+            order: Scratch::default(),
+            descending: Scratch::default(),
         }
     }
 
@@ -303,6 +305,7 @@ impl MirostatV2 {
             return false;
         };
         self.feedback.reserve(logits.len());
+        self.order.warm_up(logits.len());
         let sum = self.descending.sum_of_logits(logits, max, BESIDE);
         let Some(kept) = self.rank_kept(sum) else {
             return false;
@@ -344,6 +347,7 @@ impl Sampler for MirostatV2 {
             return candidates.select(None);
         }
         self.feedback.reserve(candidates.len());
+        self.order.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);

@@ -136,6 +136,9 @@ impl Sampler for Penalties {
         if !pool.is_whole() {
             return pool.apply(|candidates| self.apply(candidates));
         }
+        for &(token, _) in self.history.distinct() {
+            pool.expect(token);
+        }
         for &(token, count) in self.history.distinct() {
             pool.edit(token, |logit| self.penalised(logit, count));
         }

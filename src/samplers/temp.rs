@@ -36,6 +36,9 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
 
 /// The same of a pool.
 pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
+    if pool.divide_in_order(t, false) {
+        return;
+    }
     if !pool.is_whole() || pool.is_empty() {
         return pool.apply(|candidates| scale(candidates, t));
     }

@@ -8,8 +8,9 @@
 use std::ffi::CStr;
 
 use super::temp::{scale, scale_pool};
-use crate::algorithms::Workspace;
-use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::descending_sum::DescendingSum;
+use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -24,10 +25,11 @@ pub struct TempExt {
     t: f32,
     delta: f32,
     exponent: f32,
-    order: HostOrder,
-    work: Workspace,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
     /// What each candidate adds to the entropy.
-    entropies: Vec<f32>,
+    entropies: Scratch<Vec<f32>>,
+    descending: Scratch<DescendingSum>,
 }
 
 impl TempExt {
@@ -40,9 +42,10 @@ impl TempExt {
             t,
             delta,
             exponent,
-            order: HostOrder::default(),
-            work: Workspace::default(),
-            entropies: Vec::new(),
+            order: Scratch::default(),
+            work: Scratch::default(),
+            entropies: Scratch::default(),
+            descending: Scratch::default(),
         })
     }
 
@@ -52,6 +55,33 @@ impl TempExt {
         let min = (self.t - self.delta).max(0.0);
         let max = self.t + self.delta;
         min + (max - min) * pow(entropy / max_entropy, self.exponent)
+    }
+
+    /// Scales all logits of a vocabulary without sorting them. Says whether it could: not where a
+    /// probability is 0.
+    fn scale_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        if !pool.is_whole() || pool.selected().is_some() {
+            return false;
+        }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        let n = logits.len();
+        if overflows(max) {
+            return false;
+        }
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let entropy = sum.and_then(|sum| self.descending.entropy(sum));
+        let Some(entropy) = entropy else {
+            return false;
+        };
+        let temperature = self.temperature(entropy, n);
+        let can_wait = temperature > 0.0 && (max / temperature).is_finite();
+        if !can_wait || !temperature.is_finite() {
+            return false;
+        }
+        pool.put_in_order(0, max);
+        pool.divide_in_order(temperature, true)
     }
 
     /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
@@ -78,6 +108,9 @@ impl TempExt {
         true
     }
 }
+
+/// What of the probabilities is added up without looking at each exactly.
+const BESIDE: f32 = 0.1;
 
 impl Sampler for TempExt {
     const IN_GRAPH: InGraph = InGraph::AsBuiltIn;
@@ -123,8 +156,7 @@ impl Sampler for TempExt {
         if !temperature.is_finite() || !max.is_finite() {
             return softmax_f64(data);
         }
-        let sum = self.work.exponentiate_as_double(data, max);
-        self.work.write_p_divided(data, sum);
+        self.work.softmax_double(data);
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
@@ -132,7 +164,9 @@ impl Sampler for TempExt {
         if !dynamic {
             return scale_pool(pool, self.t);
         }
-        pool.apply(|candidates| self.apply(candidates));
+        if !self.scale_of_whole(pool) {
+            pool.apply(|candidates| self.apply(candidates));
+        }
     }
 }
 

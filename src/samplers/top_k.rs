@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -15,7 +16,7 @@ use crate::sampler::Sampler;
 #[derive(Clone, Debug)]
 pub struct TopK {
     k: usize,
-    order: HostOrder,
+    order: Scratch<HostOrder>,
 }
 
 impl TopK {
@@ -24,7 +25,7 @@ impl TopK {
         let k = usize::try_from(k).ok().filter(|&k| k > 0)?;
         Some(Self {
             k,
-            order: HostOrder::default(),
+            order: Scratch::default(),
         })
     }
 

@@ -10,15 +10,17 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::Scratch;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
+use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Masks what lies far below the largest logit.
 #[derive(Clone, Debug)]
 pub struct TopNSigma {
     n: f32,
-    deviation: SigmaBounds,
+    deviation: Scratch<SigmaBounds>,
 }
 
 impl TopNSigma {
@@ -26,7 +28,7 @@ impl TopNSigma {
     pub fn new(n: f32) -> Option<Self> {
         (n > 0.0).then(|| Self {
             n,
-            deviation: SigmaBounds::default(),
+            deviation: Scratch::default(),
         })
     }
 }
@@ -41,6 +43,16 @@ impl Sampler for TopNSigma {
             return;
         }
         self.deviation.mask(candidates.as_mut_slice(), self.n);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if pool.is_whole()
+            && pool.len() > 1
+            && let Some((column, maxima, max)) = pool.column_and_maxima()
+        {
+            return self.deviation.mask_logits(column, maxima, max, self.n);
+        }
+        pool.apply(|candidates| self.apply(candidates));
     }
 }
 

@@ -14,11 +14,11 @@
 use std::ffi::CStr;
 
 use super::running::{Running, SUMMED_AT_ONCE};
-use crate::algorithms::Workspace;
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -26,6 +26,7 @@ use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
@@ -33,16 +34,16 @@ use crate::token::TokenData;
 pub struct TopP {
     p: f32,
     min_keep: usize,
-    work: Workspace,
-    order: HostOrder,
-    sample: NucleusSample,
-    logits: Vec<f32>,
-    indices: Vec<u32>,
-    picked: Vec<f32>,
-    ranking: Ranking,
+    work: Scratch<Workspace>,
+    order: Scratch<HostOrder>,
+    sample: Scratch<NucleusSample>,
+    logits: Scratch<Vec<f32>>,
+    indices: Scratch<Vec<u32>>,
+    picked: Scratch<Vec<f32>>,
+    ranking: Scratch<Ranking>,
     /// Exponentials of the ranked candidates.
-    ps: Vec<f32>,
-    kept: Vec<TokenData>,
+    ps: Scratch<Vec<f32>>,
+    kept: Scratch<Vec<TokenData>>,
 }
 
 impl TopP {
@@ -54,15 +55,15 @@ impl TopP {
         Some(Self {
             p,
             min_keep,
-            work: Workspace::default(),
-            order: HostOrder::default(),
-            sample: NucleusSample::default(),
-            logits: Vec::new(),
-            indices: Vec::new(),
-            picked: Vec::new(),
-            ranking: Ranking::default(),
-            ps: Vec::new(),
-            kept: Vec::new(),
+            work: Scratch::default(),
+            order: Scratch::default(),
+            sample: Scratch::default(),
+            logits: Scratch::default(),
+            indices: Scratch::default(),
+            picked: Scratch::default(),
+            ranking: Scratch::default(),
+            ps: Scratch::default(),
+            kept: Scratch::default(),
         })
     }
 
@@ -70,6 +71,23 @@ impl TopP {
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.p = p;
         self.min_keep = min_keep;
+    }
+
+    /// Makes room for what `n` candidates can take: however many there are the next time, up to so
+    /// many have warmed up.
+    pub(crate) fn warm_up(&mut self, n: usize) {
+        for buffer in [&mut self.logits, &mut self.picked, &mut self.ps] {
+            buffer.clear();
+            buffer.reserve(n + MAX_LANES);
+        }
+        self.indices.clear();
+        self.indices.reserve(n + MAX_LANES);
+        self.kept.clear();
+        self.kept.reserve(n);
+        self.ranking.reserve(n);
+        self.order.warm_up(n);
+        self.work.warm_up(n);
+        self.sample.warm_up();
     }
 
     /// How many of `ps`, which descend, belong to the nucleus, if their sum reaches `p`.

@@ -24,12 +24,12 @@ use std::hint::black_box;
 use std::ops::Range;
 
 use super::running::{Running, SUMMED_AT_ONCE};
-use crate::algorithms::Workspace;
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, overflows, place};
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::Pool;
@@ -42,20 +42,20 @@ use crate::token::{Token, TokenData};
 pub struct Typical {
     p: f32,
     min_keep: usize,
-    order: HostOrder,
-    work: Workspace,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
     /// The candidates by distance from the entropy, where that is replayed.
-    scores: Vec<Item>,
-    ranking: Ranking,
-    kept: Vec<TokenData>,
-    descending: DescendingSum,
+    scores: Scratch<Vec<Item>>,
+    ranking: Scratch<Ranking>,
+    kept: Scratch<Vec<TokenData>>,
+    descending: Scratch<DescendingSum>,
     /// The distances of what may be kept, negative.
-    nearness: Vec<f32>,
+    nearness: Scratch<Vec<f32>>,
     /// Which of these are ranked, and their distances; then which they are in order.
-    near: Vec<u32>,
-    picked: Vec<f32>,
+    near: Scratch<Vec<u32>>,
+    picked: Scratch<Vec<f32>>,
     /// Their probabilities.
-    ps: Vec<f32>,
+    ps: Scratch<Vec<f32>>,
     /// Whether there were ties, as there then will be again. Only a guess, for speed.
     tied: bool,
 }
@@ -69,16 +69,16 @@ impl Typical {
         Some(Self {
             p,
             min_keep,
-            order: HostOrder::default(),
-            work: Workspace::default(),
-            scores: Vec::new(),
-            ranking: Ranking::default(),
-            kept: Vec::new(),
-            descending: DescendingSum::default(),
-            nearness: Vec::new(),
-            near: Vec::new(),
-            picked: Vec::new(),
-            ps: Vec::new(),
+            order: Scratch::default(),
+            work: Scratch::default(),
+            scores: Scratch::default(),
+            ranking: Scratch::default(),
+            kept: Scratch::default(),
+            descending: Scratch::default(),
+            nearness: Scratch::default(),
+            near: Scratch::default(),
+            picked: Scratch::default(),
+            ps: Scratch::default(),
             tied: false,
         })
     }
@@ -103,14 +103,24 @@ impl Typical {
         self.kept.reserve(n);
     }
 
+    /// The same for replaying both sorts, too: the first tie may come late in a text.
+    fn reserve_either_way(&mut self, n: usize) {
+        self.reserve(n);
+        self.order.warm_up(n);
+        self.work.warm_up(n);
+        self.scores.clear();
+        self.scores.reserve(n);
+    }
+
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || self.tied || flushes_to_zero() {
             return false;
         }
         let data = candidates.as_slice();
-        self.reserve(data.len());
-        let sum = self.descending.sum(data, self.beside());
+        self.reserve_either_way(data.len());
+        let beside = self.beside();
+        let sum = self.descending.sum(data, beside);
         let Some(kept) = self.rank_kept(data.len(), sum) else {
             return false;
         };
@@ -131,14 +141,17 @@ impl Typical {
             return false;
         };
         let n = logits.len();
-        self.reserve(n);
+        self.reserve_either_way(n);
         let beside = self.beside();
         let sum = self.descending.sum_of_logits(logits, max, beside);
         let Some(kept) = self.rank_kept(n, sum) else {
             return false;
         };
         let taken = self.descending.taken();
-        let ranked = self.near[..kept].iter().map(|&i| i as usize).zip(&self.ps);
+        let ranked = self.near[..kept]
+            .iter()
+            .map(|&i| i as usize)
+            .zip(self.ps.iter());
         touch(taken.indices);
         touch(taken.logits);
         self.kept.extend(ranked.map(|(i, &p)| TokenData {
@@ -272,7 +285,10 @@ impl Typical {
     )]
     fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
         let taken = self.descending.taken();
-        let ranked = self.near[..n].iter().map(|&i| i as usize).zip(&self.ps);
+        let ranked = self.near[..n]
+            .iter()
+            .map(|&i| i as usize)
+            .zip(self.ps.iter());
         touch(taken.indices);
         touch(taken.logits);
         if self.descending.column().plain {

@@ -8,8 +8,9 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::Workspace;
-use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::descending_sum::DescendingSum;
+use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
@@ -22,8 +23,9 @@ pub struct Xtc {
     threshold: f32,
     min_keep: usize,
     rng: SeededMt19937,
-    order: HostOrder,
-    work: Workspace,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
+    descending: Scratch<DescendingSum>,
 }
 
 impl Xtc {
@@ -40,11 +42,15 @@ impl Xtc {
             threshold,
             min_keep,
             rng: SeededMt19937::new(seed),
-            order: HostOrder::default(),
-            work: Workspace::default(),
+            order: Scratch::default(),
+            work: Scratch::default(),
+            descending: Scratch::default(),
         })
     }
 }
+
+/// What of the probabilities is added up without looking at each exactly, as in mirostat.
+const BESIDE: f32 = 0.15;
 
 impl Sampler for Xtc {
     const RESETS: bool = true;
@@ -61,7 +67,7 @@ impl Sampler for Xtc {
 
     /// Nothing is done to most pools.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if self.acts_on(pool.len()) {
+        if self.acts_on(pool.len()) && !self.exclude_of_whole(pool) {
             pool.apply(|candidates| self.exclude(candidates));
         }
     }
@@ -81,12 +87,46 @@ impl Xtc {
 
     fn exclude(&mut self, candidates: &mut Candidates<'_>) {
         candidates.sort_with_softmax(&mut self.order, &mut self.work);
-        let data = candidates.as_slice();
-        let above = data.iter().take_while(|c| c.p >= self.threshold).count();
+        let ps = candidates.as_slice().iter();
+        let above = ps.take_while(|c| c.p >= self.threshold).count();
+        let removed = self.removed(above, candidates.len());
+        candidates.drop_front(removed);
+    }
+
+    /// How many of `n` candidates are removed, the first of which, so many, are above the
+    /// threshold.
+    fn removed(&self, above: usize, n: usize) -> usize {
         // The least probable of those above the threshold stays.
         let removed = above.saturating_sub(1);
-        if removed > 0 && data.len() - removed >= self.min_keep {
-            candidates.drop_front(removed);
+        if n - removed < self.min_keep {
+            return 0;
         }
+        removed
+    }
+
+    /// The same of a vocabulary, without sorting it. Says whether it could.
+    fn exclude_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        // Of 0 or NaN, all or none are above the threshold.
+        let has_few = self.threshold > 0.0;
+        if !has_few || !pool.is_whole() || pool.selected().is_some() {
+            return false;
+        }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        let n = logits.len();
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let Some(sum) = sum.filter(|_| !overflows(max)) else {
+            return false;
+        };
+        let ps = self.descending.ranked_at_least(sum, self.threshold);
+        let above = ps.iter().take_while(|&&p| p >= self.threshold).count();
+        let removed = self.removed(above, n);
+        let (_, _, ranked) = self.descending.first_places(removed + 1);
+        let Some(&first) = ranked.last() else {
+            return false;
+        };
+        pool.put_in_order(removed, first);
+        true
     }
 }

@@ -147,6 +147,11 @@ pub(super) fn filter(
             spare,
             exponentials,
         };
+        if stages.typical().is_some() {
+            // Typical leaves them unsorted, and more are not given to the exact top-p.
+            stages.warm_up_behind_typical(candidates.len(), FEW);
+            buffers.exponentials.warm_up(candidates.len());
+        }
         match stages.typical() {
             Some(typical) if fits_exact(candidates) => {
                 apply(Some(typical), candidates, &mut sorted);

@@ -75,6 +75,17 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
+    /// Makes room behind typical for any share of `n` candidates, of which top-p takes at most
+    /// `of_top_p`: how many typical leaves follows from the logits, not from the parameters.
+    pub fn warm_up_behind_typical(&mut self, n: usize, of_top_p: usize) {
+        if let Some(top_p) = self.top_p() {
+            top_p.warm_up(n.min(of_top_p));
+        }
+        if let Some(min_p) = self.min_p() {
+            min_p.warm_up(n);
+        }
+    }
+
     /// Whether after top-p no stage but the temperature is on.
     pub fn only_divide_after_top_p(&self) -> bool {
         !self.min_p.on && self.top_n_sigma.is_none()

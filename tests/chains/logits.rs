@@ -108,6 +108,35 @@ impl Chains {
         chains
     }
 
+    /// A chain of few members of ours that look at all of a vocabulary, one behind the other: what
+    /// they put off has to be made up for wherever somebody looks.
+    fn of_whole(rng: &mut Rng) -> Self {
+        let n = 4000 + rng.below(30_000);
+        let mut chains = Self {
+            label: format!("n {n}"),
+            ours: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            n,
+        };
+        let first = ["penalties", "logit_bias", "temp", "greedy"];
+        let whole = ["xtc", "temp_ext", "top_n_sigma", "xtc", "temp_ext"];
+        let behind = ["temp", "temp", "xtc", "temp_ext", "min_p", "penalties"];
+        if rng.chance(0.4) {
+            chains.add(Some(rng.pick(&first)), 1.0, rng);
+        }
+        chains.add(Some(rng.pick(&whole)), 1.0, rng);
+        if rng.chance(0.5) {
+            chains.add(Some(rng.pick(&behind)), 1.0, rng);
+        }
+        let selector = rng.pick(&["dist", "dist", "dist", "adaptive_p", "greedy"]);
+        chains.add(Some(selector), 1.0, rng);
+        if rng.chance(0.1) {
+            // One that looks at what was chosen.
+            chains.add(Some(rng.pick(&["temp", "top_k", "dist"])), 0.5, rng);
+        }
+        chains
+    }
+
     fn add_both(&mut self, ours: HostSampler, theirs: HostSampler, label: &str) {
         self.label += &format!("\n  {label}");
         self.ours.add(ours);
@@ -258,11 +287,11 @@ impl Chains {
 }
 
 /// How many steps were compared.
-fn run(name: &str, count: usize) -> usize {
+fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) -> usize {
     let mut rng = fresh_rng(name);
     let mut compared = 0;
     for i in 0..count {
-        let mut chains = Chains::new(&mut rng);
+        let mut chains = make(&mut rng);
         for step in 0..STEPS {
             chains.between_tokens(&mut rng);
             match chains.step(&mut rng) {
@@ -287,7 +316,7 @@ fn chains_from_logits_are_those_of_built_ins() {
     let count = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400);
     let workers = ["logits of the first", "logits of the second"];
     let each = count.div_ceil(workers.len());
-    let threads = workers.map(|name| std::thread::spawn(move || run(name, each)));
+    let threads = workers.map(|name| std::thread::spawn(move || run(name, each, Chains::new)));
     let steps: usize = threads
         .map(|t| t.join().expect("no difference"))
         .iter()
@@ -295,6 +324,16 @@ fn chains_from_logits_are_those_of_built_ins() {
     println!("{steps} steps");
     assert!(
         steps > count * STEPS / 2,
+        "only {steps} steps were compared"
+    );
+}
+
+#[test]
+fn what_is_put_off_is_what_built_ins_do() {
+    let count = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400) / 4;
+    let steps = run("what is put off", count, Chains::of_whole);
+    assert!(
+        steps > count * STEPS / 3,
         "only {steps} steps were compared"
     );
 }

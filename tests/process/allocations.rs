@@ -1,10 +1,12 @@
 //! After warm-up no drop-in allocates: not in `apply`, not in `accept`.
 
 use crate::counting_allocator::allocations;
-use crate::support::arrays::{Rng, Shape};
+use crate::support::arrays::{Array, Shape};
 use crate::support::family::FAMILY;
 use crate::support::{HostSampler, alone, fresh_rng};
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
+use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
+use vendor_llama_cpp::sys;
 
 #[test]
 fn no_drop_in_allocates_after_warm_up() {
@@ -42,7 +44,7 @@ fn no_drop_in_allocates_after_warm_up() {
 fn no_chain_allocates_after_warm_up() {
     let _alone = alone();
     const N: usize = 9000;
-    let mut rng = Rng(12);
+    let mut rng = fresh_rng("no_chain_allocates_after_warm_up");
     for member in FAMILY {
         if member.max_size < N {
             continue;
@@ -72,4 +74,48 @@ fn no_chain_allocates_after_warm_up() {
             assert_eq!(allocations(), before, "a chain of {} allocates", pair.label);
         }
     }
+}
+
+/// Nor does a batch of them, nor what it keeps lists of: chains of ours, of built-ins, and of both.
+/// On one thread: a helper is told of its work by an allocation.
+#[test]
+fn no_batch_of_chains_allocates_after_warm_up() {
+    let _alone = alone();
+    const N: usize = 9000;
+    const CHAINS: usize = 6;
+    let mut rng = fresh_rng("no_batch_of_chains_allocates_after_warm_up");
+    let arrays: Vec<Array> = (0..2 * CHAINS)
+        .map(|_| Shape::Peaked.array(N, &mut rng))
+        .collect();
+    let logits: Vec<Vec<f32>> = arrays
+        .iter()
+        .map(|array| array.data.iter().map(|c| c.logit).collect())
+        .collect();
+    // SAFETY: constructors without preconditions.
+    let chains: Vec<HostSampler> = (0..CHAINS as u32)
+        .map(|i| unsafe {
+            let top_k = match i % 3 {
+                0 => HostSampler::new(sys::llama_sampler_init_top_k(40)),
+                _ => HostSampler::new(llama_sieve_init_top_k(40)),
+            };
+            HostSampler::chain(vec![top_k, HostSampler::new(llama_sieve_init_dist(i))])
+        })
+        .collect();
+    let pointers: Vec<_> = chains.iter().map(|chain| chain.as_ptr().cast()).collect();
+    let mut out = [0; CHAINS];
+    let mut sample = |logits: &[Vec<f32>]| {
+        let logits: [*const f32; CHAINS] = std::array::from_fn(|i| logits[i].as_ptr());
+        let (chains, logits) = (pointers.as_ptr(), logits.as_ptr());
+        let (n, out) = (N as i32, out.as_mut_ptr());
+        // SAFETY: as many live chains, logits and results as are said.
+        let code = unsafe { llama_sieve_chain_sample_batch(chains, logits, n, CHAINS, out, 1) };
+        assert_eq!(code, 0, "{}", llama_sieve::last_error::get());
+    };
+    let (first, second) = logits.split_at(CHAINS);
+    sample(first);
+    sample(second);
+    let before = allocations();
+    sample(first);
+    sample(second);
+    assert_eq!(allocations(), before);
 }

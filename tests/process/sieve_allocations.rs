@@ -2,15 +2,15 @@
 //! change in FAST.
 
 use crate::counting_allocator::allocations;
-use crate::support::alone;
-use crate::support::arrays::{Rng, Shape};
+use crate::support::arrays::Shape;
+use crate::support::{alone, fresh_rng};
 use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
 
 #[test]
 fn no_sample_allocates_after_warm_up() {
     let _alone = alone();
     const N: usize = 20_000;
-    let mut rng = Rng(31);
+    let mut rng = fresh_rng("no_sample_allocates_after_warm_up");
     for case in 0..120 {
         let params = Params {
             mode: [Mode::Fast, Mode::Parity][case % 2],
@@ -63,7 +63,7 @@ fn no_sample_allocates_after_warm_up() {
 fn changing_parameters_at_every_token_does_not_allocate() {
     let _alone = alone();
     const N: usize = 20_000;
-    let mut rng = Rng(32);
+    let mut rng = fresh_rng("changing_parameters_at_every_token_does_not_allocate");
     let array = Shape::Peaked.array(N, &mut rng);
     let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
     let settings: Vec<Params> = (0..8)

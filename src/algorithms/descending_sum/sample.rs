@@ -104,6 +104,13 @@ impl NucleusSample {
     /// How many values are taken.
     pub const SIZE: usize = 1024;
 
+    /// Makes room for the sample.
+    pub fn warm_up(&mut self) {
+        for buffer in [&mut self.logits, &mut self.es] {
+            buffer.reserve(Self::SIZE.saturating_sub(buffer.len()));
+        }
+    }
+
     /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials
     /// of the rest sum to little less than `left_out`, as far as a sample tells. There are as many
     /// logits as the sample has, at least.

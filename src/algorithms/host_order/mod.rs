@@ -27,6 +27,7 @@ mod item;
 mod tests;
 mod ties;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::algorithms::argsort::Ranking;
@@ -37,7 +38,7 @@ use crate::kernels::{self, Column};
 use crate::token::{TokenData, comparable};
 use buckets::Buckets;
 pub use buckets::overflows;
-use introsort::All;
+use introsort::{All, Wanted};
 use item::key;
 pub use item::{Item, item, place};
 use ties::{Tied, Ties};
@@ -91,6 +92,13 @@ impl HostOrder {
             return self.order.top(data, k);
         }
         if k <= HEAP && !is_stable() {
+            // With ties or without, and however often the heap's root is beaten in a chunk.
+            self.replay.items.clear();
+            self.replay.items.reserve(HEAP);
+            self.indices.clear();
+            self.indices.reserve(CHUNK + PADDING);
+            self.top.clear();
+            self.top.reserve(HEAP);
             if !self.tied && matches!(self.rank_some(data, k), Ranked::Distinct) {
                 return self.order.first_ranked(data, k);
             }
@@ -100,11 +108,11 @@ impl HostOrder {
             self.rank(data);
             return self.take_ranked(data);
         } else {
+            self.reserve(data.len());
             match self.rank_some(data, k) {
                 Ranked::Distinct => return self.order.first_ranked(data, k),
                 Ranked::Tied(least) => self.replay.of_candidates(data, k, least),
                 Ranked::No => {
-                    self.reserve(data.len());
                     kernels::column(data, &mut self.logits);
                     self.replay.all(&self.logits, k, k);
                 }
@@ -206,6 +214,18 @@ impl HostOrder {
         &self.indices
     }
 
+    /// The place of one of the logits that are `logit`: the `nth` of these as the host leaves them
+    /// when it sorts all of `logits`, which are more than [`HEAP`], none of them NaN. None of them
+    /// [`overflows`].
+    pub fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
+        if is_stable() {
+            let mut equal = (0..logits.len()).filter(|&i| logits.get(i) == Some(&logit));
+            return equal.nth(nth);
+        }
+        self.reserve(logits.len());
+        self.replay.place_of(logits, logit, nth)
+    }
+
     /// Brings tied candidates among `ranked` into the order in which the host leaves them when it
     /// sorts the `k` largest.
     ///
@@ -221,6 +241,12 @@ impl HostOrder {
         let least = sorted.last().copied().unwrap_or(0.0);
         self.replay.tied(logits, k, least, &self.ties);
         self.replay.exchange(&self.ties, logits, ranked, sorted);
+    }
+
+    /// Makes room for what sorting `n` candidates can take, ties or not.
+    pub fn warm_up(&mut self, n: usize) {
+        self.reserve(n);
+        self.order.ranking().reserve(n);
     }
 
     fn reserve(&mut self, n: usize) {
@@ -313,6 +339,19 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
 pub fn any_equal(items: &[Item]) -> bool {
     let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
     items.windows(2).any(equal)
+}
+
+/// What stands at one place.
+struct OnePlace(usize);
+
+impl Wanted for OnePlace {
+    fn wants(&mut self, _: &mut [Item], places: Range<usize>) -> bool {
+        places.contains(&self.0)
+    }
+
+    fn take(&mut self, _: &[Item], places: Range<usize>) -> bool {
+        !places.contains(&self.0)
+    }
 }
 
 /// What came of ranking some candidates.
@@ -415,6 +454,38 @@ impl Replay {
         self.buckets
             .deal(&self.picked, last, place, &mut self.items);
         self.sort_buckets(last, k, ties);
+    }
+
+    /// See [`HostOrder::place_of`]. Of the bucket of `logit` alone, and of that the part where it
+    /// comes to lie.
+    fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
+        Fallback::Ties.note();
+        let bucket = buckets::number(logit);
+        self.indices.clear();
+        self.picked.clear();
+        let least = buckets::least(usize::from(bucket));
+        kernels::select(logits, least, &mut self.indices, &mut self.picked);
+        // The last that is not empty is sorted as the rest of a partial sort is.
+        let is_last = self.picked.len() == logits.len();
+        let selected = self.picked.iter().zip(&self.indices);
+        let of_bucket = selected.filter(|&(&x, _)| buckets::number(x) == bucket);
+        self.items.clear();
+        self.items
+            .extend(of_bucket.map(|(&x, &i)| item(x, i as usize)));
+        let wanted = key(item(logit, 0));
+        let before = self
+            .items
+            .iter()
+            .filter(|&&item| key(item) < wanted)
+            .count();
+        let place_among = before + nth;
+        if is_last {
+            let n = self.items.len();
+            heap::partial_sort(&mut self.items, n);
+        } else {
+            introsort::sort(&mut self.items, &mut OnePlace(place_among));
+        }
+        self.items.get(place_among).map(|&item| place(item))
     }
 
     fn by_heap(&mut self, logits: &[f32], k: usize) {

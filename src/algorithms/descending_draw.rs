@@ -1,0 +1,337 @@
+//! A draw from candidates in descending order, without sorting them.
+//!
+//! What is asked for is the candidate at which the running sum of the exponentials, the largest
+//! first, reaches a share of their sum. Of a peaked distribution it is among the some hundred
+//! largest, which the maxima of blocks lead to. Otherwise a sample gives two logits between which
+//! it lies, the exponentials above both are added up, and the same is done with what lies between,
+//! until few are left to be ranked. Equal logits have equal exponentials: which of them it is says
+//! the host's order (see [`host_order`](super::host_order)).
+//!
+//! The sums are `double`s in another order than the built-in's; where their rounding could decide,
+//! nothing is found.
+
+use std::ops::Range;
+
+use super::Workspace;
+use super::argsort::Ranking;
+use super::fallbacks::Fallback;
+use crate::kernels::compact::pick;
+use crate::kernels::scan::sum_from;
+use crate::token::TokenData;
+
+/// What is drawn from: the logits of a vocabulary in descending order.
+#[derive(Clone, Copy, Debug)]
+pub struct Descending<'a> {
+    /// By token. None is NaN.
+    pub logits: &'a [f32],
+    /// How many of the first are left out.
+    pub dropped: usize,
+    /// The logit of the first that is not, which is finite.
+    pub first: f32,
+    /// What all are divided by, above 0, before the exponentials are made.
+    pub divisor: f32,
+}
+
+/// A candidate that was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// Its logit.
+    pub logit: f32,
+    /// Which of those with that logit it is, in the host's order; those left out are counted.
+    pub nth: usize,
+    /// How many have that logit.
+    pub of: usize,
+}
+
+/// Buffers for this.
+#[derive(Clone, Debug, Default)]
+pub struct DescendingDraw {
+    work: Workspace,
+    /// What may be drawn, and the exponentials of these; two of each, to narrow one to the other.
+    keys: [Vec<f32>; 2],
+    es: [Vec<f32>; 2],
+    sample: Vec<(f32, f32)>,
+    ranking: Ranking,
+}
+
+/// What lies between two sums of exponentials: as far as rounding goes a target is known.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    earliest: f64,
+    latest: f64,
+}
+
+/// More are narrowed before they are ranked.
+const RANKED: usize = 2048;
+/// How many are looked at to guess a bracket, and how many of them are neighbours.
+const SAMPLE: usize = 2048;
+const NEIGHBOURS: usize = 8;
+/// How often candidates are narrowed.
+const ROUNDS: usize = 3;
+
+impl DescendingDraw {
+    /// Where the running sum of the exponentials of `from` reaches the share `draw` of their sum.
+    ///
+    /// `larger` are the candidates with logits above `from.first`, all of which are left out; `head`
+    /// are some of the largest, all with a logit that one of them has, in any order. `None` where
+    /// rounding could decide.
+    pub fn find(
+        &mut self,
+        from: Descending<'_>,
+        larger: &[TokenData],
+        head: &[TokenData],
+        draw: f64,
+    ) -> Option<Drawn> {
+        let n = from.logits.len();
+        self.reserve(n);
+        let sum = self.work.exponentiate_without(from, larger);
+        // Those left out that are equal to the first kept come before it, each with 1.
+        let before = from.dropped.checked_sub(larger.len())? as f64;
+        let total = sum - before;
+        // As for any draw (see `categorical::choose`), of the larger sum.
+        let margin = sum * (n + 16) as f64 * (2.0 * f64::EPSILON);
+        let target = before + total * draw;
+        let target = Target {
+            earliest: target - margin,
+            latest: target + margin,
+        };
+        let drawn = match self.in_head(head, target) {
+            Head::Here(drawn) => drawn,
+            Head::Behind => self.in_all(from.logits, target),
+        };
+        if drawn.is_none() {
+            Fallback::Draw.note();
+        }
+        drawn
+    }
+
+    fn reserve(&mut self, n: usize) {
+        for buffer in self.keys.iter_mut().chain(&mut self.es) {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.sample.clear();
+        self.sample.reserve(SAMPLE);
+        self.ranking.reserve(n);
+    }
+
+    /// The same among the largest, if it is there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "candidates are tokens of the vocabulary, each of which has an exponential"
+    )]
+    fn in_head(&mut self, head: &[TokenData], target: Target) -> Head {
+        let [keys, _] = &mut self.keys;
+        let [es, _] = &mut self.es;
+        let values = self.work.values();
+        keys.extend(head.iter().map(|c| c.logit));
+        es.extend(head.iter().map(|c| values[c.id as usize]));
+        let sum: f64 = es.iter().map(|&e| f64::from(e)).sum();
+        if sum < target.latest {
+            return Head::Behind;
+        }
+        Head::Here(rank(&mut self.ranking, keys, es, 0.0, target))
+    }
+
+    /// The same among all, whose exponentials `work` holds.
+    fn in_all(&mut self, logits: &[f32], target: Target) -> Option<Drawn> {
+        let Self {
+            work,
+            keys: [keys, next_keys],
+            es: [es, next_es],
+            sample,
+            ranking,
+        } = self;
+        let mut base = narrow((logits, work.values()), 0.0, target, sample, (keys, es));
+        for _ in 1..ROUNDS {
+            if keys.len() <= RANKED {
+                break;
+            }
+            base = narrow((keys, es), base, target, sample, (next_keys, next_es));
+            std::mem::swap(keys, next_keys);
+            std::mem::swap(es, next_es);
+        }
+        rank(ranking, keys, es, base, target)
+    }
+}
+
+/// Whether a draw falls among the largest.
+enum Head {
+    /// It does.
+    Here(Option<Drawn>),
+    /// It comes later.
+    Behind,
+}
+
+/// Leaves in `to` those of `from`, keys and their exponentials, that `target` may be among, and
+/// gives the sum of those above; `base` is what comes before all of them.
+fn narrow(
+    from: (&[f32], &[f32]),
+    base: f64,
+    target: Target,
+    sample: &mut Vec<(f32, f32)>,
+    to: (&mut Vec<f32>, &mut Vec<f32>),
+) -> f64 {
+    let (keys, es) = from;
+    let (low, high) = bracket(from, target.earliest - base, sample);
+    let above = base + sum_from(keys, es, high);
+    let mut take = |low: f32, high: f32| {
+        to.0.clear();
+        to.1.clear();
+        pick(keys, keys, low, high, to.0);
+        pick(keys, es, low, high, to.1);
+        sum_from(to.0, to.1, f32::NEG_INFINITY)
+    };
+    if above < target.earliest && above + take(low, high) > target.latest {
+        return above;
+    }
+    // The sample misled. Nothing is as large as infinity.
+    take(f32::NEG_INFINITY, f32::INFINITY);
+    base
+}
+
+/// Two keys between which the sum from the largest on reaches `wanted`, as a sample says.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the caller has more than `SAMPLE` keys, each with its exponential; `start` is at most their number less a group; what is equal is one at least"
+)]
+fn bracket((keys, es): (&[f32], &[f32]), wanted: f64, sample: &mut Vec<(f32, f32)>) -> (f32, f32) {
+    sample.clear();
+    let groups = SAMPLE / NEIGHBOURS;
+    for start in (0..groups).map(|i| i * (keys.len() - NEIGHBOURS) / groups) {
+        let group: Range<usize> = start..start + NEIGHBOURS;
+        let pairs = keys[group.clone()].iter().zip(&es[group]);
+        sample.extend(pairs.map(|(&key, &e)| (key, e)));
+    }
+    sample.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+    let weight = keys.len() as f64 / sample.len() as f64;
+    let (mut low, mut high) = (f32::NEG_INFINITY, f32::INFINITY);
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for equal in sample.chunk_by(|a, b| a.0 == b.0) {
+        let (key, e) = equal[0];
+        let (n, e) = (equal.len() as f64, weight * f64::from(e));
+        sum += n * e;
+        squares += n * e * e;
+        // Each end is off by four standard deviations of the sample.
+        let error = 4.0 * squares.sqrt();
+        if sum + error < wanted {
+            high = key;
+        } else if sum - error > wanted {
+            low = key;
+            break;
+        }
+    }
+    (low, high)
+}
+
+/// Ranks `keys`, and finds where the sum of their exponentials behind `base` reaches the target.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there is an exponential for each key, and what is ranked are their places"
+)]
+fn rank(
+    ranking: &mut Ranking,
+    keys: &[f32],
+    es: &[f32],
+    base: f64,
+    target: Target,
+) -> Option<Drawn> {
+    ranking.rank(keys);
+    let mut running = base;
+    let mut sums = ranking.indices().iter().map(|&i| {
+        running += f64::from(es[i as usize]);
+        running
+    });
+    let place = sums.position(|sum| sum >= target.earliest)?;
+    if running < target.latest {
+        return None;
+    }
+    let sorted = ranking.sorted();
+    let logit = sorted[place];
+    let start = sorted.partition_point(|&x| x > logit);
+    let end = sorted.partition_point(|&x| x >= logit);
+    Some(Drawn {
+        logit,
+        nth: place - start,
+        of: end - start,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the built-in does: sorts, adds up, and looks for the draw.
+    fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
+        let mut sorted = from.logits.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let max = from.first / from.divisor;
+        let e = |&x: &f32| f64::from(crate::simd::libm::exp(x / from.divisor - max));
+        let kept = &sorted[from.dropped..];
+        let target = kept.iter().map(e).sum::<f64>() * draw;
+        let mut running = 0.0;
+        let place = kept.iter().position(|x| {
+            running += e(x);
+            running >= target
+        });
+        let place = from.dropped + place.expect("the sum is reached");
+        let start = sorted.partition_point(|&x| x > sorted[place]);
+        (sorted[place], place - start)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
+    fn it_is_the_one_of_the_sorted_array() {
+        const N: usize = 30_000;
+        let mut state = 7u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / f64::from(1 << 24)
+        };
+        let mut draw = DescendingDraw::default();
+        for case in 0..240 {
+            let (scale, grid) = ([1.0, 6.0, 20.0, 0.0][case % 4], [0.0, 0.125][case / 4 % 2]);
+            let mut logits: Vec<f32> = (0..N)
+                .map(|_| {
+                    let x = scale * (next() + next() + next() - 1.5);
+                    (if grid > 0.0 {
+                        (x / grid).round() * grid
+                    } else {
+                        x
+                    }) as f32
+                })
+                .collect();
+            if case % 3 == 0 {
+                logits[77] = f32::NEG_INFINITY;
+            }
+            let mut sorted = logits.clone();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            let dropped = [0, 1, 5, 40][case / 8 % 4];
+            let from = Descending {
+                logits: &logits,
+                dropped,
+                first: sorted[dropped],
+                divisor: [1.0, 0.7, 1.9][case % 3],
+            };
+            let tokens = logits.iter().zip(0..);
+            let candidates = tokens.map(|(&logit, id)| TokenData { id, logit, p: 0.0 });
+            let larger: Vec<_> = candidates
+                .clone()
+                .filter(|c| c.logit > from.first)
+                .collect();
+            let least = sorted[[0, 300][case % 2]];
+            let head: Vec<_> = candidates.filter(|c| c.logit >= least).collect();
+            for share in [0.0, next() * 0.01, next(), next(), 0.999_13, 1.0 - 1e-9] {
+                let drawn = draw.find(from, &larger, &head, share);
+                let expected = in_order(from, share);
+                match drawn {
+                    Some(drawn) => {
+                        assert_eq!((drawn.logit, drawn.nth), expected, "{case}, {share}")
+                    }
+                    // On a border, or where all that is left is less than what rounding can do.
+                    None => assert!(share == 0.0 || share > 0.999_999, "{case}, {share}"),
+                }
+            }
+        }
+    }
+}
