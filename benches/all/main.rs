@@ -6,6 +6,7 @@
 //!   the token;
 //! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
+//! - `grammar`: grammars beside the built-in, plain and lazy;
 //! - `dry_breakers`: the constructor of DRY beside the built-in's.
 //!
 //! Each row first checks that both sides give the same, then alternates them on fresh copies of one
@@ -17,6 +18,7 @@
 mod chains;
 mod chart;
 mod dry_breakers;
+mod grammar;
 mod instructions;
 mod measure;
 mod report;
@@ -154,11 +156,12 @@ fn finish(good: bool) -> ! {
 
 type Part = fn(&Options, &mut dyn FnMut(Measurement));
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("samplers", samplers::run),
     ("chains", chains::run),
     ("sieve", sieve::run),
     ("trie", trie::run),
+    ("grammar", grammar::run),
     ("dry_breakers", dry_breakers::run),
 ];
 
@@ -167,7 +170,7 @@ cargo bench -- [options]
   --quick                one size, under a minute
   --only TEXT            the rows whose name contains TEXT
   --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT
-  --part NAME            samplers, chains, sieve, trie or dry_breakers
+  --part NAME            samplers, chains, sieve, trie, grammar or dry_breakers
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick

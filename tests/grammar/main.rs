@@ -6,6 +6,7 @@ mod support;
 
 mod borders;
 mod lazy;
+mod left_recursion;
 mod pair;
 mod random;
 mod realistic;

@@ -1,8 +1,8 @@
 //! Random walks through a grammar, on both sides at once.
 
-use llama_sieve::grammar::elements::{Element, Rules};
 use llama_sieve::grammar::parser;
 
+use crate::left_recursion::is_left_recursive;
 use crate::pair::{self, Pair, Vocabulary, quietly};
 use crate::support::{Array, HostSampler, Rng, replay};
 
@@ -56,58 +56,6 @@ fn endless(text: &[u8], vocabulary: &Vocabulary, said: &str) -> bool {
 
 fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
     Some(0)
-}
-
-/// Whether a rule can begin with itself, whatever else may be empty before it.
-pub fn is_left_recursive(rules: &Rules) -> bool {
-    let n = rules.alternatives.len();
-    let items = |mut sequence: u32| {
-        std::iter::from_fn(move || {
-            let first = rules.first(sequence)?;
-            sequence = first.rest;
-            Some(first.item)
-        })
-    };
-    let mut empty = vec![false; n];
-    loop {
-        let mut changed = false;
-        for rule in 0..n {
-            let is_empty = |item| matches!(item, Element::Rule(to) if empty[to as usize]);
-            let mut alternatives = rules.alternatives[rule].iter();
-            if !empty[rule] && alternatives.any(|&head| items(head).all(is_empty)) {
-                (empty[rule], changed) = (true, true);
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    // Which rules a rule may begin with, closed.
-    let mut begins = vec![vec![false; n]; n];
-    for (rule, begins) in begins.iter_mut().enumerate() {
-        for &head in &rules.alternatives[rule] {
-            for item in items(head) {
-                let Element::Rule(to) = item else {
-                    break;
-                };
-                begins[to as usize] = true;
-                if !empty[to as usize] {
-                    break;
-                }
-            }
-        }
-    }
-    for middle in 0..n {
-        for from in 0..n {
-            if begins[from][middle] {
-                let further = begins[middle].clone();
-                for (to, further) in begins[from].iter_mut().zip(further) {
-                    *to |= further;
-                }
-            }
-        }
-    }
-    (0..n).any(|rule| begins[rule][rule])
 }
 
 /// Whether the built-in would go through a rule without end.
