@@ -235,7 +235,7 @@ pub struct Theirs {
     /// What it calls is known to be called by it.
     _inside: Inside,
     /// And not by the common library.
-    _suspended: FromCommon,
+    _suspended: Option<FromCommon>,
 }
 
 impl Theirs {
@@ -255,7 +255,7 @@ impl Theirs {
         Some(Self {
             address,
             _inside: Inside::enter(symbol),
-            _suspended: FromCommon::suspend(),
+            _suspended: None,
         })
     }
 }
@@ -316,13 +316,21 @@ pub fn choose(
         }
     });
     let nothing = || Chosen::Made(null_mut());
-    guard(what, nothing, || match made {
+    let chosen = guard(what, nothing, || match made {
         Ok(sampler) => {
             call.report(&"ours");
             Chosen::Made(sampler)
         }
         Err(reason) => call.theirs(&reason, caller),
-    })
+    });
+    match chosen {
+        // As long as the host's own constructor runs.
+        Chosen::Theirs(theirs) => Chosen::Theirs(Theirs {
+            _suspended: Some(suspended),
+            ..theirs
+        }),
+        made => made,
+    }
 }
 
 /// What the stand-in for another function than a constructor is to do.

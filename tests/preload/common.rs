@@ -19,9 +19,9 @@ const SOURCES: [&str; 5] = [
 ];
 
 /// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
-/// that llama.cpp's own build makes.
-fn common_library() -> PathBuf {
-    let folder = empty_folder("c_programs/preload_libcommon");
+/// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
+fn common_library(name: &str, with_llama: bool) -> PathBuf {
+    let folder = empty_folder(&format!("c_programs/{name}_library"));
     let library = folder.join("libllama-common.so");
     let sources = paths::source_dir().join("common");
     let mut compile = Command::new(paths::cxx_compiler());
@@ -33,6 +33,12 @@ fn common_library() -> PathBuf {
         compile.arg("-I").arg(dir);
     }
     compile.args(SOURCES.map(|name| sources.join(name)));
+    if with_llama {
+        compile
+            .arg("-Wl,--whole-archive")
+            .arg(paths::static_library());
+        compile.arg("-Wl,--no-whole-archive").arg("-ldl");
+    }
     // What these sources call of others is never reached.
     compile
         .args(["-Wl,-z,lazy", "-pthread", "-o"])
@@ -44,18 +50,22 @@ fn common_library() -> PathBuf {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let library = common_library();
-        let folder = library.parent().expect("it is in a folder");
-        let program = Build::new("preload_common", &source("common.cpp"));
-        let program = program
-            .flag("-isystem")
-            .flag(paths::source_dir().join("common"))
-            .flag(&library)
-            .flag(format!("-Wl,-rpath,{}", folder.display()))
-            .flag("-Wl,--unresolved-symbols=ignore-in-shared-libs")
-            .flag("-pthread");
+        let program = sampling_with("preload_common", false);
         build(program.with_llama(Link::Shared))
     })
+}
+
+/// The program, with the common library.
+fn sampling_with(name: &str, with_llama: bool) -> Build {
+    let library = common_library(name, with_llama);
+    let folder = library.parent().expect("it is in a folder");
+    Build::new(name, &source("common.cpp"))
+        .flag("-isystem")
+        .flag(paths::source_dir().join("common"))
+        .flag(&library)
+        .flag(format!("-Wl,-rpath,{}", folder.display()))
+        .flag("-Wl,--unresolved-symbols=ignore-in-shared-libs")
+        .flag("-pthread")
 }
 
 fn arguments(run: Run<'_>) -> Run<'_> {
@@ -95,4 +105,29 @@ fn what_is_not_certain_is_the_hosts() {
     }
     // Its build is not known.
     assert_eq!(said(preloaded(program())).get(SERVED), None);
+}
+
+/// As xllamacpp is made. Only what the common library itself makes is ours there: not what
+/// llama.cpp makes for itself, also where one of its own constructors runs.
+#[test]
+fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
+    let program = build(sampling_with("preload_one_library", true).with_llama_h());
+    let built_in = arguments(Run::of(&program)).said();
+    let said = |run: Run<'_>| {
+        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
+        assert_eq!(said.out, built_in.out);
+        made(&said)
+    };
+    assert_eq!(
+        said(preloaded_of_known_build(&program)).get(SERVED),
+        Some(&1)
+    );
+    // The first of a chain is llama.cpp's own, the last is ours.
+    let list = "dist,top-k,sample";
+    let some = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list);
+    let some = said(some);
+    assert_eq!(some.get(SERVED), None);
+    assert!(some.contains_key("dist: ours"), "{some:?}");
+    let inside = "dist: llama.cpp's own: called by llama.cpp itself";
+    assert!(!some.contains_key(inside), "{some:?}");
 }
