@@ -50,12 +50,10 @@ impl Mask {
 
     /// Gives minus infinity to the candidates that are not allowed.
     pub fn apply(&self, candidates: &mut [TokenData]) {
-        // Without a branch: which tokens are allowed cannot be foreseen.
         for candidate in candidates {
-            let kept = u32::from(self.allows(candidate.id)).wrapping_neg();
-            let logit = candidate.logit.to_bits();
-            let logit = logit & kept | f32::NEG_INFINITY.to_bits() & !kept;
-            candidate.logit = f32::from_bits(logit);
+            if !self.allows(candidate.id) {
+                candidate.logit = f32::NEG_INFINITY;
+            }
         }
     }
 
