@@ -1219,8 +1219,8 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  number of threads. They are not accepted.
 
  out[i] is the token of sieves[i] and logits[i], or its negative error, of which
- llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in out,
- whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
+ llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in
+ out, whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
  array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
  an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
 
