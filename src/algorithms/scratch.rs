@@ -11,7 +11,27 @@ impl<T: Default> Clone for Scratch<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
+
+    /// Keeps what is there: the next call needs it again.
+    fn clone_from(&mut self, _source: &Self) {}
 }
+
+/// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state of
+/// one chain to another, which goes on sampling. (A derived `clone_from` replaces the whole.)
+macro_rules! clone_by_field {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl Clone for $name {
+            fn clone(&self) -> Self {
+                Self { $($field: self.$field.clone()),* }
+            }
+
+            fn clone_from(&mut self, source: &Self) {
+                $(self.$field.clone_from(&source.$field);)*
+            }
+        }
+    };
+}
+pub(crate) use clone_by_field;
 
 impl<T> Deref for Scratch<T> {
     type Target = T;

@@ -17,6 +17,7 @@
 //! buffers that are cold by the time that a model has computed the next logits.
 
 use std::ffi::CStr;
+use std::mem;
 
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
@@ -146,6 +147,17 @@ impl Clone for AdaptiveP {
             bent: Scratch::default(),
             ..*self
         }
+    }
+
+    /// Keeps the buffers.
+    fn clone_from(&mut self, source: &Self) {
+        *self = Self {
+            original: mem::take(&mut self.original),
+            softmax: mem::take(&mut self.softmax),
+            exponentials: mem::take(&mut self.exponentials),
+            bent: mem::take(&mut self.bent),
+            ..source.clone()
+        };
     }
 }
 

@@ -13,6 +13,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::descending_draw::{Descending, DescendingDraw};
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -23,7 +24,7 @@ use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Dist {
     rng: SeededMt19937,
     /// Since the stream began.
@@ -36,6 +37,17 @@ pub struct Dist {
     larger: Scratch<Vec<TokenData>>,
     head: Scratch<Vec<TokenData>>,
 }
+
+clone_by_field!(Dist {
+    rng,
+    draws,
+    work,
+    softmax,
+    in_order,
+    host_order,
+    larger,
+    head
+});
 
 impl Dist {
     /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.

@@ -9,6 +9,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::clone_by_field;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -19,7 +20,7 @@ use crate::simd::libm::ln;
 use crate::token::TokenData;
 
 /// Keeps the candidates that are not much less probable than the best.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct MinP {
     p: f32,
     min_keep: usize,
@@ -27,6 +28,13 @@ pub struct MinP {
     /// Scratch: what may be kept.
     passing: Scratch<Vec<TokenData>>,
 }
+
+clone_by_field!(MinP {
+    p,
+    min_keep,
+    order,
+    passing
+});
 
 impl MinP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p <= 0`.

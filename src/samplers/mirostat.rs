@@ -14,6 +14,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -27,7 +28,7 @@ use crate::token::{Token, TokenData};
 const BESIDE: f32 = 0.15;
 
 /// What both versions have: the feedback loop and the draw.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Feedback {
     tau: f32,
     eta: f32,
@@ -36,6 +37,15 @@ struct Feedback {
     work: Scratch<Workspace>,
     kept: Scratch<Vec<TokenData>>,
 }
+
+clone_by_field!(Feedback {
+    tau,
+    eta,
+    mu,
+    rng,
+    work,
+    kept
+});
 
 impl Feedback {
     fn new(seed: u32, tau: f32, eta: f32) -> Self {
@@ -124,7 +134,7 @@ impl Feedback {
 }
 
 /// Mirostat version 1.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Mirostat {
     n_vocab: i32,
     m: i32,
@@ -132,6 +142,14 @@ pub struct Mirostat {
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
 }
+
+clone_by_field!(Mirostat {
+    n_vocab,
+    m,
+    feedback,
+    order,
+    descending
+});
 
 impl Mirostat {
     /// Aims at a surprisal of `tau` bits per token, correcting by `eta`; `m` candidates serve the
@@ -263,12 +281,18 @@ impl Sampler for Mirostat {
 }
 
 /// Mirostat version 2.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
 }
+
+clone_by_field!(MirostatV2 {
+    feedback,
+    order,
+    descending
+});
 
 impl MirostatV2 {
     /// Aims at a surprisal of `tau` bits per token, correcting by `eta`. `seed` 0xFFFFFFFF takes a

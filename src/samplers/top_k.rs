@@ -7,17 +7,20 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::clone_by_field;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Keeps the `k` most probable candidates.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
 }
+
+clone_by_field!(TopK { k, order });
 
 impl TopK {
     /// `None` if `k` disables it: `k <= 0`.

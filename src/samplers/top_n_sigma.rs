@@ -11,17 +11,20 @@
 use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Masks what lies far below the largest logit.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TopNSigma {
     n: f32,
     deviation: Scratch<SigmaBounds>,
 }
+
+clone_by_field!(TopNSigma { n, deviation });
 
 impl TopNSigma {
     /// `None` if `n` disables it: `n <= 0`.

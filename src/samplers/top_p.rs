@@ -18,6 +18,7 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -30,7 +31,7 @@ use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TopP {
     p: f32,
     min_keep: usize,
@@ -45,6 +46,20 @@ pub struct TopP {
     ps: Scratch<Vec<f32>>,
     kept: Scratch<Vec<TokenData>>,
 }
+
+clone_by_field!(TopP {
+    p,
+    min_keep,
+    work,
+    order,
+    sample,
+    logits,
+    indices,
+    picked,
+    ranking,
+    ps,
+    kept
+});
 
 impl TopP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.

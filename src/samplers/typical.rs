@@ -29,6 +29,7 @@ use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, overflows, place};
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -38,7 +39,7 @@ use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 
 /// Keeps the locally typical candidates, most typical first.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Typical {
     p: f32,
     min_keep: usize,
@@ -59,6 +60,22 @@ pub struct Typical {
     /// Whether there were ties, as there then will be again. Only a guess, for speed.
     tied: bool,
 }
+
+clone_by_field!(Typical {
+    p,
+    min_keep,
+    order,
+    work,
+    scores,
+    ranking,
+    kept,
+    descending,
+    nearness,
+    near,
+    picked,
+    ps,
+    tied
+});
 
 impl Typical {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.

@@ -10,6 +10,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -17,7 +18,7 @@ use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
 
 /// Removes the most probable candidates, sometimes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Xtc {
     probability: f32,
     threshold: f32,
@@ -27,6 +28,16 @@ pub struct Xtc {
     work: Scratch<Workspace>,
     descending: Scratch<DescendingSum>,
 }
+
+clone_by_field!(Xtc {
+    probability,
+    threshold,
+    min_keep,
+    rng,
+    order,
+    work,
+    descending
+});
 
 impl Xtc {
     /// Acts with chance `probability` on candidates of probability `threshold` or more, and leaves
