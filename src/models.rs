@@ -242,45 +242,38 @@ fn payload(token: Token) -> String {
     )
 }
 
-/// The threads' lookups in a cache of two.
-fn cache_model(name: &str, at_least: usize, lookups: &'static [&'static [Token]]) {
+/// A lookup by each thread in a cache of so many. A lookup takes the lock three times where it has
+/// to make the trie: with two in one thread the orders are too many.
+fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]) {
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);
     every_order(name, at_least, move || {
         let cache = Arc::new(Shared::new(
-            NonZeroUsize::new(2).expect("not 0"),
+            NonZeroUsize::new(capacity).expect("not 0"),
             usize::MAX,
         ));
-        let threads: Vec<_> = lookups
-            .iter()
-            .map(|tokens| {
-                let cache = Arc::clone(&cache);
-                thread::spawn(move || {
-                    for &token in *tokens {
-                        let trie = cache.trie_of(payload(token).as_bytes(), None);
-                        let trie = trie.expect("a valid payload");
-                        assert_eq!(trie.max_token(), token);
-                        assert!(trie.paths().eq([token.to_string()]));
-                    }
-                    // While others go on; not after each lookup, which makes the orders too many.
-                    assert!(tokens.len() > 1 || cache.stats().entries <= 2);
-                })
+        let threads = lookups.map(|token| {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || {
+                let trie = cache.trie_of(payload(token).as_bytes(), None);
+                let trie = trie.expect("a valid payload");
+                assert_eq!(trie.max_token(), token);
+                assert!(trie.paths().eq([token.to_string()]));
+                // While the other goes on.
+                assert!(cache.stats().entries <= capacity as u64);
             })
-            .collect();
+        });
         for thread in threads {
             thread.join().expect("no panic");
         }
         let stats = cache.stats();
-        let n: usize = lookups.iter().map(|tokens| tokens.len()).sum();
-        assert_eq!(stats.hits + stats.misses, n as u64);
+        assert_eq!(stats.hits + stats.misses, lookups.len() as u64);
         assert_eq!((stats.entries, stats.bytes), cache.counted());
         // A miss adds a trie, but for one that another thread has added in the meantime.
         assert!(stats.entries + stats.evictions <= stats.misses);
-        let mut tokens: Vec<Token> = lookups.concat();
-        tokens.sort_unstable();
-        tokens.dedup();
-        assert_eq!(stats.entries, tokens.len().min(2) as u64);
-        if tokens.len() <= 2 {
+        let different = if lookups[0] == lookups[1] { 1 } else { 2 };
+        assert_eq!(stats.entries, different.min(capacity) as u64);
+        if different <= capacity {
             assert_eq!(stats.evictions, 0);
         }
         most.fetch_max(stats.evictions as usize, Ordering::SeqCst);
@@ -293,10 +286,10 @@ fn cache_model(name: &str, at_least: usize, lookups: &'static [&'static [Token]]
 
 #[test]
 fn the_cache_gives_the_trie_of_the_key_while_others_are_evicted() {
-    cache_model("three payloads in a cache of two", 100, &[&[1, 2], &[3]]);
+    cache_model("two payloads in a cache of one", 100, 1, [1, 2]);
 }
 
 #[test]
 fn the_same_payload_from_two_threads_is_kept_once() {
-    cache_model("one payload from two threads", 50, &[&[1], &[1]]);
+    cache_model("one payload from two threads", 50, 2, [1, 1]);
 }
