@@ -369,6 +369,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn what_is_known_of_bytes_is_bounded() {
         let cache = Shared::new(NonZeroUsize::new(2).expect("not 0"), MAX_BYTES);
         for spaces in 0..3 * MOST_BYTES_KNOWN {

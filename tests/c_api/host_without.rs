@@ -21,15 +21,16 @@ fn functions() -> Vec<String> {
     names
 }
 
-fn host_lacking(name: &str) -> Program {
-    let build = Build::new(&format!("host_lacking_{name}"), "c-tests/fake_host.c");
+/// `of`: the test, for each builds them anew while others may be loading theirs.
+fn host_lacking(name: &str, of: &str) -> Program {
+    let build = Build::new(&format!("{of}_lacking_{name}"), "c-tests/fake_host.c");
     let build = build.flag("-shared").flag("-fPIC");
     build.flag(format!("-DWITHOUT_{name}")).build()
 }
 
-fn run(program: &Program) {
+fn run(program: &Program, of: &str) {
     for name in functions().iter().map(String::as_str).chain(["nothing"]) {
-        let host = host_lacking(name);
+        let host = host_lacking(name, of);
         let path = host.path().display().to_string();
         let expected = match name {
             "llama_sampler_init" => "no host\n",
@@ -42,7 +43,7 @@ fn run(program: &Program) {
 #[test]
 fn a_host_without_a_function_is_told_so() {
     let build = Build::new("host_without", "c-tests/host_without.c").with_ours(Link::Static);
-    run(&build.build());
+    run(&build.build(), "host");
 }
 
 #[test]
@@ -53,7 +54,8 @@ fn a_lacking_host_under_sanitizers() {
     }
     let build = Build::new("host_without_sanitized", "c-tests/host_without.c").sanitized();
     let program = build.with_ours(Link::Static).build();
-    run(&program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1"));
+    let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
+    run(&program, "sanitized_host");
 }
 
 /// A host is taken to be built with libc++ if it brings that library along, and not libstdc++: what
