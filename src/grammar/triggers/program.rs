@@ -384,8 +384,8 @@ impl Writer {
         };
     }
 
-    /// With which bytes a match may go on from here; `None` where it may end, and where too much
-    /// would have to be looked at.
+    /// With which bytes a match may go on from here; `None` where it may end, where the way there
+    /// matters by itself, and where too much would have to be looked at.
     fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
         self.seen.resize(self.program.code.len(), 0);
         self.n_calls += 1;
@@ -413,9 +413,11 @@ impl Writer {
                 | Inst::Close { next, .. }
                 | Inst::Begin { next }
                 | Inst::End { next }
-                | Inst::Word { next, .. }
-                | Inst::Look { next, .. } => open.push(next),
-                Inst::Backreference { .. } | Inst::Accept { .. } => return None,
+                | Inst::Word { next, .. } => open.push(next),
+                // What a look-ahead remembers stays, also where nothing can follow.
+                Inst::Look { .. } | Inst::Backreference { .. } | Inst::Accept { .. } => {
+                    return None;
+                }
             }
         }
         Some(set)
