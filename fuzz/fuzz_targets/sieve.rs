@@ -341,7 +341,10 @@ unsafe fn load_with_params(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
             bytes[56 + 4 * window_of(bytes)..bytes.len() - 8]
                 .ends_with(&after[56 + 4 * window_of(&after)..after.len() - 8])
         );
-        tokens(sieve, logits, 2);
+        // Without logits nobody samples, and the sieve stays where the state has left it.
+        if !logits.is_empty() {
+            tokens(sieve, logits, 2);
+        }
     }
 }
 
