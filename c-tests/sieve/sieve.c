@@ -5,29 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "llama_sieve.h"
+#include "alone.h"
 #include "../messages.h"
-
-/* llama.h's own, which the header only declares. */
-typedef struct llama_token_data {
-    int32_t id;
-    float   logit;
-    float   p;
-} llama_token_data;
-
-struct llama_logit_bias {
-    int32_t token;
-    float   bias;
-};
-
-#define CHECK(condition) check_that((condition), #condition, __LINE__)
-
-static void check_that(bool holds, const char * condition, int line) {
-    if (!holds) {
-        fprintf(stderr, "sieve.c:%d: failed: %s (last error: %s)\n", line, condition, llama_sieve_last_error());
-        exit(1);
-    }
-}
 
 enum { N = 5000, N_BATCH = 8 };
 

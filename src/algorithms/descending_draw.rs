@@ -260,6 +260,7 @@ fn rank(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
 
     /// What the built-in does: sorts, adds up, and looks for the draw.
     fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
@@ -283,11 +284,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "no pointers, and minutes")]
     fn it_is_the_one_of_the_sorted_array() {
         const N: usize = 30_000;
-        let mut state = 7u32;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            f64::from(state >> 8) / f64::from(1 << 24)
-        };
+        let mut lcg = Lcg(7);
+        let mut next = || f64::from(lcg.unit());
         let mut draw = DescendingDraw::default();
         for case in 0..240 {
             let (scale, grid) = ([1.0, 6.0, 20.0, 0.0][case % 4], [0.0, 0.125][case / 4 % 2]);

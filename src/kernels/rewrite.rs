@@ -18,6 +18,45 @@ pub struct Curve {
     pub sharpness: f32,
 }
 
+impl Curve {
+    fn at(self, p: f32) -> f32 {
+        let d = ((p - self.target) * self.per_width).abs();
+        self.peak - self.sharpness * d * d / (1.0 + d)
+    }
+}
+
+/// The same curve over the lanes of a vector.
+struct CurveOn<V: Vector> {
+    v: V,
+    target: V::F,
+    per_width: V::F,
+    peak: V::F,
+    sharpness: V::F,
+    one: V::F,
+}
+
+impl<V: Vector> CurveOn<V> {
+    #[inline(always)]
+    fn new(v: V, curve: Curve) -> Self {
+        Self {
+            v,
+            target: v.splat(curve.target),
+            per_width: v.splat(curve.per_width),
+            peak: v.splat(curve.peak),
+            sharpness: v.splat(curve.sharpness),
+            one: v.splat(1.0),
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, p: V::F) -> V::F {
+        let v = self.v;
+        let d = v.abs(v.mul(v.sub(p, self.target), self.per_width));
+        let fall = v.div(v.mul(v.mul(self.sharpness, d), d), v.add(self.one, d));
+        v.sub(self.peak, fall)
+    }
+}
+
 dispatched! {
     /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
     pub fn divide_logits(data: &mut [TokenData], by: f32) => divide_logits_on;
@@ -228,9 +267,8 @@ fn bend_on<V: Vector>(
     curve: Curve,
 ) -> (f32, bool) {
     assert_eq!(data.len(), original.len());
-    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
-    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
-    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let on_lanes = CurveOn::new(v, curve);
+    let lowest = v.splat(f32::NEG_INFINITY);
     let divisor = v.splat(by);
     let mut max = lowest;
     let mut all_numbers = true;
@@ -242,9 +280,7 @@ fn bend_on<V: Vector>(
         prefetch_candidates(v, chunk.as_ptr().wrapping_sub(FAR));
         let p = v.div(v.load_probabilities(chunk), divisor);
         v.store(original, p);
-        let d = v.abs(v.mul(v.sub(p, target), per_width));
-        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
-        let bent = v.sub(peak, fall);
+        let bent = on_lanes.at(p);
         let old = v.load_logits(chunk);
         // NaN counts as minus infinity, which is below every number.
         let known = v.max(old, lowest);
@@ -269,20 +305,17 @@ fn bend_logits_on<V: Vector>(
     curve: Curve,
 ) -> (f32, bool) {
     assert_eq!(logits.len(), es.len());
-    let (target, per_width) = (v.splat(curve.target), v.splat(curve.per_width));
-    let (peak, sharpness) = (v.splat(curve.peak), v.splat(curve.sharpness));
-    let (one, lowest) = (v.splat(1.0), v.splat(f32::NEG_INFINITY));
+    let on_lanes = CurveOn::new(v, curve);
+    let lowest = v.splat(f32::NEG_INFINITY);
     let divisor = v.splat(by);
     let mut max = lowest;
     let mut all_numbers = true;
     let mut chunks = logits.chunks_exact_mut(V::LANES);
     let mut of_es = es.chunks_exact(V::LANES);
     for (chunk, es) in (&mut chunks).zip(&mut of_es) {
-        let d = v.sub(v.div(v.load(es), divisor), target);
-        let d = v.abs(v.mul(d, per_width));
-        let fall = v.div(v.mul(v.mul(sharpness, d), d), v.add(one, d));
+        let bent = on_lanes.at(v.div(v.load(es), divisor));
         let old = v.load(chunk);
-        let value = v.select_lt(old, v.splat(f32::MIN), lowest, v.sub(peak, fall));
+        let value = v.select_lt(old, v.splat(f32::MIN), lowest, bent);
         all_numbers &= v.eq(value, value).count_ones() as usize == V::LANES;
         max = v.max(value, max);
         v.store(chunk, value);
@@ -292,8 +325,7 @@ fn bend_logits_on<V: Vector>(
         if *logit == f32::NEG_INFINITY {
             continue;
         }
-        let d = ((e / by - curve.target) * curve.per_width).abs();
-        *logit = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        *logit = curve.at(e / by);
         all_numbers &= !logit.is_nan();
         max = if max < *logit { *logit } else { max };
     }
@@ -309,8 +341,7 @@ fn bend_each(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve
         if comparable(candidate.logit) == f32::NEG_INFINITY {
             continue;
         }
-        let d = ((*original - curve.target) * curve.per_width).abs();
-        let value = curve.peak - curve.sharpness * d * d / (1.0 + d);
+        let value = curve.at(*original);
         candidate.logit = value;
         all_numbers &= !value.is_nan();
         max = if max < value { value } else { max };

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU8;
 
 use super::host::{Functions, SamplingFunctions};
 use super::workspace::{Taken, Workspace};
-use super::{Member, chosen, list, members_of, prepare, run};
+use super::{Member, chosen, list, members_of, prepare, run, selected_of_array};
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::host::llama_h::{llama_context, llama_sampler};
 use crate::ffi::logits::{ContextFunctions, logits_of_output};
@@ -64,9 +64,7 @@ pub unsafe fn narrow<T>(
     unsafe {
         let (host, mut workspace, logits) = output(chain, ctx, idx)?;
         let taken = |pool: &mut Pool<'_>| {
-            pool.array();
-            // Of the array: as long as there is none, the place may not be known.
-            let selected = pool.selected().map_or(-1, |index| index as i64);
+            let selected = selected_of_array(pool);
             let (data, sorted) = pool.array();
             Ok(take(Candidates {
                 data,

@@ -397,13 +397,11 @@ impl Member {
             return Ok(());
         }
         let mut array = part(call, || {
+            let selected = selected_of_array(pool);
             let (data, sorted) = pool.array();
-            let (data, size) = (data.as_mut_ptr(), data.len());
-            // Of the array: as long as there is none, the place may not be known.
-            let selected = pool.selected().map_or(-1, |index| index as i64);
             Ok(llama_token_data_array {
-                data,
-                size,
+                data: data.as_mut_ptr(),
+                size: data.len(),
                 selected,
                 sorted: u8::from(sorted),
             })
@@ -413,6 +411,13 @@ impl Member {
         // SAFETY: what a sampler leaves is a valid array.
         part(call, || unsafe { take_back(&array, pool) })
     }
+}
+
+/// Index of the selected candidate in the pool's array, or -1. As long as there is no array, the
+/// place may not be known: this makes it.
+fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
+    pool.array();
+    pool.selected().map_or(-1, |index| index as i64)
 }
 
 /// Takes over what a foreign sampler left of the pool's array.
