@@ -2,16 +2,23 @@
 //! the allocator of the whole test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
 use std::cell::Cell;
+use std::fmt::Display;
 
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    /// Whether the next one is reported with where it comes from.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn count() {
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+    if WATCHED.try_with(|watched| watched.replace(false)) == Ok(true) {
+        eprintln!("allocates:\n{}", Backtrace::force_capture());
+    }
 }
 
 // SAFETY: every call is handed to the system's allocator as it came.
@@ -39,8 +46,19 @@ static ALLOCATOR: Counting = Counting;
 
 /// How often this thread has allocated. Only Rust's allocations are counted, which the built-ins'
 /// are not.
-pub fn allocations() -> usize {
+fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
+}
+
+/// What `f` returns, which must not allocate: of the first allocation a backtrace is printed.
+#[track_caller]
+pub fn without_allocating<T>(label: &dyn Display, f: impl FnOnce() -> T) -> T {
+    let before = allocations();
+    WATCHED.set(true);
+    let result = f();
+    WATCHED.set(false);
+    assert_eq!(allocations(), before, "{label} allocates");
+    result
 }
 
 #[test]
