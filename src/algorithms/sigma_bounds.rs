@@ -56,6 +56,15 @@ pub struct SigmaBounds {
 }
 
 impl SigmaBounds {
+    /// Makes room for `n` candidates: however many there are the next time, up to so many have
+    /// warmed up.
+    pub fn warm_up(&mut self, n: usize) {
+        self.sums.clear();
+        self.sums.reserve(n.div_ceil(SUM_BLOCK));
+        self.maxima.clear();
+        self.maxima.reserve(n.div_ceil(GROUP));
+    }
+
     /// Masks what lies below `max - n * deviation` in the arithmetic of the built-in.
     pub fn mask(&mut self, data: &mut [TokenData], n: f32) {
         let bounds = self.take(data, n);

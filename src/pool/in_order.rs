@@ -41,6 +41,11 @@ impl Pool<'_> {
     /// as soon as somebody looks. `first` is the logit of the next one. Nothing has been chosen:
     /// of a choice only the place would be left.
     pub fn put_in_order(&mut self, dropped: usize, first: f32) {
+        let n = self.len();
+        // Whether somebody looks or not, a vocabulary of this size has warmed up.
+        self.buffers.host_order.warm_up(n);
+        self.buffers.work.warm_up(n);
+        self.buffers.softmax.warm_up();
         self.order = Some(InOrder {
             dropped,
             first,

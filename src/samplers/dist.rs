@@ -102,12 +102,11 @@ impl Dist {
     /// Draws from candidates [in order](Pool::order) without making the array. `None` where
     /// rounding could decide.
     fn draw_in_order(&mut self, pool: &mut Pool<'_>, order: InOrder, draw: f64) -> Option<()> {
-        self.larger.clear();
+        self.reserve_in_order(pool.len());
         if order.dropped > 0 {
             let larger = pool.at_least(order.first.next_up());
             self.larger.extend_from_slice(larger);
         }
-        self.head.clear();
         self.head.extend_from_slice(pool.largest(HEAD));
         let logits = pool.contiguous();
         let from = Descending {
@@ -123,6 +122,15 @@ impl Dist {
         };
         pool.choose_in_order(Token::try_from(place?).ok()?);
         Some(())
+    }
+
+    /// Makes room for what drawing from `n` candidates in order can take, ties or not.
+    fn reserve_in_order(&mut self, n: usize) {
+        for buffer in [&mut self.larger, &mut self.head] {
+            buffer.clear();
+            buffer.reserve(n);
+        }
+        self.host_order.warm_up(n);
     }
 
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {

@@ -34,6 +34,11 @@ impl TopNSigma {
             deviation: Scratch::default(),
         })
     }
+
+    /// Makes room for what `n` candidates can take.
+    pub(crate) fn warm_up(&mut self, n: usize) {
+        self.deviation.warm_up(n);
+    }
 }
 
 impl Sampler for TopNSigma {

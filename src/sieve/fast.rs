@@ -135,6 +135,8 @@ pub(super) fn filter(
         few::filter(params, candidates, stats);
         return Ok(Kept::Together(true));
     }
+    // Typical leaves them unsorted, and more are not given to the exact top-p.
+    stages.warm_up(params.top_k_of(source.len()).unwrap_or(source.len()), FEW);
     if done < Done::TopP {
         stats.after_top_k = candidates.len();
         if !sorted && params.top_p < 1.0 && candidates.len() <= FEW {
@@ -148,8 +150,6 @@ pub(super) fn filter(
             exponentials,
         };
         if stages.typical().is_some() {
-            // Typical leaves them unsorted, and more are not given to the exact top-p.
-            stages.warm_up_behind_typical(candidates.len(), FEW);
             buffers.exponentials.warm_up(candidates.len());
         }
         match stages.typical() {

@@ -31,10 +31,8 @@ pub(super) fn filter(
     }
     apply(stages.top_k(), candidates, &mut sorted);
     stats.after_top_k = unmasked(candidates);
-    if stages.typical().is_some() {
-        stages.warm_up_behind_typical(candidates.len(), usize::MAX);
-        apply(stages.typical(), candidates, &mut sorted);
-    }
+    stages.warm_up(candidates.len(), usize::MAX);
+    apply(stages.typical(), candidates, &mut sorted);
     stats.after_typical = unmasked(candidates);
     apply(stages.top_p(), candidates, &mut sorted);
     stats.after_top_p = unmasked(candidates);

@@ -75,14 +75,17 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
-    /// Makes room behind typical for any share of `n` candidates, of which top-p takes at most
-    /// `of_top_p`: how many typical leaves follows from the logits, not from the parameters.
-    pub fn warm_up_behind_typical(&mut self, n: usize, of_top_p: usize) {
+    /// Makes room behind a cut for any share of `n` candidates, of which top-p takes at most
+    /// `of_top_p`: how many a cut leaves follows from the logits, not from the parameters.
+    pub fn warm_up(&mut self, n: usize, of_top_p: usize) {
         if let Some(top_p) = self.top_p() {
             top_p.warm_up(n.min(of_top_p));
         }
         if let Some(min_p) = self.min_p() {
             min_p.warm_up(n);
+        }
+        if let Some(top_n_sigma) = self.top_n_sigma() {
+            top_n_sigma.warm_up(n);
         }
     }
 
