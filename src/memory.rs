@@ -9,8 +9,8 @@
 //! the documented answer with nothing changed: at the beginning without a single allocation, later
 //! by unwinding to the guard.
 //!
-//! Another thread may take the room in between. Cost: taking and giving back 16 KiB, 0.1 to 0.3 µs,
-//! for each call that makes or sets something, and for each 4 KiB that it reserves.
+//! Another thread may take the room in between. Costs taking and giving back 16 KiB for each call
+//! that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;

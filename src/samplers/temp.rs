@@ -1,9 +1,7 @@
 //! Temperature: divides every logit by t. At or below 0 the largest logit stays (the first of
 //! equals) and all others become minus infinity.
 //!
-//! One pass of 12 bytes per candidate, read and written. What lost: products with the inverse,
-//! twice corrected by what they leave, instead of divisions (1.01 ns instead of 0.88 for each of 40
-//! candidates).
+//! One pass of 12 bytes per candidate, read and written.
 
 use std::ffi::CStr;
 

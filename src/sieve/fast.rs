@@ -11,13 +11,8 @@
 //! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
 //! | none | all candidates | 2 |
 //!
-//! A flat nucleus of 29,000 of 128256 tokens costs 145 us: the sum 27, to look for it among the 128
-//! largest and in a sample 20, to collect 4 bytes each and a bit for every token 28, to add up what
-//! lies above eight thresholds 24, to find the cut between two of them 20, to draw 15. The cut and
-//! the temperature are remembered, not applied: candidates are made of it only if someone asks, or
-//! a stage follows. What lost: tokens beside the logits, cut and divided in place (28 plain maxima
-//! instead of 16); before that, candidates of 12 bytes at once, with exact exponentials for the cut
-//! and again for the draw, and a histogram of all that the sample left open (38).
+//! The cut and the temperature of a flat nucleus are remembered, not applied: candidates are made of
+//! it only if someone asks, or a stage follows.
 //!
 //! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a
 //! threshold the two can differ by what that rounds away. Masked tokens (minus infinity, NaN) drop

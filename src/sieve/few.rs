@@ -1,9 +1,9 @@
 //! Few sorted candidates through top-p, min-p and the temperature, with the arithmetic of the
 //! samplers of these names.
 //!
-//! The samplers are made for arrays of any size and order, and take 0.7 us for 40 candidates, but 4
-//! to 5 when their code has left the cache, as after every forward pass. This is some hundred
-//! instructions, and two `exp` for each candidate.
+//! The samplers are made for arrays of any size and order, and are slow where their code has left
+//! the cache, as after every forward pass. This is some hundred instructions, and two `exp` for
+//! each candidate.
 
 use crate::sieve::params::{Order, Params};
 use crate::sieve::stages::Stages;

@@ -232,7 +232,7 @@ impl Sieve {
     /// failure.
     ///
     /// More than 1024 that only top-p has reduced are written out when they are asked for, once per
-    /// token: some 2 ns each, and memory the first times.
+    /// token.
     pub fn candidates(&self) -> &[TokenData] {
         self.workspace.drawn_from()
     }

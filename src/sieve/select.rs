@@ -5,9 +5,8 @@
 //! or below the k-th largest logit, so it is a threshold that all of the k largest reach and little
 //! else does; only the blocks whose maximum reaches it are looked into again.
 //!
-//! What lost: a threshold that rises as the k largest so far do, in one pass. It looks into every
-//! block that reaches what is known by then: 28 us for the 40 largest of 128256 and all that
-//! follows, instead of 11.
+//! A threshold that rises as the k largest so far do takes one pass, but looks into every block that
+//! reaches what is known by then, and lost.
 
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::{CHUNK, GROUP};
@@ -208,7 +207,6 @@ const SAMPLE: usize = 2048;
 const NEIGHBOURS: usize = 8;
 
 /// A histogram of some of the logits, from all over the vocabulary, without bias and penalties.
-/// Sorting them lost: 15 us instead of 5.
 pub(super) struct Sample {
     max: f32,
     /// How many logits are in each bin; the first has the largest.

@@ -146,6 +146,41 @@ fn samplers_sieve_and_metrics_forbid_unsafe_code() {
     }
 }
 
+/// Measured times belong to docs/performance.md, with their date and condition: in a source they
+/// are never measured again.
+#[test]
+fn sources_name_no_measured_times() {
+    for path in rust_files(&root().join("src")) {
+        let source = read(&path);
+        for (number, line) in source.lines().enumerate() {
+            let comment = line.split_once("//").map_or("", |(_, comment)| comment);
+            assert!(
+                !names_a_time(comment),
+                "{}:{}: {}",
+                path.display(),
+                number + 1,
+                comment.trim()
+            );
+        }
+    }
+}
+
+/// Whether a number is followed by micro- or nanoseconds.
+fn names_a_time(comment: &str) -> bool {
+    let words: Vec<&str> = comment.split([' ', ',', '.', ';', ':', ')']).collect();
+    let is_number = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
+    words
+        .windows(2)
+        .any(|pair| is_number(pair[0]) && ["us", "µs", "ns"].contains(&pair[1]))
+}
+
+#[test]
+fn a_measured_time_would_be_found() {
+    assert!(names_a_time(" costs 2.5 us, once"));
+    assert!(names_a_time(" (870 ns instead of 620)"));
+    assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
+}
+
 /// The C names that the sources export.
 fn exported_names() -> Vec<String> {
     let mut names = Vec::new();
