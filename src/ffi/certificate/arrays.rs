@@ -32,7 +32,7 @@ pub(super) const LARGEST: usize = 1025;
 
 /// The same for those that sort everything and look at each probability: large enough for the
 /// buckets that the host puts before its sort, which begin above 128.
-const LARGEST_SORTED: usize = 257;
+const LARGEST_SORTED: usize = 145;
 
 /// The arrays for the kind of that name.
 pub(super) fn shapes_for(name: &str) -> [Shape; ARRAYS.len()] {
