@@ -8,13 +8,13 @@ pub(crate) struct Lcg(pub u32);
 
 impl Lcg {
     /// The next state, of which callers take the upper bits.
-    pub fn bits(&mut self) -> u32 {
+    pub(crate) fn bits(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.0
     }
 
     /// A number from 0 to 1, of 24 bits.
-    pub fn unit(&mut self) -> f32 {
+    pub(crate) fn unit(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }
 

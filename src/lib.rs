@@ -82,6 +82,8 @@
 //! is outside Rust.
 
 // What runs in somebody else's process does not give up. Tests may.
+// What is `pub` is offered. Tests see more.
+#![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(
     not(test),
     deny(

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The value, and whether somebody has it.
-pub struct Exclusive<T> {
+pub(crate) struct Exclusive<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -20,7 +20,7 @@ pub struct Exclusive<T> {
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 /// The value, until this is dropped.
-pub struct Taken<'a, T> {
+pub(crate) struct Taken<'a, T> {
     of: &'a Exclusive<T>,
     /// Shared between threads only if the value may be.
     value: PhantomData<&'a mut T>,
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 impl<T> Exclusive<T> {
     /// Nobody has it yet.
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
             value: UnsafeCell::new(value),
@@ -40,7 +40,7 @@ impl<T> Exclusive<T> {
 
     /// The value, unless somebody has it.
     #[inline]
-    pub fn take(&self) -> Option<Taken<'_, T>> {
+    pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
         if self.taken.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -51,7 +51,7 @@ impl<T> Exclusive<T> {
     }
 
     /// The same, but waits for it.
-    pub fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
+    pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         if let Some(taken) = self.take() {
             return Some(taken);
         }

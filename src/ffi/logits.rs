@@ -38,7 +38,7 @@ pub(super) struct ContextFunctions {
 static CONTEXT_FUNCTIONS: PerHost<ContextFunctions> = PerHost::new();
 
 impl ContextFunctions {
-    pub fn of_host() -> Result<Self, Failure> {
+    pub(super) fn of_host() -> Result<Self, Failure> {
         CONTEXT_FUNCTIONS
             .of_host(Self::looked_up)
             .map_err(Failure::no_host)
@@ -57,7 +57,7 @@ impl ContextFunctions {
     ///
     /// # Safety
     /// `ctx` is a live context of this host.
-    pub unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
+    pub(super) unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
         // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
         unsafe {
             let vocab = (self.get_vocab)((self.get_model)(ctx));

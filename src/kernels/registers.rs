@@ -16,7 +16,7 @@ const PADDING: TokenData = TokenData {
     clippy::indexing_slicing,
     reason = "documented: fewer than a register's"
 )]
-pub fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
+pub(super) fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
     let mut padded = [PADDING; MAX_LANES];
     padded[..rest.len()].copy_from_slice(rest);
     padded
@@ -25,7 +25,7 @@ pub fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
 /// The last elements of an array, as many as a register has lanes. Passes whose results do not
 /// depend on what comes twice end with them, instead of going through the remainder one by one;
 /// some of the elements then belong to the register before, too.
-pub trait LastChunk {
+pub(super) trait LastChunk {
     /// `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
 
@@ -50,15 +50,15 @@ impl<T> LastChunk for [T] {
 /// How far ahead, in candidates, a pass that writes without having read asks for the cache lines.
 /// The processor asks early for what a loop reads, but not for what it writes, and stores would
 /// wait for one line after the other.
-pub const AHEAD: usize = 128;
+pub(super) const AHEAD: usize = 128;
 
 /// The same for a pass that computes so much with what it reads that the processor has little of
 /// what comes next in view.
-pub const FAR: usize = 2 * AHEAD;
+pub(super) const FAR: usize = 2 * AHEAD;
 
 /// Asks for the cache lines of the candidates of a register; they may be outside of the array.
 #[inline(always)]
-pub fn prefetch_candidates<V: Vector>(v: V, at: *const TokenData) {
+pub(super) fn prefetch_candidates<V: Vector>(v: V, at: *const TokenData) {
     for offset in (0..V::LANES * size_of::<TokenData>()).step_by(64) {
         v.prefetch(at.wrapping_byte_add(offset));
     }

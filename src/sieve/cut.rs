@@ -26,7 +26,7 @@ impl Bracket {
     ///
     /// The logits below have small exponentials of which the sample has many, so the estimate is
     /// good; how many larger ones the sample has missed does not matter.
-    pub fn guess(left_out: f64, max: f32, source: &Source<'_>) -> Self {
+    pub(super) fn guess(left_out: f64, max: f32, source: &Source<'_>) -> Self {
         let sample = Sample::take(source, max);
         let weight = source.len() as f64 / sample.n as f64;
         let mut bracket = Self {
@@ -106,7 +106,7 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    pub fn of(survivors: &Packed, max: f32, bracket: Bracket) -> Self {
+    pub(super) fn of(survivors: &Packed, max: f32, bracket: Bracket) -> Self {
         let high = bracket.high.min(max);
         let low = bracket.low.max(max - Histogram::FURTHEST);
         let at = |share: f32| low + (high - low) * share;

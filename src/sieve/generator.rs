@@ -59,7 +59,7 @@ fn begin(kind: RngKind, seed: u64) -> Stream {
 }
 
 impl Generator {
-    pub fn new(kind: RngKind, asked: u64) -> Self {
+    pub(super) fn new(kind: RngKind, asked: u64) -> Self {
         let seed = resolve_seed_64(asked);
         Self {
             kind,
@@ -71,7 +71,7 @@ impl Generator {
     }
 
     /// Back to the beginning; a seed that was to be random is drawn anew.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.seed = resolve_seed_64(self.asked);
         self.draws = 0;
         // In place, so that a reset does not allocate.
@@ -81,22 +81,22 @@ impl Generator {
         }
     }
 
-    pub fn kind(&self) -> RngKind {
+    pub(super) fn kind(&self) -> RngKind {
         self.kind
     }
 
     /// The seed in use.
-    pub fn seed(&self) -> u64 {
+    pub(super) fn seed(&self) -> u64 {
         self.seed
     }
 
     /// What a restart goes back to.
-    pub fn ask(&mut self, seed: u64) {
+    pub(super) fn ask(&mut self, seed: u64) {
         self.asked = seed;
     }
 
     /// The number for the next token, of which `accepted` came before.
-    pub fn draw(&mut self, accepted: u64) -> Draw {
+    pub(super) fn draw(&mut self, accepted: u64) -> Draw {
         // A loaded place may say any number.
         self.draws = self.draws.wrapping_add(1);
         let bits = match &mut self.stream {
@@ -111,7 +111,7 @@ impl Generator {
         Draw { bits, uniform }
     }
 
-    pub fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         let (state, words) = match &self.stream {
             Stream::Xoroshiro128Plus(stream) => (stream.state(), None),
             Stream::Mt19937(stream) => ([0, 0], Some(stream.state())),
@@ -127,7 +127,7 @@ impl Generator {
     }
 
     /// One at a place, which a restart takes to the seed `asked`.
-    pub fn at(place: Place, asked: u64) -> Result<Self, String> {
+    pub(super) fn at(place: Place, asked: u64) -> Result<Self, String> {
         let mut generator = Self {
             kind: RngKind::Position,
             asked,
@@ -140,7 +140,7 @@ impl Generator {
     }
 
     /// Goes to a place, of whatever kind of generator; on failure stays where it is.
-    pub fn go_to(&mut self, place: Place) -> Result<(), String> {
+    pub(super) fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {
                 let stream = Xoroshiro128Plus::from_state(place.state);

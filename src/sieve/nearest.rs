@@ -40,7 +40,7 @@ pub(super) struct Buffers<'a> {
 
 impl Nearest {
     /// Bytes held.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let floats = self.nearness.capacity() + self.picked.capacity();
         (floats + self.places.capacity()) * size_of::<f32>()
     }
@@ -52,7 +52,7 @@ impl Nearest {
         clippy::indexing_slicing,
         reason = "there are a weight and a nearness for each candidate, whose places the others are"
     )]
-    pub fn keep(
+    pub(super) fn keep(
         &mut self,
         centre: f64,
         min_keep: usize,

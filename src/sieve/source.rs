@@ -29,12 +29,12 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    pub fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         self.token as usize
     }
 
     /// Whether the caller's logit is at or above `threshold`; NaN is not.
-    pub fn was_from(&self, threshold: f32) -> bool {
+    pub(super) fn was_from(&self, threshold: f32) -> bool {
         self.raw >= threshold
     }
 }
@@ -50,13 +50,13 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.logits.len()
     }
 
     /// One logit.
     #[expect(clippy::indexing_slicing, reason = "the search found it there")]
-    pub fn at(&self, index: usize) -> f32 {
+    pub(super) fn at(&self, index: usize) -> f32 {
         let place = self.touched.binary_search_by_key(&index, Touched::index);
         let logit = place.map_or_else(|_| self.logits.at(index), |place| self.touched[place].logit);
         logit / self.divisor
@@ -72,7 +72,7 @@ impl Source<'_> {
         clippy::indexing_slicing,
         reason = "touched are tokens of the vocabulary, so `from < end`; a unit has at most `CHUNK` logits"
     )]
-    pub fn for_each_run(
+    pub(super) fn for_each_run(
         &self,
         unit: usize,
         wanted: impl Fn(usize, usize) -> bool,
@@ -135,7 +135,7 @@ impl Source<'_> {
         clippy::indexing_slicing,
         reason = "documented: touched are tokens of those that fill `to`"
     )]
-    pub fn copy(&self, start: usize, touched: &[Touched], to: &mut [f32]) {
+    pub(super) fn copy(&self, start: usize, touched: &[Touched], to: &mut [f32]) {
         self.logits.widen(start, to);
         for touched in touched {
             to[touched.index() - start] = touched.logit;
@@ -167,12 +167,12 @@ pub(super) struct Adjustments {
 
 impl Adjustments {
     /// Takes the memory for `n` biases; on failure nothing changes.
-    pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+    pub(super) fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         let missing = n.saturating_sub(self.biases.len());
         memory::reserve_exact(&mut self.biases, missing)
     }
 
-    pub fn set(&mut self, params: &Params) {
+    pub(super) fn set(&mut self, params: &Params) {
         self.biases.clear();
         let biases = params.bias.iter().zip(0..);
         self.biases
@@ -183,7 +183,7 @@ impl Adjustments {
         self.penalties = params.penalties();
     }
 
-    pub fn is_empty(&self, history: &History) -> bool {
+    pub(super) fn is_empty(&self, history: &History) -> bool {
         self.biases.is_empty() && (self.penalties.is_none() || history.is_empty())
     }
 
@@ -192,7 +192,7 @@ impl Adjustments {
         clippy::indexing_slicing,
         reason = "a partition point is at most the length"
     )]
-    pub fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
+    pub(super) fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
         let first = self.biases.partition_point(|&(t, ..)| t < token);
         let last = first + self.biases[first..].partition_point(|&(t, ..)| t == token);
         let count = || history.count(token);
@@ -201,19 +201,19 @@ impl Adjustments {
 
     /// Whether so many of `n` tokens are biased that a changed copy of all logits costs less than
     /// to look each of them up.
-    pub fn are_many_of(&self, n: usize) -> bool {
+    pub(super) fn are_many_of(&self, n: usize) -> bool {
         self.biases.len() > n / MANY
     }
 
     /// The tokens that change, some of them perhaps twice.
-    pub fn tokens(&self, history: &History) -> impl Iterator<Item = Token> {
+    pub(super) fn tokens(&self, history: &History) -> impl Iterator<Item = Token> {
         let biased = self.biases.iter().map(|&(token, ..)| token);
         let penalised = self.penalised(history).iter().map(|&(token, _)| token);
         biased.chain(penalised)
     }
 
     /// Changes the logits of all tokens of which `place` tells where in `logits` they are.
-    pub fn apply(
+    pub(super) fn apply(
         &self,
         history: &History,
         logits: &mut [f32],
@@ -253,7 +253,7 @@ impl Adjustments {
 
     /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` and after
     /// the change. `keys` is a buffer.
-    pub fn collect(
+    pub(super) fn collect(
         &self,
         n: usize,
         history: &History,

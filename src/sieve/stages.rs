@@ -48,7 +48,7 @@ impl<S> Switch<S> {
 }
 
 impl Stages {
-    pub fn new(params: &Params) -> Self {
+    pub(super) fn new(params: &Params) -> Self {
         let keep = params.min_keep;
         Self {
             top_k: Switch::new(TopK::new(params.top_k)),
@@ -60,7 +60,7 @@ impl Stages {
         }
     }
 
-    pub fn update(&mut self, params: &Params) {
+    pub(super) fn update(&mut self, params: &Params) {
         let fresh = Self::new(params);
         let (keep, k) = (params.min_keep, params.top_k);
         let k = usize::try_from(k).unwrap_or(0);
@@ -77,7 +77,7 @@ impl Stages {
 
     /// Makes room behind a cut for any share of `n` candidates, of which top-p takes at most
     /// `of_top_p`: how many a cut leaves follows from the logits, not from the parameters.
-    pub fn warm_up(&mut self, n: usize, of_top_p: usize) {
+    pub(super) fn warm_up(&mut self, n: usize, of_top_p: usize) {
         if let Some(top_p) = self.top_p() {
             top_p.warm_up(n.min(of_top_p));
         }
@@ -90,38 +90,38 @@ impl Stages {
     }
 
     /// Whether after top-p no stage but the temperature is on.
-    pub fn only_divide_after_top_p(&self) -> bool {
+    pub(super) fn only_divide_after_top_p(&self) -> bool {
         !self.min_p.on && self.top_n_sigma.is_none()
     }
 
     /// Whether neither of the stages is on that look at more than order and probability.
-    pub fn only_cuts_by_probability(&self) -> bool {
+    pub(super) fn only_cuts_by_probability(&self) -> bool {
         !self.typical.on && self.top_n_sigma.is_none()
     }
 
     // Each stage, if it is on.
 
-    pub fn top_k(&mut self) -> Option<&mut TopK> {
+    pub(super) fn top_k(&mut self) -> Option<&mut TopK> {
         self.top_k.get()
     }
 
-    pub fn typical(&mut self) -> Option<&mut Typical> {
+    pub(super) fn typical(&mut self) -> Option<&mut Typical> {
         self.typical.get()
     }
 
-    pub fn top_p(&mut self) -> Option<&mut TopP> {
+    pub(super) fn top_p(&mut self) -> Option<&mut TopP> {
         self.top_p.get()
     }
 
-    pub fn min_p(&mut self) -> Option<&mut MinP> {
+    pub(super) fn min_p(&mut self) -> Option<&mut MinP> {
         self.min_p.get()
     }
 
-    pub fn top_n_sigma(&mut self) -> Option<&mut TopNSigma> {
+    pub(super) fn top_n_sigma(&mut self) -> Option<&mut TopNSigma> {
         self.top_n_sigma.as_mut()
     }
 
-    pub fn temp(&mut self) -> Option<&mut Temp> {
+    pub(super) fn temp(&mut self) -> Option<&mut Temp> {
         self.temp.as_mut()
     }
 }

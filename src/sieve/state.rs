@@ -91,7 +91,7 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params> {
         clippy::indexing_slicing,
         reason = "documented: `bytes` has the length of what is put"
     )]
-    pub fn write(self, bytes: &mut [u8]) {
+    pub(super) fn write(self, bytes: &mut [u8]) {
         let mut at = 0;
         let mut put = |part: &[u8]| {
             bytes[at..at + part.len()].copy_from_slice(part);
@@ -168,7 +168,7 @@ impl Saved<'_> {
         clippy::indexing_slicing,
         reason = "not shorter than `PARAMS`; what lies behind has the length that it says"
     )]
-    pub fn read(&self) -> Result<Params, Error> {
+    pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
         let float = |at: usize| f32::from_bits(u32_at(bytes, at));
         let min_keep = u64_at(bytes, 40);

@@ -46,7 +46,7 @@ impl OnRequest {
         })
     }
 
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         if let Some(candidates) = self.written.take() {
             self.spare.get_mut().candidates = candidates;
         }
@@ -101,7 +101,7 @@ pub(super) struct Workspace {
 
 impl Workspace {
     /// What is drawn from.
-    pub fn drawn_from(&self) -> &[TokenData] {
+    pub(super) fn drawn_from(&self) -> &[TokenData] {
         match self.apart {
             true => self.on_request.get(&self.survivors),
             false => &self.candidates,
@@ -109,14 +109,14 @@ impl Workspace {
     }
 
     /// Nothing is drawn from.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.candidates.clear();
         self.apart = false;
         self.on_request.forget();
     }
 
     /// Bytes held.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         (self.candidates.capacity() + self.spare.capacity()) * size_of::<TokenData>()
             + self.keys.capacity() * size_of::<u64>()
             + self.touched.capacity() * size_of::<Touched>()

@@ -7,7 +7,7 @@ use crate::token::TokenData;
 
 /// No instructions but those that every processor has.
 #[derive(Clone, Copy)]
-pub struct Scalar;
+pub(super) struct Scalar;
 
 const LANES: usize = 4;
 

@@ -12,7 +12,7 @@ use super::vector::Vector;
 const N: usize = 4096;
 
 /// `expf`.
-pub struct Exp;
+pub(super) struct Exp;
 
 impl Kernel for Exp {
     type Output = bool;
@@ -35,7 +35,7 @@ impl Kernel for Exp {
 }
 
 /// `exp`.
-pub struct ExpF64;
+pub(super) struct ExpF64;
 
 impl Kernel for ExpF64 {
     type Output = bool;
@@ -55,7 +55,7 @@ impl Kernel for ExpF64 {
 }
 
 /// `logf`.
-pub struct Ln;
+pub(super) struct Ln;
 
 impl Kernel for Ln {
     type Output = bool;

@@ -27,7 +27,7 @@ use crate::kernels::sequential_sum::{rounded_tail, sum};
 
 /// Buffers for this.
 #[derive(Clone, Debug, Default)]
-pub struct Binades {
+pub(super) struct Binades {
     /// The largest keys, descending: all that are at or above `bound`.
     head: Vec<f32>,
     bound: f32,
@@ -103,7 +103,7 @@ enum Added {
 
 /// Terms by their keys, each a number above 0.
 #[derive(Clone, Copy)]
-pub struct Series<'a> {
+pub(super) struct Series<'a> {
     /// What orders them.
     pub keys: &'a [f32],
     /// What is added.
@@ -117,7 +117,7 @@ pub struct Series<'a> {
 impl Binades {
     /// Sorts the largest of `keys` and takes a sample.
     #[expect(clippy::indexing_slicing, reason = "a sample has `SIZE` keys")]
-    pub fn prepare(&mut self, keys: &[f32]) {
+    pub(super) fn prepare(&mut self, keys: &[f32]) {
         self.sample.clear();
         self.bound = 0.0;
         if keys.len() > FEW {
@@ -130,7 +130,7 @@ impl Binades {
     }
 
     /// Makes room for what `n` keys can take.
-    pub fn reserve(&mut self, n: usize) {
+    pub(super) fn reserve(&mut self, n: usize) {
         for buffer in [
             &mut self.head,
             &mut self.keys,
@@ -153,7 +153,7 @@ impl Binades {
     }
 
     /// Lets the head be at least the `n` largest of the prepared `keys`, or all.
-    pub fn deepen(&mut self, keys: &[f32], n: usize) {
+    pub(super) fn deepen(&mut self, keys: &[f32], n: usize) {
         while self.head.len() < n.min(keys.len()) {
             let wanted = n as f32 / self.weight;
             let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
@@ -171,12 +171,12 @@ impl Binades {
     }
 
     /// The largest keys, descending.
-    pub fn head(&self) -> &[f32] {
+    pub(super) fn head(&self) -> &[f32] {
         &self.head
     }
 
     /// A key that about `n` reach, rather more.
-    pub fn key_for(&self, n: usize) -> f32 {
+    pub(super) fn key_for(&self, n: usize) -> f32 {
         if let Some(&key) = self.head.get(n.saturating_sub(1)) {
             return key;
         }
@@ -187,7 +187,7 @@ impl Binades {
 
     /// All terms, added as `float`s in descending order of the prepared keys. `None` if that takes
     /// sorting them.
-    pub fn sum(&mut self, series: Series<'_>) -> Option<f32> {
+    pub(super) fn sum(&mut self, series: Series<'_>) -> Option<f32> {
         let mut reached = Reached {
             sum: 0.0,
             bound: self.bound,

@@ -12,7 +12,7 @@ use crate::kernels::rounding_test::{Rounded, SMALLEST, rounded_sum};
 
 /// Buffers for this.
 #[derive(Clone, Debug, Default)]
-pub struct Remainder {
+pub(super) struct Remainder {
     /// Logits whose terms are half-way.
     halfway: Vec<f32>,
     larger: Larger,
@@ -29,7 +29,7 @@ struct Larger {
 
 /// Where a sum ends.
 #[derive(Clone, Copy, Debug)]
-pub enum Ended {
+pub(super) enum Ended {
     /// In the binade where it was.
     At(f32),
     /// Behind it; about where.
@@ -38,7 +38,7 @@ pub enum Ended {
 
 impl Remainder {
     /// Makes room for what `n` logits can take.
-    pub fn reserve(&mut self, n: usize) {
+    pub(super) fn reserve(&mut self, n: usize) {
         for buffer in [
             &mut self.halfway,
             &mut self.larger.halfway,
@@ -53,7 +53,7 @@ impl Remainder {
 
     /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added
     /// in descending order. `None` if that takes the order.
-    pub fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {
+    pub(super) fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {
         if !(SMALLEST..1e30).contains(&sum) {
             return None;
         }

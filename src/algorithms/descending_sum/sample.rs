@@ -7,7 +7,7 @@ use crate::token::{TokenData, comparable};
 
 /// A sample of logits, and what they add to a sum.
 #[derive(Clone, Debug, Default)]
-pub struct Outline {
+pub(super) struct Outline {
     logits: Vec<f32>,
     es: Vec<f32>,
     terms: Vec<f32>,
@@ -26,7 +26,7 @@ impl Outline {
     const HEAD: usize = 4;
 
     /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
-    pub fn take(&mut self, data: &[TokenData]) -> f32 {
+    pub(super) fn take(&mut self, data: &[TokenData]) -> f32 {
         self.reserve();
         take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
         self.weight = data.len() as f32 / Self::SIZE as f32;
@@ -37,7 +37,7 @@ impl Outline {
 
     /// The same of the logits of a vocabulary, without their largest: that is
     /// [told](Self::relate_to).
-    pub fn take_of(&mut self, logits: &[f32]) {
+    pub(super) fn take_of(&mut self, logits: &[f32]) {
         self.reserve();
         take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
         self.weight = logits.len() as f32 / Self::SIZE as f32;
@@ -53,7 +53,7 @@ impl Outline {
     }
 
     /// Says what the largest logit is.
-    pub fn relate_to(&mut self, max: f32) {
+    pub(super) fn relate_to(&mut self, max: f32) {
         self.es.clear();
         self.es.extend_from_slice(&self.logits);
         exp_sum(0.0, &mut self.es, max);
@@ -61,7 +61,7 @@ impl Outline {
 
     /// A logit, some below `max`, that so many reach that the exponentials of the others are about
     /// the share `beside` of all.
-    pub fn threshold(&mut self, max: f32, beside: f32) -> f32 {
+    pub(super) fn threshold(&mut self, max: f32, beside: f32) -> f32 {
         let total = self.es.iter().sum::<f32>() * self.weight;
         // The largest, 1, may not be in the sample.
         let left = beside * total.max(1.0) / self.weight;
@@ -75,7 +75,7 @@ impl Outline {
 
     /// A logit below `from` that leaves the share `beside` of what the terms of those below `from`
     /// sum to.
-    pub fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
+    pub(super) fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
         terms.of(&self.es, &mut self.terms);
         let left = beside * sum_below(&self.logits, &self.terms, from);
         highest_leaving(&self.logits, &self.terms, left, from)

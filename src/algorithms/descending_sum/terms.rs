@@ -5,11 +5,11 @@ use crate::kernels::layout::CHUNK;
 use crate::kernels::rewrite::divide;
 
 /// More different keys of terms that are half-way than these, and sorting is cheaper.
-pub const MANY: usize = 16;
+pub(super) const MANY: usize = 16;
 
 /// What is added up in the order of the exponentials.
 #[derive(Clone, Copy, Debug)]
-pub enum Terms {
+pub(super) enum Terms {
     /// The exponentials themselves.
     Exponentials,
     /// What each adds to the entropy, given the sum of all.
@@ -19,7 +19,7 @@ pub enum Terms {
 impl Terms {
     /// The terms of these exponentials.
     #[expect(clippy::indexing_slicing, reason = "a chunk has at most `CHUNK` terms")]
-    pub fn of(self, es: &[f32], to: &mut Vec<f32>) {
+    pub(super) fn of(self, es: &[f32], to: &mut Vec<f32>) {
         to.clear();
         to.extend_from_slice(es);
         let Self::Entropies(sum) = self else {
@@ -35,7 +35,7 @@ impl Terms {
     }
 
     /// The sum of the exponentials, where the entropy is added up.
-    pub fn sum(self) -> Option<f32> {
+    pub(super) fn sum(self) -> Option<f32> {
         match self {
             Self::Exponentials => None,
             Self::Entropies(sum) => Some(sum),

@@ -4,7 +4,7 @@
 use super::item::{Item, item};
 
 /// How many buckets there are.
-pub const COUNT: usize = 128;
+pub(super) const COUNT: usize = 128;
 /// Buckets are as wide as the logits from -10 to 10 allow.
 const SCALE: f32 = COUNT as f32 / 20.0;
 const ZERO: f32 = 10.0 * SCALE;
@@ -22,7 +22,7 @@ pub fn overflows(logit: f32) -> bool {
 
 /// The bucket of a logit; of NaN the lowest.
 #[inline]
-pub fn number(logit: f32) -> u8 {
+pub(super) fn number(logit: f32) -> u8 {
     let exact = SCALE * logit + ZERO;
     let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
     let number = if fits { exact } else { 0.0 };
@@ -30,7 +30,7 @@ pub fn number(logit: f32) -> u8 {
 }
 
 /// The least logit of a bucket and of those above it.
-pub fn least(bucket: usize) -> f32 {
+pub(super) fn least(bucket: usize) -> f32 {
     if bucket == 0 {
         return f32::NEG_INFINITY;
     }
@@ -50,7 +50,7 @@ pub fn least(bucket: usize) -> f32 {
 
 /// The buckets of an array.
 #[derive(Clone, Debug, Default)]
-pub struct Buckets {
+pub(super) struct Buckets {
     numbers: Vec<u8>,
     /// One for each bucket.
     counts: Vec<u32>,
@@ -58,7 +58,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// Makes room for `n` logits.
-    pub fn reserve(&mut self, n: usize) {
+    pub(super) fn reserve(&mut self, n: usize) {
         self.numbers.clear();
         self.numbers.reserve(n);
         self.counts.clear();
@@ -67,7 +67,7 @@ impl Buckets {
 
     /// Finds the bucket of each logit, and how many each has.
     #[expect(clippy::indexing_slicing, reason = "numbers are below `COUNT`")]
-    pub fn count(&mut self, logits: &[f32]) {
+    pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.clear();
         self.numbers.extend(logits.iter().map(|&x| number(x)));
         // Neighbours often share a bucket, and a count that was just written takes a while to read.
@@ -87,13 +87,13 @@ impl Buckets {
     }
 
     /// How many logits a bucket has.
-    pub fn len(&self, bucket: usize) -> usize {
+    pub(super) fn len(&self, bucket: usize) -> usize {
         self.counts.get(bucket).map_or(0, |&count| count as usize)
     }
 
     /// The highest bucket above which, itself included, there are `k` logits; the lowest if there
     /// are fewer.
-    pub fn holding(&self, k: usize) -> usize {
+    pub(super) fn holding(&self, k: usize) -> usize {
         let mut have = 0;
         let enough = |&bucket: &usize| {
             have += self.len(bucket);
@@ -108,7 +108,7 @@ impl Buckets {
         clippy::indexing_slicing,
         reason = "numbers are below `COUNT`; places follow from the counts"
     )]
-    pub fn deal(
+    pub(super) fn deal(
         &self,
         logits: &[f32],
         lowest: usize,

@@ -9,7 +9,7 @@ use super::item::{Item, key};
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
 #[expect(clippy::indexing_slicing, reason = "`parent` is below half the length")]
-pub fn make_heap(items: &mut [Item]) {
+pub(super) fn make_heap(items: &mut [Item]) {
     for parent in (0..items.len() / 2).rev() {
         let item = items[parent];
         sift(items, parent, item);
@@ -18,7 +18,7 @@ pub fn make_heap(items: &mut [Item]) {
 
 /// Replaces the root of a heap, which is not empty, by `item`.
 #[inline]
-pub fn replace_root(heap: &mut [Item], item: Item) {
+pub(super) fn replace_root(heap: &mut [Item], item: Item) {
     sift(heap, 0, item);
 }
 
@@ -27,7 +27,7 @@ pub fn replace_root(heap: &mut [Item], item: Item) {
     clippy::indexing_slicing,
     reason = "`last` runs below the length, from 1 on"
 )]
-pub fn sort_heap(heap: &mut [Item]) {
+pub(super) fn sort_heap(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
         heap[last] = heap[0];
@@ -82,7 +82,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
 /// Leaves the first `k` of `items` in order, as `std::partial_sort` does. What it leaves behind
 /// them differs.
 #[expect(clippy::indexing_slicing, reason = "`k` is at most the length")]
-pub fn partial_sort(items: &mut [Item], k: usize) {
+pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     let (heap, rest) = items.split_at_mut(k.min(items.len()));
     make_heap(heap);
     if !heap.is_empty() {

@@ -7,7 +7,7 @@ pub type Item = u64;
 
 /// What an item is compared by: the smaller one comes first.
 #[inline(always)]
-pub fn key(item: Item) -> u32 {
+pub(super) fn key(item: Item) -> u32 {
     (item >> 32) as u32
 }
 

@@ -10,7 +10,7 @@ const BITS: usize = u64::BITS as usize;
 
 /// Which ranks have a logit that is equal to that of the next rank.
 #[derive(Clone, Debug, Default)]
-pub struct Ties {
+pub(super) struct Ties {
     words: Vec<u64>,
     len: usize,
     /// A bit for each rank that somebody looks at.
@@ -19,7 +19,7 @@ pub struct Ties {
 
 impl Ties {
     /// Makes room for `n` ranks.
-    pub fn reserve(&mut self, n: usize) {
+    pub(super) fn reserve(&mut self, n: usize) {
         self.words.clear();
         self.words.reserve(n.div_ceil(BITS));
         self.named.clear();
@@ -28,7 +28,7 @@ impl Ties {
 
     /// Notes the ties in descending logits. `cut`: the last may be tied with one that is not there.
     /// Returns whether there are any.
-    pub fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
+    pub(super) fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
         self.len = sorted.len();
         self.words.clear();
         let mut any = 0;
@@ -46,7 +46,7 @@ impl Ties {
     }
 
     /// Forgets the ties that none of `ranks` belongs to.
-    pub fn keep_runs_of(&mut self, ranks: &[u32]) {
+    pub(super) fn keep_runs_of(&mut self, ranks: &[u32]) {
         self.named.clear();
         self.named.resize(self.words.len(), 0);
         for &rank in ranks {
@@ -67,7 +67,7 @@ impl Ties {
 
     /// The next ranks from `start` on that have equal logits: two or more, or the last one, if it
     /// may be tied with one that is not there.
-    pub fn next_run(&self, start: usize) -> Option<Range<usize>> {
+    pub(super) fn next_run(&self, start: usize) -> Option<Range<usize>> {
         let first = next_set(&self.words, start)?;
         Some(first..self.len.min(next_clear(&self.words, first) + 1))
     }
@@ -84,12 +84,12 @@ impl Ties {
     }
 
     /// Whether one of these ranks is tied with the next, which may be none of them.
-    pub fn any_from(&self, ranks: Range<usize>) -> bool {
+    pub(super) fn any_from(&self, ranks: Range<usize>) -> bool {
         next_set(&self.words, ranks.start).is_some_and(|tied| tied < ranks.end)
     }
 
     /// Whether two of these ranks are tied.
-    pub fn any_in(&self, ranks: Range<usize>) -> bool {
+    pub(super) fn any_in(&self, ranks: Range<usize>) -> bool {
         let last = ranks.end.saturating_sub(1);
         let words = self.words.get(..last.div_ceil(BITS)).unwrap_or(&self.words);
         next_set(words, ranks.start).is_some_and(|tied| tied < last)
@@ -145,7 +145,7 @@ fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
 }
 
 /// Those places of a range that are tied, as a part of the order in which the whole will be.
-pub struct Tied<'a> {
+pub(super) struct Tied<'a> {
     pub ties: &'a Ties,
     /// The rank of the range's first item.
     pub first: usize,

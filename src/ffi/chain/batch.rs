@@ -47,7 +47,7 @@ impl Display for OfChain<'_> {
 impl<'a> Batch<'a> {
     /// # Safety
     /// As for `llama_sieve_chain_sample_batch`.
-    pub unsafe fn new(
+    pub(super) unsafe fn new(
         chains: *const *mut llama_sampler,
         logits: *const *const f32,
         n_vocab: i32,
@@ -98,7 +98,7 @@ impl<'a> Batch<'a> {
 
     /// # Safety
     /// As for `llama_sieve_chain_sample_batch`.
-    pub unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
+    pub(super) unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
         // SAFETY: the caller guarantees the chains.
         unsafe { self.list_members(call, host) }?;
         // SAFETY: the caller guarantees the logits.

@@ -101,7 +101,7 @@ pub(super) struct SamplingFunctions {
 static SAMPLING_FUNCTIONS: PerHost<SamplingFunctions> = PerHost::new();
 
 impl SamplingFunctions {
-    pub fn of_host() -> Result<Self, Failure> {
+    pub(super) fn of_host() -> Result<Self, Failure> {
         SAMPLING_FUNCTIONS
             .of_host(Self::looked_up)
             .map_err(Failure::no_host)
@@ -126,7 +126,7 @@ impl SamplingFunctions {
     ///
     /// # Safety
     /// `ctx` is a live context of this host.
-    pub unsafe fn has_sampled(&self, ctx: *mut llama_context, idx: i32) -> bool {
+    pub(super) unsafe fn has_sampled(&self, ctx: *mut llama_context, idx: i32) -> bool {
         const NO_TOKEN: Token = -1;
         let Some(sampled) = &self.sampled else {
             return false;

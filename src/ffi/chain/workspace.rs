@@ -43,7 +43,7 @@ pub(super) enum RawLogits {
 }
 
 impl RawLogits {
-    pub fn of(logits: Logits<'_>) -> Self {
+    pub(super) fn of(logits: Logits<'_>) -> Self {
         match logits {
             Logits::F32(xs) => Self::F32(xs.as_ptr(), xs.len()),
             Logits::F16(xs) => Self::F16(xs.as_ptr(), xs.len()),
@@ -53,7 +53,7 @@ impl RawLogits {
 
     /// # Safety
     /// The logits that these are of are there, and stay as they are during `'a`.
-    pub unsafe fn get<'a>(self) -> Logits<'a> {
+    pub(super) unsafe fn get<'a>(self) -> Logits<'a> {
         use std::slice::from_raw_parts;
         // SAFETY: the caller guarantees it.
         unsafe {
@@ -91,7 +91,7 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Empty, with room for `n` chains.
-    pub fn clear(&mut self, n: usize) -> Result<(), TryReserveError> {
+    pub(super) fn clear(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.clear();
         cleared(&mut self.seen, n)?;
         cleared(&mut self.ends, n)?;
@@ -133,7 +133,7 @@ impl Kept for Lists {
 pub(super) struct Taken<T: Kept>(ManuallyDrop<Box<T>>);
 
 impl<T: Kept> Taken<T> {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let kept = T::place().try_with(Cell::take).ok().flatten();
         Self(ManuallyDrop::new(kept.unwrap_or_default()))
     }

@@ -10,22 +10,22 @@ use super::Host;
 pub(in crate::ffi) struct PerHost<T>(Mutex<Option<(Host, T)>>);
 
 impl<T: Copy> PerHost<T> {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }
 
     /// What is known of this host.
-    pub fn known(&self, host: &Host) -> Option<T> {
+    pub(crate) fn known(&self, host: &Host) -> Option<T> {
         let known = self.0.lock();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
-    pub fn keep(&self, host: Host, value: T) {
+    pub(crate) fn keep(&self, host: Host, value: T) {
         *self.0.lock() = Some((host, value));
     }
 
     /// What is known of the host of this process, or what `look_up` finds; or why there is none.
-    pub fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
+    pub(crate) fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
         let host = Host::get()?;
         if let Some(known) = self.known(&host) {
             return Ok(known);

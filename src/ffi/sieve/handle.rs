@@ -85,13 +85,13 @@ impl Handle {
 
 impl State {
     /// The sieve, which is there: [`Handle::enter`] has looked.
-    pub fn sieve(&self) -> Result<&Sieve, Failure> {
+    pub(super) fn sieve(&self) -> Result<&Sieve, Failure> {
         self.sieve.as_ref().ok_or_else(out_of_use)
     }
 
     /// Runs `body` on the sieve, which is out of use if that panics: what it holds may be
     /// inconsistent.
-    pub fn change<T>(&mut self, body: impl FnOnce(&mut Sieve) -> T) -> Result<T, Failure> {
+    pub(super) fn change<T>(&mut self, body: impl FnOnce(&mut Sieve) -> T) -> Result<T, Failure> {
         /// Empties the place, unless it is forgotten.
         struct Emptied<'a>(&'a mut Option<Sieve>);
         impl Drop for Emptied<'_> {
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Keeps why there is no token, or that there is one.
-    pub fn note<T>(&mut self, result: &Result<T, Failure>) {
+    pub(super) fn note<T>(&mut self, result: &Result<T, Failure>) {
         let Err(failure) = result else {
             self.error = Cow::Borrowed("");
             return;

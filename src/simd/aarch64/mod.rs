@@ -1,3 +1,3 @@
 //! The instruction set of 64-bit ARM.
 
-pub mod neon;
+pub(super) mod neon;

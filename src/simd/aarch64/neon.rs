@@ -11,13 +11,13 @@ use crate::token::TokenData;
 
 /// NEON.
 #[derive(Clone, Copy)]
-pub struct Neon(());
+pub(crate) struct Neon(());
 
 impl Neon {
     /// # Safety
     /// None to keep: the architecture has it. Unsafe as the other instruction sets' are.
     #[inline(always)]
-    pub unsafe fn new() -> Self {
+    pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
@@ -249,7 +249,7 @@ impl Vector for Neon {
 
 /// Runs a kernel, compiled with these instructions.
 #[target_feature(enable = "neon")]
-pub fn run<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: this function runs only where the processor has these features.
     kernel.run(unsafe { Neon::new() })
 }

@@ -13,13 +13,13 @@ use crate::token::TokenData;
 
 /// AVX2, FMA, F16C and POPCNT, with which every processor that has AVX2 comes.
 #[derive(Clone, Copy)]
-pub struct Avx2(());
+pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// # Safety
     /// The processor has AVX2, FMA, F16C and POPCNT.
     #[inline(always)]
-    pub unsafe fn new() -> Self {
+    pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
@@ -484,7 +484,7 @@ impl Vector for Avx2 {
 
 /// Runs a kernel, compiled with these instructions.
 #[target_feature(enable = "avx2,fma,f16c,popcnt")]
-pub fn run<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: this function runs only where the processor has these features.
     kernel.run(unsafe { Avx2::new() })
 }

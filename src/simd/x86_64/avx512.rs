@@ -18,13 +18,13 @@ use crate::token::TokenData;
 
 /// AVX-512 and FMA, with which every processor that has it comes.
 #[derive(Clone, Copy)]
-pub struct Avx512(());
+pub(crate) struct Avx512(());
 
 impl Avx512 {
     /// # Safety
     /// The processor has AVX-512 F, DQ, BW and VL.
     #[inline(always)]
-    pub unsafe fn new() -> Self {
+    pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
@@ -558,7 +558,7 @@ impl Vector for Avx512 {
 
 /// Runs a kernel, compiled with these instructions.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt")]
-pub fn run<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: this function runs only where the processor has these features.
     kernel.run(unsafe { Avx512::new() })
 }

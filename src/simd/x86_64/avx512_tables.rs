@@ -4,11 +4,11 @@ use crate::simd::exp::TABLE;
 
 /// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No
 /// lane is used twice, so merging under a mask gathers all and one permutation puts them in order.
-pub const LOGITS: [u16; 3] = lanes_of_field(1);
+pub(super) const LOGITS: [u16; 3] = lanes_of_field(1);
 /// The same of the ids.
-pub const IDS: [u16; 3] = lanes_of_field(0);
+pub(super) const IDS: [u16; 3] = lanes_of_field(0);
 /// The same of the probabilities.
-pub const PROBABILITIES: [u16; 3] = lanes_of_field(2);
+pub(super) const PROBABILITIES: [u16; 3] = lanes_of_field(2);
 
 #[expect(
     clippy::indexing_slicing,
@@ -25,7 +25,7 @@ const fn lanes_of_field(field: usize) -> [u16; 3] {
 }
 
 /// Which candidate each of the 48 words belongs to, as a bit.
-pub static OWNERS: [[i32; 16]; 3] = owners();
+pub(super) static OWNERS: [[i32; 16]; 3] = owners();
 
 #[expect(
     clippy::indexing_slicing,
@@ -73,23 +73,24 @@ const fn scattering(field: i32) -> [i32; 16] {
 }
 
 // Constants, not statics: the compiler sees through them in every unit that it generates code for.
-pub const GATHER_LOGITS: [i32; 16] = gathering(1);
-pub const GATHER_PROBABILITIES: [i32; 16] = gathering(2);
-pub const SCATTER_IDS: [i32; 16] = scattering(0);
-pub const SCATTER_LOGITS: [i32; 16] = scattering(1);
-pub const SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
+pub(super) const GATHER_LOGITS: [i32; 16] = gathering(1);
+pub(super) const GATHER_PROBABILITIES: [i32; 16] = gathering(2);
+pub(super) const SCATTER_IDS: [i32; 16] = scattering(0);
+pub(super) const SCATTER_LOGITS: [i32; 16] = scattering(1);
+pub(super) const SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
 
-pub const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+pub(super) const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// The first and the last lane have no neighbour.
-pub const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
+pub(super) const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
 /// The lower halves of the doubles in two registers, in the order in which unpacking words joins
 /// them to doubles again: it takes the first two of every four, then the last two.
-pub const LOW_HALVES: [i32; 16] = [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
+pub(super) const LOW_HALVES: [i32; 16] =
+    [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
 
 /// The lower halves of the entries of the table, then the upper ones.
-pub static HALVES: [u32; 64] = halves();
+pub(super) static HALVES: [u32; 64] = halves();
 
 #[expect(
     clippy::indexing_slicing,
@@ -108,9 +109,9 @@ const fn halves() -> [u32; 64] {
 
 /// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
 /// 0, which a mask makes.
-pub static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
+pub(super) static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
 /// Where those are not 0.
-pub const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
+pub(super) const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
 
 #[expect(
     clippy::indexing_slicing,
@@ -127,11 +128,11 @@ const fn words_of_candidates() -> [[i32; 16]; 3] {
 }
 
 /// 1.5 * 2^18: adding it leaves the nearest 32nd in the low bits.
-pub const ROUND_32NDS: f32 = 393_216.0;
+pub(super) const ROUND_32NDS: f32 = 393_216.0;
 /// (e^r - 1) / r for |r| <= ln 2 / 64, the constant and the factor of r: e^r within 6e-8.
-pub const EXPM1: [f32; 2] = [1.000_014_7, 0.500_005];
+pub(super) const EXPM1: [f32; 2] = [1.000_014_7, 0.500_005];
 /// 2^(i/32).
-pub static POWERS: [f32; 32] = powers();
+pub(super) static POWERS: [f32; 32] = powers();
 
 #[expect(
     clippy::indexing_slicing,
