@@ -78,6 +78,18 @@ std::vector<option_set> option_sets() {
         { "grammar, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
         { "grammar of few words", false, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.penalty_repeat = 1.1f; } },
         { "grammar of few words, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.top_k = 0; } },
+        { "lazy grammar", false,
+          [](P p) {
+              p.grammar          = { COMMON_GRAMMAR_TYPE_USER, "root ::= \"the\" [^A-Z]*" };
+              p.grammar_lazy     = true;
+              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN, "the", LLAMA_TOKEN_NULL } };
+          } },
+        { "lazy grammar, first", true,
+          [](P p) {
+              p.grammar          = { COMMON_GRAMMAR_TYPE_USER, "root ::= \" the\" [^A-Z]*" };
+              p.grammar_lazy     = true;
+              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, " the", 260 } };
+          } },
         { "budget", false,
           [](P p) {
               p.reasoning_budget_tokens = 4;

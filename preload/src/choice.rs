@@ -79,6 +79,12 @@ fn sampled_for() -> Option<&'static Served> {
     (served.bound && served.build.is_ok()).then_some(served)
 }
 
+/// Whether calls that go this way reach the llama.cpp that ours serve.
+pub fn is_served(way: Route) -> bool {
+    let served = SERVED.get().filter(|served| served.bound);
+    served.is_some_and(|served| served.host.lies_at(way.base))
+}
+
 /// Whether calls that go this way are to be sampled straight from the logits.
 pub fn serves(way: Route) -> bool {
     sampled_for().is_some_and(|served| served.host.lies_at(way.base))
@@ -159,6 +165,8 @@ impl<T> Argument for *const T {}
 enum Reason {
     /// As asked for; nobody needs to be told.
     Wanted(&'static str),
+    /// As the arguments are; nobody needs to be told either.
+    Refused(String),
     /// Not to be expected: told once per process, of every sampler.
     Unexpected(String),
     /// The same, once of each kind of sampler.
@@ -173,7 +181,7 @@ impl Reason {
     fn text(&self) -> &str {
         match self {
             Self::Wanted(text) => text,
-            Self::Unexpected(text) | Self::OfThisKind(text) => text,
+            Self::Refused(text) | Self::Unexpected(text) | Self::OfThisKind(text) => text,
         }
     }
 }
@@ -195,6 +203,10 @@ fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<Option<Build>, Rea
         return Err(Reason::Wanted("an argument is not finite"));
     }
     match &served.build {
+        Ok(build) if constructor.reads_grammars && !build.reads_grammars_alike() => {
+            let text = "this build reads grammars otherwise than b11434, which ours do as";
+            Err(Reason::OfThisKind(text.into()))
+        }
         Ok(build) => Ok(Some(*build)),
         Err(text) if constructor.needs_build => Err(Reason::OfThisKind(text.clone())),
         Err(_) => Ok(None),
@@ -309,8 +321,11 @@ pub fn choose(
     let decided = guard(what, || Err(Reason::internal()), || decide(&call, caller));
     let certified = decided.and_then(|build| tried(constructor, build).map(|()| build));
     let made = certified.and_then(|build| {
-        let sampler = guard(what, null_mut, || ours(build));
+        // Ours is guarded itself, but for what the host throws that it asks.
+        let sampler = ours(build);
         match sampler.is_null() {
+            // Of a text that a client has written.
+            true if constructor.reads_grammars => Err(Reason::Refused(last_error::get())),
             true => Err(Reason::internal()),
             false => Ok(sampler),
         }
@@ -384,7 +399,7 @@ impl Call<'_> {
         let constructor = self.constructor;
         let text = reason.text();
         match reason {
-            Reason::Wanted(_) => {}
+            Reason::Wanted(_) | Reason::Refused(_) => {}
             Reason::Unexpected(text) => warn_once(text),
             Reason::OfThisKind(text) => self.warn_once_of_kind(text),
         }

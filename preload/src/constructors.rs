@@ -13,6 +13,8 @@ pub struct Constructor {
     pub symbol: &'static CStr,
     /// Whether its arguments have changed, or are pointers: then the host's build must be known.
     pub needs_build: bool,
+    /// Whether the build must be one that reads grammars as ours do.
+    pub reads_grammars: bool,
     /// Whether ours can be tried against the host's.
     pub can_be_tried: bool,
     /// What the trial came to: nothing, or what differs.
@@ -40,7 +42,21 @@ const fn constructor(
         name,
         symbol,
         needs_build,
+        reads_grammars: false,
         can_be_tried,
+        verdict: OnceLock::new(),
+        warned: AtomicBool::new(false),
+    }
+}
+
+/// A trial would need a vocabulary. All three have one name.
+const fn grammar(symbol: &'static CStr) -> Constructor {
+    Constructor {
+        name: "grammar",
+        symbol,
+        needs_build: true,
+        reads_grammars: true,
+        can_be_tried: false,
         verdict: OnceLock::new(),
         warned: AtomicBool::new(false),
     }
@@ -65,8 +81,13 @@ pub static LOGIT_BIAS: Constructor = of_known_build("logit-bias", c"llama_sample
 /// A trial would need a vocabulary whose tokens are known.
 pub static INFILL: Constructor = constructor("infill", c"llama_sampler_init_infill", true, false);
 
-/// All of them: the names that `LLAMA_SIEVE_PRELOAD` may list.
-pub static ALL: [&Constructor; 17] = [
+pub static GRAMMAR: Constructor = grammar(c"llama_sampler_init_grammar");
+pub static GRAMMAR_LAZY: Constructor = grammar(c"llama_sampler_init_grammar_lazy");
+pub static GRAMMAR_LAZY_PATTERNS: Constructor =
+    grammar(c"llama_sampler_init_grammar_lazy_patterns");
+
+/// All of them, one of each name: the names that `LLAMA_SIEVE_PRELOAD` may list.
+pub static ALL: [&Constructor; 18] = [
     &GREEDY,
     &DIST,
     &TOP_K,
@@ -84,6 +105,7 @@ pub static ALL: [&Constructor; 17] = [
     &ADAPTIVE_P,
     &LOGIT_BIAS,
     &INFILL,
+    &GRAMMAR,
 ];
 
 #[cfg(test)]
@@ -93,10 +115,11 @@ mod tests {
     #[test]
     fn what_takes_pointers_or_has_changed_needs_a_known_build() {
         for constructor in ALL {
-            let changed = ["penalties", "dry", "logit-bias", "infill"];
+            let changed = ["penalties", "dry", "logit-bias", "infill", "grammar"];
             let expected = changed.contains(&constructor.name);
             assert_eq!(constructor.needs_build, expected, "{}", constructor.name);
-            assert_eq!(constructor.can_be_tried, constructor.name != "infill");
+            let needs_vocabulary = ["infill", "grammar"].contains(&constructor.name);
+            assert_eq!(constructor.can_be_tried, !needs_vocabulary);
         }
     }
 

@@ -6,7 +6,7 @@
 //! dynamic linker: the program, its libraries, and what they load later, also with RTLD_LOCAL. Not
 //! reached are programs and libraries with a llama.cpp linked in, and callers that ask libllama's
 //! own handle for a symbol, as Python's ctypes does. Constructors that llama-sieve has no
-//! counterpart of (grammar and others) are not exported, and stay what they are.
+//! counterpart of are not exported, and stay what they are.
 //!
 //! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
 //! is the host's equal, it steps aside and calls the host's own constructor, with the same
@@ -22,7 +22,7 @@
 //! - `choice`: ours or the host's.
 //! - `routes`: the same for calls that are made for every token.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile.
-//! - `sampling`: the exports that sample; this file: all others.
+//! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 
 // Where the interposition is known to work; elsewhere the library is empty.
 #![cfg(all(
@@ -34,6 +34,7 @@
 mod calls;
 mod choice;
 mod constructors;
+mod grammars;
 mod host_constructors;
 mod routes;
 mod sampling;

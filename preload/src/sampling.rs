@@ -33,7 +33,7 @@ pub struct common_params_sampling {
 const NO_TOKEN: Token = -1;
 
 /// Where a call of `symbol` goes, found inside the guard.
-fn way(symbol: &'static CStr) -> Option<Route> {
+pub fn way(symbol: &'static CStr) -> Option<Route> {
     guard(symbol.to_string_lossy(), || None, || route(symbol))
 }
 

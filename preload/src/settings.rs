@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn unknown_names_are_reported_once_with_the_allowed_ones() {
-        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "topk,dist,grammar")]);
+        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "topk,dist,llg")]);
         assert!(settings.selects(&DIST) && !settings.selects(&TOP_K));
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("named topk, grammar;"));
+        assert!(warnings[0].contains("named topk, llg;"));
         assert!(warnings[0].contains("top-k") && warnings[0].contains("penalties"));
         // A list that names nothing of ours is not the same as no list.
         assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());

@@ -1,5 +1,6 @@
 //! Grammars for C: the constructor, and what may be asked of such a sampler.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -13,13 +14,14 @@ use crate::ffi::failure::{Failure, begin, made, part, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
+use crate::ffi::hosted_grammar::{HOSTED, HostedGrammar};
 use crate::ffi::known_vocabularies::{Known, forget, known};
 use crate::ffi::trie::llama_sieve_cache_stats;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::parser::token_texts;
 use crate::grammar::sampler::Slot;
 use crate::grammar::triggers::Triggers;
-use crate::grammar::{Dead, Grammar, cache, limits};
+use crate::grammar::{Dead, Grammar, Refused, cache, limits};
 use crate::memory;
 use crate::token::Token;
 
@@ -42,7 +44,7 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
 
-static GRAMMAR: Vtable = vtable::<Grammar>();
+pub(super) static GRAMMAR: Vtable = vtable::<Grammar>();
 
 /// Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
 ///
@@ -65,11 +67,34 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 ) -> *mut llama_sampler {
     const CALL: &str = "llama_sieve_init_grammar";
     // SAFETY: the caller guarantees the arguments.
-    unsafe { constructed(CALL, (vocab, grammar_str, grammar_root), || Ok(None)) }
+    unsafe { constructed(CALL, (vocab, grammar_str, grammar_root), || Ok(None), &OWN) }
+}
+
+/// How a sampler is made of a grammar.
+pub(super) struct Making<'a> {
+    /// Gives the host the sampler.
+    pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
+    /// Set where llama.cpp's own would not come back from the text that was refused.
+    pub(super) is_trap: Option<&'a Cell<bool>>,
+}
+
+/// Under our own names.
+pub(super) const OWN: Making<'_> = Making {
+    into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
+    is_trap: None,
+};
+
+impl Making<'_> {
+    fn refused(&self, refused: Refused) -> Failure {
+        if let Some(is_trap) = self.is_trap {
+            is_trap.set(refused.is_trap);
+        }
+        invalid(refused.what)
+    }
 }
 
 /// What every constructor is given: vocabulary, text and root.
-pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
+pub type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
 /// The sampler of a grammar, lazy if `triggers` gives what it waits for; it is asked where there is
 /// a grammar.
@@ -80,11 +105,12 @@ pub(super) unsafe fn constructed(
     call: &'static str,
     (vocab, text, root): Arguments,
     triggers: impl FnOnce() -> Result<Option<Lazy>, Failure>,
+    making: &Making<'_>,
 ) -> *mut llama_sampler {
     let prepared = begin(call).and_then(|()| {
         part(call, || {
             // SAFETY: the caller guarantees the arguments.
-            let prepared = unsafe { prepared(vocab, text, root) }?;
+            let prepared = unsafe { prepared(vocab, text, root, making) }?;
             let is_empty = matches!(prepared, Prepared::Empty(_));
             let lazy = if is_empty { None } else { triggers()? };
             Ok((prepared, lazy))
@@ -99,12 +125,11 @@ pub(super) unsafe fn constructed(
         unsafe { text.ask(vocab) };
     }
     made(call, || {
-        let grammar = prepared.grammar()?;
-        let grammar = match lazy {
+        let grammar = prepared.grammar(making)?;
+        (making.into_host)(match lazy {
             Some((triggers, tokens)) => grammar.lazy(triggers, &tokens),
             None => grammar,
-        };
-        Ok(into_host(&GRAMMAR, grammar))
+        })
     })
 }
 
@@ -141,6 +166,7 @@ unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
     text: *const c_char,
     root: *const c_char,
+    making: &Making<'_>,
 ) -> Result<Prepared<'a>, Failure> {
     memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
@@ -169,7 +195,8 @@ unsafe fn prepared<'a>(
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     if let Some(cached) = Grammar::cached(text, root, &known.tree) {
-        return Ok(Prepared::Ready(cached.map_err(invalid)?));
+        let cached = cached.map_err(|refused| making.refused(refused));
+        return Ok(Prepared::Ready(cached?));
     }
     let texts = token_texts(text, root).into_iter();
     Ok(Prepared::Text(Text {
@@ -182,11 +209,11 @@ unsafe fn prepared<'a>(
 }
 
 impl Prepared<'_> {
-    fn grammar(self) -> Result<Grammar, Failure> {
+    fn grammar(self, making: &Making<'_>) -> Result<Grammar, Failure> {
         match self {
             Self::Empty(n_tokens) => Ok(Grammar::empty(n_tokens)),
             Self::Ready(grammar) => Ok(grammar),
-            Self::Text(text) => text.grammar(),
+            Self::Text(text) => text.grammar(making),
         }
     }
 }
@@ -201,14 +228,15 @@ impl Text<'_> {
         }
     }
 
-    fn grammar(self) -> Result<Grammar, Failure> {
+    fn grammar(self, making: &Making<'_>) -> Result<Grammar, Failure> {
         let token = |text: &[u8]| {
             let place = self
                 .tokens
                 .binary_search_by(|(other, _)| (**other).cmp(text));
             self.tokens.get(place.ok()?)?.1
         };
-        Grammar::new(self.text, self.root, &self.known.tree, token).map_err(invalid)
+        let grammar = Grammar::new(self.text, self.root, &self.known.tree, token);
+        grammar.map_err(|refused| making.refused(refused))
     }
 }
 
@@ -325,11 +353,14 @@ unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is
     // believed.
     let shared = unsafe {
-        if !GRAMMAR.is_of(smpl) {
+        if GRAMMAR.is_of(smpl) {
+            GRAMMAR.shared_of::<Grammar>(smpl)
+        } else if HOSTED.is_of(smpl) {
+            HOSTED.shared_of::<HostedGrammar>(smpl)
+        } else {
             let text = "the sampler is no grammar: make it with llama_sieve_init_grammar";
             return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
         }
-        GRAMMAR.shared_of::<Grammar>(smpl)
     };
     shared
         .and_then(|shared| shared.downcast::<Slot>().ok())

@@ -82,6 +82,11 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
     Ok(known)
 }
 
+/// Whether any vocabulary is known.
+pub(super) fn any_known() -> bool {
+    !KNOWN.lock().is_empty()
+}
+
 /// Forgets the vocabulary at this address, and the grammars that were compiled for it.
 pub(super) fn forget(address: usize) {
     let mut all = KNOWN.lock();

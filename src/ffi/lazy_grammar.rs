@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use crate::ffi::failure::{Failure, usable};
-use crate::ffi::grammar::{Lazy, constructed, invalid};
+use crate::ffi::grammar::{Lazy, OWN, constructed, invalid};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::grammar::limits;
@@ -49,19 +49,50 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy(
     trigger_tokens: *const Token,
     num_trigger_tokens: usize,
 ) -> *mut llama_sampler {
+    const CALL: &str = "llama_sieve_init_grammar_lazy";
     let arguments = (vocab, grammar_str, grammar_root);
-    let triggers = || {
-        let words = match trigger_words.is_null() {
-            true => Vec::new(),
-            // SAFETY: the caller guarantees the words.
-            false => unsafe { texts("trigger words", trigger_words, num_trigger_words) }?,
-        };
-        // SAFETY: the caller guarantees the tokens.
-        let tokens = unsafe { tokens(trigger_tokens, num_trigger_tokens) }?;
-        lazy(Triggers::of_words(&words), tokens)
-    };
+    let tokens = (trigger_tokens, num_trigger_tokens);
     // SAFETY: the caller guarantees the arguments.
-    unsafe { constructed("llama_sieve_init_grammar_lazy", arguments, triggers) }
+    unsafe {
+        let triggers = || of_words((trigger_words, num_trigger_words), tokens);
+        constructed(CALL, arguments, triggers, &OWN)
+    }
+}
+
+/// A pointer from C, and how many elements there are.
+pub type List<T> = (*const T, usize);
+
+/// What is waited for, of llama_sieve_init_grammar_lazy's arguments.
+///
+/// # Safety
+/// As for that.
+pub(super) unsafe fn of_words(
+    (words, n): List<*const c_char>,
+    tokens: List<Token>,
+) -> Result<Option<Lazy>, Failure> {
+    let words = match words.is_null() {
+        true => Vec::new(),
+        // SAFETY: the caller guarantees the words.
+        false => unsafe { texts("trigger words", words, n) }?,
+    };
+    // SAFETY: the caller guarantees the tokens.
+    let tokens = unsafe { self::tokens(tokens) }?;
+    lazy(Triggers::of_words(&words), tokens)
+}
+
+/// What is waited for, of llama_sieve_init_grammar_lazy_patterns' arguments.
+///
+/// # Safety
+/// As for that.
+pub(super) unsafe fn of_patterns(
+    (patterns, n): List<*const c_char>,
+    tokens: List<Token>,
+) -> Result<Option<Lazy>, Failure> {
+    // SAFETY: the caller guarantees the patterns.
+    let patterns = unsafe { texts("trigger patterns", patterns, n) }?;
+    // SAFETY: the caller guarantees the tokens.
+    let tokens = unsafe { self::tokens(tokens) }?;
+    lazy(Triggers::new(&patterns), tokens)
 }
 
 /// A grammar that lets everything through until one of the patterns is found in the text that was
@@ -95,16 +126,12 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy_patterns(
 ) -> *mut llama_sampler {
     const CALL: &str = "llama_sieve_init_grammar_lazy_patterns";
     let arguments = (vocab, grammar_str, grammar_root);
-    let triggers = || {
-        // SAFETY: the caller guarantees the patterns.
-        let patterns =
-            unsafe { texts("trigger patterns", trigger_patterns, num_trigger_patterns) }?;
-        // SAFETY: the caller guarantees the tokens.
-        let tokens = unsafe { tokens(trigger_tokens, num_trigger_tokens) }?;
-        lazy(Triggers::new(&patterns), tokens)
-    };
+    let tokens = (trigger_tokens, num_trigger_tokens);
     // SAFETY: the caller guarantees the arguments.
-    unsafe { constructed(CALL, arguments, triggers) }
+    unsafe {
+        let triggers = || of_patterns((trigger_patterns, num_trigger_patterns), tokens);
+        constructed(CALL, arguments, triggers, &OWN)
+    }
 }
 
 fn lazy(
@@ -144,7 +171,7 @@ unsafe fn texts<'a>(
 
 /// # Safety
 /// `list` is NULL or `n` tokens.
-unsafe fn tokens(list: *const Token, n: usize) -> Result<Vec<Token>, Failure> {
+unsafe fn tokens((list, n): List<Token>) -> Result<Vec<Token>, Failure> {
     if n == 0 {
         return Ok(Vec::new());
     }

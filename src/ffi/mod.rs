@@ -12,7 +12,8 @@
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
-//! - [`grammar`][], [`lazy_grammar`]: grammars; `known_vocabularies`: the trees of the host's vocabularies.
+//! - [`grammar`][], [`lazy_grammar`]: grammars; `known_vocabularies`: the trees of the host's
+//!   vocabularies; [`hosted_grammar`]: grammars for a host that does not know of ours.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - `logits`: logits of a pointer or a context.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
@@ -33,6 +34,7 @@ pub mod failure;
 pub mod grammar;
 pub mod guard;
 pub mod host;
+pub mod hosted_grammar;
 mod known_vocabularies;
 pub mod lazy_grammar;
 pub mod library;

@@ -27,5 +27,5 @@ pub mod utf8;
 pub mod vocabulary_tree;
 
 pub use parser::ParseError;
-pub use sampler::{Dead, Grammar};
+pub use sampler::{Dead, Grammar, Refusal, Refused};
 pub use vocabulary_tree::VocabularyTree;

@@ -9,11 +9,13 @@ use crate::candidates::Candidates;
 use crate::grammar::cache::{self, Key};
 use crate::grammar::engine::{Engine, Place};
 use crate::grammar::mask::Mask;
+use crate::grammar::parser::ParseError;
 use crate::grammar::states::{NONE, TooMuch};
 use crate::grammar::triggers::search::Endless;
 use crate::grammar::triggers::{Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
+use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
@@ -32,6 +34,42 @@ pub enum Dead {
     Limit,
     /// An internal error.
     Internal,
+}
+
+/// Why there is no constraint by a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong with it, and where.
+    pub what: String,
+    /// Whether llama.cpp's own would not come back from it, or end the process with it.
+    pub is_trap: bool,
+}
+
+impl Refused {
+    fn trap(what: &str) -> Self {
+        Self {
+            what: what.into(),
+            is_trap: true,
+        }
+    }
+}
+
+impl From<ParseError> for Refused {
+    fn from(error: ParseError) -> Self {
+        Self {
+            is_trap: error.is_trap,
+            what: error.to_string(),
+        }
+    }
+}
+
+/// A token that the grammar does not allow, for a host whose own sampler is to say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The token.
+    pub token: Token,
+    /// How many bytes of its text stand before the place where a lazy grammar has begun.
+    pub skipped: usize,
 }
 
 /// A constraint by a grammar.
@@ -59,6 +97,10 @@ struct Core {
     /// The mask of `place`, once it was asked for.
     mask: Option<Arc<Mask>>,
     lazy: Option<Lazy>,
+    /// A host says what is not allowed.
+    hosted: bool,
+    /// The last token that was not allowed.
+    refusal: Option<Refusal>,
 }
 
 /// What a lazy grammar waits for.
@@ -88,7 +130,7 @@ impl Grammar {
         root: &[u8],
         tree: &Arc<VocabularyTree>,
         token: impl Fn(&[u8]) -> Option<Token>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Refused> {
         let (key, engine) = cache::compiled(text, root, tree, token)?;
         Self::of(key, engine)
     }
@@ -98,17 +140,18 @@ impl Grammar {
         text: &[u8],
         root: &[u8],
         tree: &Arc<VocabularyTree>,
-    ) -> Option<Result<Self, String>> {
+    ) -> Option<Result<Self, Refused>> {
         let (key, engine) = cache::cached(text, root, tree)?;
         Some(Self::of(key, engine))
     }
 
-    fn of(key: Key, engine: Arc<Engine>) -> Result<Self, String> {
+    fn of(key: Key, engine: Arc<Engine>) -> Result<Self, Refused> {
         let place = match engine.initial() {
             Ok(place) if place.state != NONE => place,
-            Ok(_) => return Err("no text can follow this grammar".into()),
+            Ok(_) => return Err(Refused::trap("no text can follow this grammar")),
             Err(TooMuch) => {
-                return Err("what may come first exceeds the limits of a grammar's stacks".into());
+                let what = "what may come first exceeds the limits of a grammar's stacks";
+                return Err(Refused::trap(what));
             }
         };
         let n_tokens = engine.compiled().tree.n_tokens();
@@ -119,6 +162,8 @@ impl Grammar {
             dead: None,
             mask: None,
             lazy: None,
+            hosted: false,
+            refusal: None,
         };
         Ok(Self::with(Some(core), n_tokens))
     }
@@ -135,6 +180,23 @@ impl Grammar {
             });
         }
         self
+    }
+
+    /// The same for a host that says itself what was not allowed: see
+    /// [`accept_for_host`](Self::accept_for_host).
+    pub fn hosted(self) -> Self {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.hosted = true;
+        }
+        self
+    }
+
+    /// Takes note of a token, as `accept` does. The token that is not to be accepted, where
+    /// llama.cpp's own sampler would throw: also one that there is not, which changes nothing, and
+    /// any that comes after one that was not allowed.
+    pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
+        let mut core = self.slot.core.lock();
+        core.as_mut()?.accept_for_host(token)
     }
 
     /// One that constrains nothing, of a vocabulary of so many tokens.
@@ -301,6 +363,19 @@ impl Core {
         }
     }
 
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if self.dead.is_none() && self.is_waiting() {
+            return;
+        }
+        if self.dead.is_none()
+            && pool.is_whole()
+            && let Ok(mask) = self.current_mask()
+        {
+            return apply_to_column(mask.words(), pool.column_mut());
+        }
+        pool.apply(|candidates| self.apply(candidates));
+    }
+
     /// Changes nothing where that takes too much.
     fn one_by_one(&self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
         let allowed: Vec<bool> = self.engine.test(self.place, |is_allowed| {
@@ -364,6 +439,23 @@ impl Core {
         }
     }
 
+    fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
+        let refusal = Refusal { token, skipped: 0 };
+        let Some(kind) = self.tree().kind(token) else {
+            return Some(refusal);
+        };
+        match self.dead {
+            None => {
+                self.refusal = None;
+                self.accept(token);
+                self.refusal.take()
+            }
+            // The end of the generation would end the process.
+            Some(Dead::NotAllowed) => (kind != TextKind::EndOfGeneration).then_some(refusal),
+            Some(_) => None,
+        }
+    }
+
     /// A token before the grammar begins, or with which it does.
     fn wait(&mut self, token: Token) {
         let engine = Arc::clone(&self.engine);
@@ -381,8 +473,12 @@ impl Core {
             Ok(None) => lazy.waiting = Some(waiting),
             Ok(Some(begin)) => {
                 for (token, text) in waiting.since(begin) {
-                    if self.dead.is_none() {
-                        self.follow(token, text);
+                    if self.dead.is_some() {
+                        break;
+                    }
+                    self.follow(token, text);
+                    if let Some(refusal) = &mut self.refusal {
+                        refusal.skipped = engine.compiled().tree.piece(token).len() - text.len();
                     }
                 }
             }
@@ -397,6 +493,11 @@ impl Core {
         match self.engine.accept(self.place, token, text) {
             Err(TooMuch) => self.exceeds(),
             Ok(place) if place.state == NONE => {
+                self.refusal = Some(Refusal { token, skipped: 0 });
+                if self.hosted {
+                    self.dead = Some(Dead::NotAllowed);
+                    return;
+                }
                 let expected = self.engine.expected(self.place);
                 let text = String::from_utf8_lossy(text).escape_debug().to_string();
                 self.die(
@@ -433,6 +534,24 @@ impl Core {
     }
 }
 
+/// Gives minus infinity to the logits of tokens whose bit is not set, or which have none.
+fn apply_to_column(words: &[u64], column: &mut [f32]) {
+    let words = words.iter().copied().chain(std::iter::repeat(0));
+    for (logits, word) in column.chunks_mut(64).zip(words) {
+        match word {
+            u64::MAX => {}
+            0 => logits.fill(f32::NEG_INFINITY),
+            _ => {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    if word >> bit & 1 == 0 {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl Sampler for Grammar {
     const KIND: Kind = Kind::Constraint;
     const ACCEPTS: bool = true;
@@ -445,6 +564,12 @@ impl Sampler for Grammar {
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if let Some(core) = self.slot.core.lock().as_mut() {
             core.apply(candidates);
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if let Some(core) = self.slot.core.lock().as_mut() {
+            core.narrow(pool);
         }
     }
 

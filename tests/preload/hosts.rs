@@ -61,7 +61,12 @@ fn every_stand_in_decides_before_it_calls() {
         assert!(function.contains("call_host!("), "{name}");
     }
     assert_eq!(sampling.matches("guard(").count(), 1, "way alone");
-    for sources in [sources, sampling] {
+    let grammars = read("grammars.rs");
+    assert!(
+        !grammars.contains("guard("),
+        "`chosen` and `way` alone decide"
+    );
+    for sources in [sources, sampling, grammars] {
         assert!(!sources.contains("extern \"C\" fn"), "a host may throw");
     }
 }

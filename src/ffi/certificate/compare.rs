@@ -130,11 +130,9 @@ pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
 /// # Safety
 /// `smpl` is live.
 pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
-    type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
     // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
     unsafe {
         if let Some(accept) = (*(*smpl).iface).accept {
-            let accept: Accept = transmute(accept);
             accept(smpl, token);
         }
     }

@@ -18,7 +18,9 @@ use half::{bf16, f16};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
+use crate::ffi::grammar::GRAMMAR;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use crate::ffi::hosted_grammar::HOSTED;
 use crate::ffi::logits::{ContextFunctions, logits_of, logits_of_output};
 use crate::ffi::samplers::DROP_INS;
 use crate::ffi::sieve::SIEVE;
@@ -486,7 +488,7 @@ unsafe fn list(
     if iface.is_null() || unsafe { (*iface).apply.is_none() } {
         return Ok(());
     }
-    let others = [&SIEVE, &TOKEN_TRIE];
+    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED];
     let own = DROP_INS.iter().chain(&others);
     // SAFETY: the caller guarantees the sampler.
     let own = own.copied().find(|vtable| unsafe { vtable.is_of(smpl) });

@@ -120,6 +120,12 @@ impl Build {
         self >= PENALTIES_TAKE_N_VOCAB
     }
 
+    /// Whether ours read a grammar as it does: what repetitions and escapes it takes has changed
+    /// from build to build, and only the newest was compared.
+    pub fn reads_grammars_alike(self) -> bool {
+        self == NEWEST
+    }
+
     /// Whether its dry takes `n_ctx_train` after the vocabulary.
     pub fn dry_takes_n_ctx_train(self) -> bool {
         self < DRY_WITHOUT_N_CTX_TRAIN
@@ -290,6 +296,12 @@ mod tests {
         assert!(Build(10_258).penalties_take_n_vocab());
         assert!(Build(10_272).dry_takes_n_ctx_train());
         assert!(!Build(10_273).dry_takes_n_ctx_train());
+    }
+
+    #[test]
+    fn grammars_are_known_of_the_newest_build_alone() {
+        assert!(NEWEST.reads_grammars_alike());
+        assert!(!Build(10_394).reads_grammars_alike());
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub struct llama_logit_bias {
 pub struct llama_sampler_i {
     /// Name to report.
     pub name: Option<unsafe extern "C" fn(*const llama_sampler) -> *const c_char>,
-    /// Takes note of a chosen token.
-    pub accept: Option<unsafe extern "C" fn(*mut llama_sampler, Token)>,
+    /// Takes note of a chosen token. A grammar throws where it does not allow the token.
+    pub accept: Option<unsafe extern "C-unwind" fn(*mut llama_sampler, Token)>,
     /// Works on the candidates.
     pub apply: Option<unsafe extern "C" fn(*mut llama_sampler, *mut llama_token_data_array)>,
     /// Back to the beginning.

@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn name<S: Sampler>(smpl: *const llama_sampler) -> 
     )
 }
 
-pub(super) unsafe extern "C" fn accept<S: Sampler>(smpl: *mut llama_sampler, token: Token) {
+pub(super) unsafe extern "C-unwind" fn accept<S: Sampler>(smpl: *mut llama_sampler, token: Token) {
     guard(
         "accept",
         || (),

@@ -30,6 +30,7 @@ use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::token::Token;
 
 use entries::*;
 use object::*;
@@ -50,6 +51,30 @@ pub struct Vtable {
 }
 
 impl Vtable {
+    /// The same with another `accept`: one that may let an exception of the host's through.
+    pub const fn with_accept(
+        mut self,
+        accept: unsafe extern "C-unwind" fn(*mut llama_sampler, Token),
+    ) -> Self {
+        self.iface.accept = Some(accept);
+        self
+    }
+
+    /// Runs `body` on a sampler with this vtable, made of an `S`, as an entry of the vtable does.
+    /// `None`, with the reason as last error, where that was not possible.
+    ///
+    /// # Safety
+    /// `smpl` is NULL or a live sampler with this vtable, which is that of `S`.
+    pub unsafe fn run<S: Sampler, T>(
+        &'static self,
+        smpl: *mut llama_sampler,
+        function: &str,
+        body: impl FnOnce(&mut S) -> T,
+    ) -> Option<T> {
+        // SAFETY: the caller guarantees it.
+        unsafe { object::<S>(smpl) }?.run(function, body)
+    }
+
     /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes
     /// there.
     fn as_iface(&'static self) -> *mut llama_sampler_i {

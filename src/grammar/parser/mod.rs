@@ -24,6 +24,8 @@ pub struct ParseError {
     pub column: usize,
     /// What was expected, or what is wrong.
     pub what: String,
+    /// Whether llama.cpp's own parser does not come back from this text, or reads out of bounds.
+    pub is_trap: bool,
 }
 
 impl fmt::Display for ParseError {
@@ -49,6 +51,19 @@ impl From<ParseError> for String {
 struct Fault {
     at: Option<usize>,
     what: String,
+    /// As [`ParseError::is_trap`].
+    is_trap: bool,
+}
+
+impl Fault {
+    /// One that no place is to blame for.
+    fn nowhere(what: impl Into<String>) -> Self {
+        Self {
+            at: None,
+            what: what.into(),
+            is_trap: false,
+        }
+    }
 }
 
 type Parsed<T> = Result<T, Fault>;
@@ -56,9 +71,12 @@ type Parsed<T> = Result<T, Fault>;
 fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
     Err(Fault {
         at: Some(at),
-        what: what.into(),
+        ..Fault::nowhere(what)
     })
 }
+
+/// How deep recursions of llama.cpp's may be without coming near the end of a thread's stack.
+pub const DEEP: usize = 1000;
 
 /// Reads the rules of `text`, of which `root` is the first. `token` gives the token whose text,
 /// angle brackets included, is the one in question, if there is exactly one.
@@ -94,6 +112,7 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
             line: 0,
             column: 0,
             what: fault.what,
+            is_trap: fault.is_trap,
         };
     };
     let before = text.get(..at).unwrap_or(text);
@@ -106,6 +125,7 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
         line: before.iter().filter(|&&byte| byte == b'\n').count() + 1,
         column: in_line.iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1,
         what: fault.what,
+        is_trap: fault.is_trap,
     }
 }
 
@@ -163,13 +183,10 @@ impl<'a> Parser<'a> {
 
     fn rules(&mut self, root: &[u8]) -> Parsed<Rules> {
         if self.text.len() > MAX_TEXT {
-            return Err(Fault {
-                at: None,
-                what: format!(
-                    "the text has {} bytes, and at most {MAX_TEXT} are read",
-                    self.text.len()
-                ),
-            });
+            return Err(Fault::nowhere(format!(
+                "the text has {} bytes, and at most {MAX_TEXT} are read",
+                self.text.len()
+            )));
         }
         self.space(true);
         while self.peek().is_some() {
@@ -181,20 +198,14 @@ impl<'a> Parser<'a> {
         let classes = std::mem::take(&mut self.classes.all);
         Rules::link(classes, &rules, root).map_err(|unlinked| match unlinked {
             Unlinked::LeftRecursion(rule) => self.left_recursion(rule),
-            Unlinked::TooMany => Fault {
-                at: None,
-                what: "the grammar has too many different sequences".into(),
-            },
+            Unlinked::TooMany => Fault::nowhere("the grammar has too many different sequences"),
         })
     }
 
     /// The rest of the text is walked once for each rule, hence the checks of rules at the end.
     fn all_defined(&self) -> Parsed<()> {
         if self.rules.is_empty() {
-            return Err(Fault {
-                at: None,
-                what: "there is no rule".into(),
-            });
+            return Err(Fault::nowhere("there is no rule"));
         }
         let is_defined = |rule: usize| matches!(self.rules.get(rule), Some(Some(_)));
         for (number, rule) in self.rules.iter().enumerate() {
@@ -218,12 +229,12 @@ impl<'a> Parser<'a> {
     }
 
     fn left_recursion(&self, rule: u32) -> Fault {
+        let name = self.name_of(rule as usize);
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
-            what: format!(
-                "rule '{}' may begin with itself (left recursion)",
-                self.name_of(rule as usize)
-            ),
+            what: format!("rule '{name}' may begin with itself (left recursion)"),
+            // llama.cpp looks for it by recursion from rule to rule.
+            is_trap: self.symbols.len() > DEEP,
         }
     }
 
@@ -254,8 +265,12 @@ impl<'a> Parser<'a> {
         let found = self.names.get(root).copied().or_else(made);
         let defined = found.filter(|&rule| matches!(self.rules.get(rule as usize), Some(Some(_))));
         defined.ok_or_else(|| Fault {
-            at: None,
-            what: format!("there is no rule '{}'", String::from_utf8_lossy(root)),
+            // llama.cpp looks the rule up wherever the name is mentioned.
+            is_trap: found.is_some(),
+            ..Fault::nowhere(format!(
+                "there is no rule '{}'",
+                String::from_utf8_lossy(root)
+            ))
         })
     }
 
@@ -413,7 +428,7 @@ impl<'a> Parser<'a> {
                     self.text,
                     Fault {
                         at: Some(done.opened_at),
-                        what: String::new(),
+                        ..Fault::nowhere("")
                     },
                 );
                 return fault(
@@ -499,7 +514,7 @@ impl<'a> Parser<'a> {
         let at = self.at;
         self.classes.number(class).ok_or_else(|| Fault {
             at: Some(at),
-            what: "the grammar has too many different character classes".into(),
+            ..Fault::nowhere("the grammar has too many different character classes")
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Repetitions: `*`, `+`, `?` and `{m,n}` behind an item.
 
-use super::{Frame, Parsed, Parser, fault};
+use super::{Fault, Frame, Parsed, Parser, fault};
 use crate::grammar::elements::Element;
 use crate::grammar::limits::MAX_REPETITIONS;
 
@@ -76,7 +76,11 @@ impl Parser<'_> {
         }
         if max.is_some_and(|max| max < min) {
             // The built-in would write rules until memory ends.
-            return fault(at, "the most repetitions are fewer than the least");
+            return Err(Fault {
+                at: Some(at),
+                is_trap: true,
+                ..Fault::nowhere("the most repetitions are fewer than the least")
+            });
         }
         frame.item_rules = n_rules;
         if (min, max) == (1, Some(1)) {

@@ -1,0 +1,105 @@
+//! The preload library under programs that constrain by grammars.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::preloaded::{made, preloaded, preloaded_of_known_build};
+use crate::programs::{Run, build, model, source};
+use crate::toolchain::{Build, Link, empty_folder};
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Build::new("preload_grammars", &source("grammars.cpp"));
+        build(program.with_llama(Link::Shared))
+    })
+}
+
+/// A model with two texts of its vocabulary exchanged: nothing else tells the two apart.
+fn other_model() -> &'static Path {
+    static OTHER: OnceLock<PathBuf> = OnceLock::new();
+    OTHER.get_or_init(|| {
+        let mut bytes = std::fs::read(model()).expect("the model is there");
+        let key = b"tokenizer.ggml.tokens";
+        let found = bytes.windows(key.len()).position(|window| window == key);
+        // Behind the key: two types and the number of texts; each begins with its length.
+        let mut at = found.expect("the texts are there") + key.len() + 16;
+        let mut places = Vec::new();
+        while places.len() < 2 {
+            let length = bytes[at..at + 8].try_into().expect("8 bytes");
+            let length = u64::from_le_bytes(length) as usize;
+            let text = at + 8..at + 8 + length;
+            if [&b"nd"[..], b"in"].contains(&&bytes[text.clone()]) {
+                places.push(text.start);
+            }
+            at = text.end;
+        }
+        for i in 0..2 {
+            bytes.swap(places[0] + i, places[1] + i);
+        }
+        let path = empty_folder("preload_other_model").join("other.gguf");
+        std::fs::write(&path, bytes).expect("it can be written");
+        path
+    })
+}
+
+fn arguments(run: Run<'_>) -> Run<'_> {
+    run.arg(model()).arg(other_model().display())
+}
+
+const OURS: &str = "grammar: ours";
+
+/// Plain and lazy, after clones, copies and resets; what is thrown, what is refused, and that
+/// nothing is kept of a model that was freed.
+#[test]
+fn grammars_allow_throw_and_refuse_the_same() {
+    let built_in = arguments(Run::of(program())).said();
+    assert!(built_in.out.lines().count() >= 100, "{}", built_in.out);
+    assert!(built_in.out.matches("caught: ").count() >= 60);
+    let ours = preloaded_of_known_build(program()).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = arguments(ours).said();
+    assert_eq!(ours.out, built_in.out);
+    let made = made(&ours);
+    assert!(made.get(OURS).is_some_and(|&n| n >= 80), "{made:?}");
+    // Of what the host's own constructor is to judge, nobody is warned.
+    assert!(!ours.err.contains("warning"), "{}", ours.err);
+}
+
+#[test]
+fn grammars_of_a_build_that_was_not_compared_are_its_own() {
+    let built_in = arguments(Run::of(program())).said();
+    let says = |run: Run<'_>| {
+        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
+        assert_eq!(said.out, built_in.out);
+        assert_eq!(made(&said).get(OURS), None);
+        said.err
+    };
+    let old = preloaded(program()).env("LLAMA_SIEVE_HOST", "b10400");
+    let err = says(old);
+    assert!(
+        err.contains("reads grammars otherwise than b11434"),
+        "{err}"
+    );
+    says(preloaded(program()));
+    let list = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", "top-k,dist");
+    says(list);
+}
+
+/// Where the built-in never returns, or ends the process.
+#[test]
+fn texts_that_end_a_program_do_not() {
+    let run = preloaded_of_known_build(program()).arg("hostile");
+    let said = run.arg(model()).said();
+    let mut lines = said.out.lines();
+    assert!(
+        lines.by_ref().take(5).all(|line| line == "1"),
+        "{}",
+        said.out
+    );
+    assert!(
+        lines
+            .next()
+            .is_some_and(|line| line.starts_with("refused: caught: "))
+    );
+    assert_eq!(lines.collect::<Vec<_>>(), ["1"]);
+}
