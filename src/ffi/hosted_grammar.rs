@@ -32,7 +32,7 @@ use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 use crate::token::Token;
 
-pub(super) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept);
+pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept);
 
 type Constructor = unsafe extern "C-unwind" fn(
     *const llama_vocab,

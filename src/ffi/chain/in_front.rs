@@ -9,8 +9,10 @@ use super::workspace::{Taken, Workspace};
 use super::{Member, chosen, list, members_of, prepare, run, selected_of_array};
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::host::llama_h::{llama_context, llama_sampler};
+use crate::ffi::hosted_grammar::HOSTED;
 use crate::ffi::logits::{ContextFunctions, logits_of_output};
 use crate::kernels::logits::Logits;
+use crate::memory;
 use crate::pool::Pool;
 use crate::token::{Token, TokenData};
 
@@ -49,20 +51,39 @@ pub unsafe fn sample(
     }
 }
 
-/// Hands what the chain makes of the logits of output `idx` to `take`; nothing is accepted. `None`:
-/// the host is to do it all.
+/// Whether this is a grammar that a host was given in the place of its own.
 ///
 /// # Safety
-/// As for [`sample`].
+/// `smpl` is NULL or a live sampler of any kind.
+pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
+    // SAFETY: not NULL, and the caller guarantees the sampler.
+    !smpl.is_null() && unsafe { HOSTED.is_of(smpl) }
+}
+
+/// Hands what the chain makes of the logits of output `idx` to `take`; nothing is accepted. With a
+/// `grammar`, what that and then the chain make of them. `None`: the host is to do it all.
+///
+/// # Safety
+/// As for [`sample`]; the grammar [is one](is_grammar), and is used by no other thread either.
 pub unsafe fn narrow<T>(
+    grammar: Option<*mut llama_sampler>,
     chain: *mut llama_sampler,
-    ctx: *mut llama_context,
-    idx: i32,
+    (ctx, idx): (*mut llama_context, i32),
     take: impl FnOnce(Candidates<'_>) -> T,
 ) -> Option<T> {
-    // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
+    // SAFETY: the caller guarantees grammar, chain and context; an output's logits stay during the
+    // call.
     unsafe {
         let (host, mut workspace, logits) = output(chain, ctx, idx)?;
+        if let Some(smpl) = grammar {
+            let own = Some(&HOSTED);
+            let first = |members: &mut Vec<Member>| {
+                memory::push(members, Member { smpl, own });
+                members.rotate_right(1);
+                Ok(())
+            };
+            part(CALL, || first(&mut workspace.members)).ok()?;
+        }
         let taken = |pool: &mut Pool<'_>| {
             let selected = selected_of_array(pool);
             let (data, sorted) = pool.array();
