@@ -6,8 +6,8 @@ in --build), and lets a number of streams run through it at once, each with a se
 arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
 it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
 layer and random weights, so that sampling is what the time goes to. With a JSON schema nearly every
-first draw of such weights is refused; with tools, of which none is ever called, a lazy grammar waits
-for one of 139 triggers. Those two have the texts of a real tokenizer.
+first draw of such weights is refused; with tools, of which none is ever called, a lazy grammar
+waits for one of 139 triggers. Those two have the texts of a real tokenizer.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ SETTINGS: Dict[str, Setting] = {
             "grammar_triggers": [{"type": _WORD, "value": name} for name in _TOOLS],
         },
         streams=4,
-        tokens=1000,
+        # At each, the built-in searches the text so far for each of the triggers.
+        tokens=200,
         real=True,
     ),
 }
