@@ -30,6 +30,7 @@ use llama_sieve::{last_error, log};
 
 use crate::constructors::Constructor;
 use crate::host_constructors::{Address, Host, caller, meant};
+use crate::presence;
 use crate::routes::{Route, route_of};
 use crate::settings::settings;
 
@@ -186,7 +187,7 @@ impl Reason {
     }
 }
 
-fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<Option<Build>, Reason> {
+fn decide(call: &Call<'_, '_>, caller: Option<Address>) -> Result<Option<Build>, Reason> {
     let Call {
         constructor,
         arguments,
@@ -199,7 +200,8 @@ fn decide(call: &Call<'_>, caller: Option<Address>) -> Result<Option<Build>, Rea
     if !call.from_common && caller.is_some_and(|caller| served.host.contains(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
-    if !arguments.iter().all(|(_, value)| value.is_finite()) {
+    let build = served.build.as_ref().ok().copied();
+    if !arguments(build).iter().all(|(_, value)| value.is_finite()) {
         return Err(Reason::Wanted("an argument is not finite"));
     }
     match &served.build {
@@ -303,13 +305,17 @@ impl Drop for Inside {
     }
 }
 
+/// An argument with the name that it has in llama.h.
+pub type Named<'a> = (&'static str, &'a dyn Argument);
+
 /// Makes a sampler with `ours`, which gets the host's build where it is known; or says which of the
-/// host's is to be called.
-pub fn choose(
+/// host's is to be called. What the `arguments` are may follow from the build.
+pub fn choose<'a>(
     constructor: &'static Constructor,
-    arguments: &[(&str, &dyn Argument)],
+    arguments: &dyn Fn(Option<Build>) -> Vec<Named<'a>>,
     ours: impl FnOnce(Option<Build>) -> *mut llama_sampler,
 ) -> Chosen {
+    presence::asked();
     let what = constructor.name;
     let caller = guard(what, || None, caller);
     let suspended = FromCommon::suspend();
@@ -386,14 +392,14 @@ fn warn_once(text: &str) {
 }
 
 /// What was asked for.
-struct Call<'a> {
+struct Call<'c, 'a> {
     constructor: &'static Constructor,
-    arguments: &'a [(&'a str, &'a dyn Argument)],
+    arguments: &'c dyn Fn(Option<Build>) -> Vec<Named<'a>>,
     /// By the common library, from wherever that lies.
     from_common: bool,
 }
 
-impl Call<'_> {
+impl Call<'_, '_> {
     /// Which of the host's is to be called, and why.
     fn theirs(&self, reason: &Reason, caller: Option<Address>) -> Chosen {
         let constructor = self.constructor;
@@ -455,11 +461,13 @@ pub fn report_once(function: &'static str) {
     );
 }
 
-impl fmt::Display for Call<'_> {
+impl fmt::Display for Call<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.constructor.name)?;
         f.write_char('(')?;
-        for (i, (name, value)) in self.arguments.iter().enumerate() {
+        let build = SERVED.get().and_then(|served| served.build.as_ref().ok());
+        let arguments = (self.arguments)(build.copied());
+        for (i, (name, value)) in arguments.iter().enumerate() {
             let separator = if i == 0 { "" } else { ", " };
             write!(f, "{separator}{name}={value:?}")?;
         }

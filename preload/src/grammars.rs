@@ -10,7 +10,7 @@ use llama_sieve::ffi::host::llama_h::{llama_model, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
 use llama_sieve::ffi::hosted_grammar::{Hosted, Triggers, forget_model, hosted};
 
-use crate::choice::{self, Argument, Chosen, Theirs, choose};
+use crate::choice::{self, Chosen, Named, Theirs, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};
 use crate::routes::Route;
 use crate::sampling::way;
@@ -26,7 +26,7 @@ unsafe fn chosen(
     constructor: &'static Constructor,
     grammar: Arguments,
     triggers: Triggers,
-    numbers: &[(&str, &dyn Argument)],
+    numbers: &[Named<'_>],
 ) -> Chosen {
     let mut is_nothing = false;
     // SAFETY: the caller guarantees the arguments.
@@ -38,7 +38,7 @@ unsafe fn chosen(
             null_mut()
         }
     };
-    let chosen = choose(constructor, numbers, |_| ours());
+    let chosen = choose(constructor, &|_| numbers.to_vec(), |_| ours());
     match is_nothing {
         true => Chosen::Made(null_mut()),
         false => chosen,
@@ -96,7 +96,7 @@ macro_rules! lazy {
             n_tokens: usize,
         ) -> *mut llama_sampler {
             let triggers = Triggers::$triggers((texts, n_texts), (tokens, n_tokens));
-            let numbers: [(&str, &dyn Argument); 2] =
+            let numbers: [Named<'_>; 2] =
                 [("n_texts", &n_texts), ("n_tokens", &n_tokens)];
             // SAFETY: the caller guarantees the arguments.
             let chosen = unsafe { chosen(&$which, (vocab, grammar, root), triggers, &numbers) };

@@ -80,6 +80,13 @@ impl Host {
         self.handle.as_ptr()
     }
 
+    /// Where it was loaded from.
+    pub fn path(&self) -> Option<String> {
+        let all = Library::all();
+        let library = all.iter().find(|library| library.base == self.base)?;
+        Some(library.path.to_string_lossy().into_owned())
+    }
+
     /// Whether it is the library that lies there.
     pub fn lies_at(&self, base: usize) -> bool {
         self.base == base

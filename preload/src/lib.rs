@@ -22,6 +22,7 @@
 //! - `choice`: ours or the host's.
 //! - `routes`: the same for calls that are made for every token.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile.
+//! - `presence`: what is told of the library itself.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 
 // Where the interposition is known to work; elsewhere the library is empty.
@@ -36,6 +37,7 @@ mod choice;
 mod constructors;
 mod grammars;
 mod host_constructors;
+mod presence;
 mod routes;
 mod sampling;
 mod settings;
@@ -50,7 +52,7 @@ use llama_sieve::ffi::host::vocabulary::llama_vocab;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 
-use choice::{Chosen, choose};
+use choice::{Chosen, Named, choose};
 
 /// Another copy of this library that is loaded knows this one by it, and does not take it for a
 /// llama.cpp.
@@ -81,7 +83,7 @@ macro_rules! constructors {
         pub unsafe extern "C-unwind" fn $symbol($($argument: $kind),*) -> *mut llama_sampler {
             let chosen = choose(
                 &constructors::$which,
-                &[$((stringify!($argument), &$argument)),*],
+                &|_| vec![$((stringify!($argument), &$argument)),*],
                 // SAFETY: the caller guarantees the arguments, which mean the same to ours.
                 #[allow(unused_unsafe)]
                 |_| unsafe { $ours($($argument),*) },
@@ -153,17 +155,22 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_penalties(
         };
         llama_sieve_init_penalties(n_vocab, last_n, repeat, freq, present)
     };
-    let chosen = choose(
-        &constructors::PENALTIES,
-        &[
-            ("first", &(a as i32)),
-            ("second", &(b as i32)),
+    let [first, second] = [a as i32, b as i32];
+    // Of an unknown build's integers the names are not known.
+    let arguments = |build: Option<Build>| {
+        let mut named: Vec<Named<'_>> = match build.map(Build::penalties_take_n_vocab) {
+            Some(true) => vec![("n_vocab", &first), ("last_n", &second)],
+            Some(false) => vec![("last_n", &first)],
+            None => Vec::new(),
+        };
+        named.extend::<[Named<'_>; 3]>([
             ("repeat", &repeat),
             ("freq", &freq),
             ("present", &present),
-        ],
-        ours,
-    );
+        ]);
+        named
+    };
+    let chosen = choose(&constructors::PENALTIES, &arguments, ours);
     match chosen {
         Chosen::Made(sampler) => sampler,
         Chosen::Theirs(theirs) => call_host!(
@@ -211,19 +218,26 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_dry(
             )
         }
     };
-    let chosen = choose(
-        &constructors::DRY,
-        &[
-            ("vocab", &vocab),
-            ("multiplier", &multiplier),
-            ("base", &base),
-            ("second", &(b as i32)),
-            ("third", &(c as i32)),
-            ("fourth", &(d as *const c_void)),
-            ("fifth", &e),
-        ],
-        ours,
-    );
+    let [second, third, fourth] = [b as i32, c as i32, d as i32];
+    let arguments = |build: Option<Build>| {
+        let mut named: Vec<Named<'_>> = match build.map(Build::dry_takes_n_ctx_train) {
+            Some(true) => vec![
+                ("n_ctx_train", &second),
+                ("allowed_length", &third),
+                ("last_n", &fourth),
+                ("n_breakers", &f),
+            ],
+            Some(false) => vec![
+                ("allowed_length", &second),
+                ("last_n", &third),
+                ("n_breakers", &e),
+            ],
+            None => Vec::new(),
+        };
+        named.extend::<[Named<'_>; 2]>([("multiplier", &multiplier), ("base", &base)]);
+        named
+    };
+    let chosen = choose(&constructors::DRY, &arguments, ours);
     match chosen {
         Chosen::Made(sampler) => sampler,
         Chosen::Theirs(theirs) => call_host!(

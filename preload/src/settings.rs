@@ -2,9 +2,9 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`), where it cannot be told from its exports |
-//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr for each sampler made |
+//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end if there was none |
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,8 @@ use crate::constructors::{ALL, Constructor};
 
 /// The name, in a list, of sampling straight from the logits.
 const SAMPLE: &str = "sample";
+
+const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
 
 /// Which samplers are ours.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,10 +65,20 @@ impl Settings {
         let settings = Self {
             selection: selection(&text("LLAMA_SIEVE_PRELOAD"), &mut warnings),
             host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
-            verbose: !matches!(text("LLAMA_SIEVE_VERBOSE").as_str(), "" | "0"),
+            verbose: is_set(&text(VERBOSE)),
         };
         (settings, warnings)
     }
+}
+
+/// Whether a switch is on.
+fn is_set(text: &str) -> bool {
+    !matches!(text.trim(), "" | "0")
+}
+
+/// Whether every sampler is to be reported; asks for no other setting, and so warns of none.
+pub fn verbose() -> bool {
+    environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
 }
 
 fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
@@ -79,7 +91,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
     let mut unknown = Vec::new();
     for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         let mut names = ALL.iter().map(|c| c.name).chain([SAMPLE]);
-        match names.find(|&known| known == name) {
+        match names.find(|&known| known == name.replace('_', "-")) {
             Some(name) => known.push(name),
             None => unknown.push(name),
         }
@@ -168,6 +180,8 @@ mod tests {
         let mut chosen: Vec<&str> = chosen.map(|constructor| constructor.name).collect();
         chosen.sort_unstable();
         assert_eq!(chosen, [DIST.name, TOP_K.name]);
+        // As in the name of the constructor, too.
+        assert_eq!(parse(&[("LLAMA_SIEVE_PRELOAD", "top_k,dist")]).0, settings);
     }
 
     #[test]

@@ -29,6 +29,11 @@ mod old_builds;
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod preloaded;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod presence;
 mod programs;
 #[path = "../support/toolchain.rs"]
 mod toolchain;

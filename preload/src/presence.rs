@@ -1,0 +1,144 @@
+//! What `LLAMA_SIEVE_VERBOSE` tells of the library itself: a line when a program loads it, and one
+//! at the end of a program that has asked it for no sampler, with the likely reason.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
+
+use crate::host_constructors::Host;
+use crate::settings::{settings, verbose};
+
+/// Of any program that llama.cpp is linked into: a function that its messages name.
+const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
+
+/// Whether a constructor was called.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// The process that told of its beginning; a child that it forked tells of no end.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+/// A constructor was called, whosever sampler it makes.
+pub fn asked() {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn at_load() {
+    guard(
+        "at_load",
+        || (),
+        || {
+            if !verbose() {
+                return;
+            }
+            PROCESS.store(process::id(), Ordering::Relaxed);
+            // SAFETY: both are C strings that are never freed.
+            let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
+                .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+            say(format_args!(
+                "{version} ({simd}) is loaded into {}",
+                program()
+            ));
+        },
+    );
+}
+
+extern "C" fn at_exit() {
+    guard(
+        "at_exit",
+        || (),
+        || {
+            let told = PROCESS.load(Ordering::Relaxed) == process::id();
+            if told && !ASKED.load(Ordering::Relaxed) {
+                say(format_args!(
+                    "no sampler was made in {}: {}",
+                    program(),
+                    likely_reason()
+                ));
+            }
+        },
+    );
+}
+
+fn likely_reason() -> String {
+    if settings().is_off() {
+        return "LLAMA_SIEVE_PRELOAD is off".into();
+    }
+    if let Some(path) = Host::any().and_then(|host| host.path()) {
+        return format!(
+            "nobody called the constructors of {path} through the dynamic linker; a host that asks \
+             the library's own handle for them, as Python's ctypes does, cannot be reached this way"
+        );
+    }
+    if File::open("/proc/self/exe").is_ok_and(|program| contains(program, IN_LLAMA_CPP)) {
+        return "llama.cpp is linked into the program, where nothing can be exchanged".into();
+    }
+    "there is no llama.cpp in it".into()
+}
+
+/// Whether `text` is in what is read; as far as it can be.
+fn contains(mut from: impl Read, text: &[u8]) -> bool {
+    let mut bytes = Vec::with_capacity((1 << 20) + text.len());
+    loop {
+        // The end of the last piece may be the beginning of the text.
+        bytes.drain(..bytes.len().saturating_sub(text.len()));
+        match from.by_ref().take(1 << 20).read_to_end(&mut bytes) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => {}
+        }
+        let found = |window: &[u8]| window.first() == text.first() && window == text;
+        if bytes.windows(text.len()).any(found) {
+            return true;
+        }
+    }
+}
+
+fn program() -> String {
+    let program = std::env::current_exe();
+    program.map_or_else(|_| "the program".into(), |path| path.display().to_string())
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    // One write, and not eprintln!, which panics where stderr is closed.
+    let line = format!("llama-sieve: preload library {what}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn a_text_is_found_wherever_it_lies() {
+        const PIECE: usize = 1 << 20;
+        for start in [
+            0,
+            1,
+            PIECE - 5,
+            PIECE - 4,
+            PIECE - 1,
+            PIECE,
+            2 * PIECE - 2,
+            3 * PIECE,
+        ] {
+            let mut bytes = vec![b'n'; start];
+            bytes.extend(b"needle");
+            assert!(contains(&bytes[..], b"needle"), "{start}");
+            assert!(!contains(&bytes[..bytes.len() - 1], b"needle"), "{start}");
+        }
+        assert!(!contains(&b""[..], b"needle"));
+    }
+}
