@@ -32,6 +32,8 @@ struct Counters {
     constraints: AtomicU64,
     constrained_tokens: AtomicU64,
     completed: AtomicU64,
+    /// Masked tokens that were chosen all the same.
+    masked: AtomicU64,
 }
 
 /// The sequences that are still possible: what a constraint means, with no trie.
@@ -101,8 +103,10 @@ struct Chains {
     slots: [*mut sys::llama_sampler; 2],
     naive: Naive,
     constrained: bool,
-    /// A member may choose a token that is masked: constraints shrink the array then.
-    compact_only: bool,
+    /// A member may choose a token that is masked, on both sides alike.
+    may_choose_masked: bool,
+    /// Whether the constraint is masked, not cut.
+    masks: bool,
     /// What the logits are rounded to.
     grid: Grid,
 }
@@ -119,7 +123,8 @@ impl Chains {
             sides: slots.map(|slot| HostSampler::chain(vec![slot])),
             naive: Naive::free(),
             constrained: rng.chance(0.6),
-            compact_only: false,
+            may_choose_masked: false,
+            masks: false,
             grid: rng.pick(&Grid::ALL),
         };
         for _ in 0..rng.below(7) {
@@ -151,7 +156,7 @@ impl Chains {
         let member = FAMILY.iter().find(|member| member.name == name);
         let pair = (member.expect("a row of the table").make)(rng, n_vocab, false);
         self.label += &format!("\n  {}", pair.label);
-        self.compact_only |= matches!(name, "typical" | "xtc" | "mirostat" | "adaptive_p");
+        self.may_choose_masked |= matches!(name, "typical" | "xtc" | "mirostat" | "adaptive_p");
         self.sides[0].add(pair.ours);
         self.sides[1].add(pair.theirs);
     }
@@ -176,10 +181,10 @@ impl Chains {
             sequences,
             depth: 0,
         };
-        let compact = if self.compact_only || rng.chance(0.5) {
-            LLAMA_SIEVE_TRIE_COMPACT
-        } else {
-            0
+        self.masks = rng.chance(0.5);
+        let compact = match self.masks {
+            true => 0,
+            false => LLAMA_SIEVE_TRIE_COMPACT,
         };
         for slot in self.slots {
             let (data, mode) = (
@@ -208,12 +213,18 @@ impl Chains {
 
     fn sample(&mut self, context: &Context, counters: &Counters) -> i32 {
         let ours = self.sample_both(context);
+        let allowed = self.naive.allows(ours);
         assert!(
-            self.naive.allows(ours),
+            allowed || (self.masks && self.may_choose_masked),
             "token {ours} is forbidden:{}",
             self.label
         );
         counters.tokens.fetch_add(1, Relaxed);
+        if !allowed {
+            // The trie gives up, on both sides.
+            counters.masked.fetch_add(1, Relaxed);
+            self.naive = Naive::free();
+        }
         counters
             .constrained_tokens
             .fetch_add(u64::from(self.naive.is_active()), Relaxed);

@@ -1,11 +1,12 @@
 //! The trie beside other samplers that let only some tokens through, in front of it and behind it:
 //! what both let through is left, and a ban stays one. What each lets through is asked of it alone.
 
-use std::ptr::null_mut;
+use std::ffi::{CStr, CString};
 
 use crate::naive::*;
 use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
+use llama_sieve::ffi::lazy_grammar::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::trie::*;
 use vendor_llama_cpp::{Model, sys};
@@ -18,7 +19,7 @@ const VALUES: [&str; 5] = [
     " the children of Israel",
 ];
 /// Some of the values, and a text that is none.
-const GRAMMAR: &str = r#"root ::= " Moses" | " the " ("LORD" | "children") | " Pharaoh""#;
+const GRAMMAR: &CStr = cr#"root ::= " Moses" | " the " ("LORD" | "children") | " Pharaoh""#;
 const IN_BOTH: [&str; 3] = [" Moses", " the LORD", " the children"];
 
 struct World {
@@ -52,32 +53,44 @@ impl World {
         trie
     }
 
-    fn ours(&self) -> HostSampler {
-        let text = std::ffi::CString::new(GRAMMAR).expect("no NUL");
-        let vocab = self.model.vocab().cast();
-        // SAFETY: C strings, and a vocabulary that outlives the sampler.
-        HostSampler::new(unsafe {
-            llama_sieve_init_grammar(vocab, text.as_ptr(), c"root".as_ptr())
-        })
-    }
-
-    /// The built-in; lazy, it waits for `trigger`.
-    fn built_in(&self, lazy: bool, trigger: &[i32]) -> HostSampler {
-        let text = std::ffi::CString::new(GRAMMAR).expect("no NUL");
+    /// A grammar of ours or the built-in one; lazy, it waits for a pattern or a token.
+    fn grammar(&self, ours: bool, text: &CStr, lazy: Option<(&CStr, &[i32])>) -> HostSampler {
+        let vocab = self.model.vocab();
+        let (text, root) = (text.as_ptr(), c"root".as_ptr());
+        let (pattern, tokens) = lazy.unwrap_or((c"", &[]));
+        let n_patterns = usize::from(!pattern.is_empty());
+        let mut patterns = [pattern.as_ptr()];
+        let triggers = (patterns.as_mut_ptr(), n_patterns);
+        let tokens = (tokens.as_ptr(), tokens.len());
         // SAFETY: C strings, arrays of the lengths that are passed, and a vocabulary that outlives
         // the sampler.
-        HostSampler::new(unsafe {
-            sys::vendor_llama_grammar(
-                self.model.vocab(),
-                text.as_ptr(),
-                c"root".as_ptr(),
-                lazy,
-                null_mut(),
-                0,
-                trigger.as_ptr(),
-                trigger.len(),
-            )
-        })
+        let made = unsafe {
+            match (ours, lazy.is_some()) {
+                (true, false) => llama_sieve_init_grammar(vocab.cast(), text, root).cast(),
+                (true, true) => llama_sieve_init_grammar_lazy_patterns(
+                    vocab.cast(),
+                    text,
+                    root,
+                    triggers.0,
+                    triggers.1,
+                    tokens.0,
+                    tokens.1,
+                )
+                .cast(),
+                (false, lazy) => sys::vendor_llama_grammar(
+                    vocab, text, root, lazy, triggers.0, triggers.1, tokens.0, tokens.1,
+                ),
+            }
+        };
+        HostSampler::new(made)
+    }
+
+    /// A token that no value has.
+    fn unused(&self) -> i32 {
+        let used = |token: i32| self.tokens.iter().flatten().any(|&t| t == token);
+        let mut all = 0..self.model.n_vocab() as i32;
+        all.find(|&token| !used(token))
+            .expect("the values do not use all tokens")
     }
 
     fn logits(&self, rng: &mut Rng) -> Array {
@@ -124,7 +137,7 @@ fn chain(first: bool, trie: HostSampler, other: HostSampler) -> HostSampler {
 /// values' own: at every step both are left, and a value of both is written.
 fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&str]) {
     let mut rng = fresh_rng("composition");
-    for round in 0..60 {
+    for round in 0..30 {
         for mode in MODES {
             for first in [true, false] {
                 // Greedy and compact leaves a grammar behind it no choice: see the other test.
@@ -164,17 +177,12 @@ fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&s
 }
 
 #[test]
-fn with_our_grammar_what_both_let_through_is_left() {
+fn with_a_grammar_what_both_let_through_is_left() {
     quiet();
     let world = World::new();
-    with_a_grammar(&world, || world.ours(), &IN_BOTH);
-}
-
-#[test]
-fn with_the_built_in_grammar_what_both_let_through_is_left() {
-    quiet();
-    let world = World::new();
-    with_a_grammar(&world, || world.built_in(false, &[]), &IN_BOTH);
+    for ours in [true, false] {
+        with_a_grammar(&world, || world.grammar(ours, GRAMMAR, None), &IN_BOTH);
+    }
 }
 
 /// A lazy grammar that waits lets everything through, and the trie alone decides.
@@ -182,10 +190,36 @@ fn with_the_built_in_grammar_what_both_let_through_is_left() {
 fn beside_a_lazy_grammar_that_waits_the_trie_decides() {
     quiet();
     let world = World::new();
-    let unused = (0..world.model.n_vocab() as i32)
-        .find(|token| !world.tokens.iter().flatten().any(|t| t == token))
-        .expect("the values do not use all tokens");
-    with_a_grammar(&world, || world.built_in(true, &[unused]), &VALUES);
+    let unused = world.unused();
+    for ours in [true, false] {
+        let waits = || world.grammar(ours, GRAMMAR, Some((c"[\\s\\S]*(Pharaoh)", &[unused])));
+        with_a_grammar(&world, waits, &VALUES);
+    }
+}
+
+/// One that a word or a token before the span has set off is a grammar like others.
+#[test]
+fn with_a_lazy_grammar_that_was_set_off_what_both_let_through_is_left() {
+    quiet();
+    let world = World::new();
+    let word = world.model.tokenize("unto", false);
+    let token = *word.last().expect("a word has tokens");
+    assert!(world.tokens.iter().flatten().all(|t| !word.contains(t)));
+    let piece = String::from_utf8(world.model.piece(token)).expect("ASCII");
+    for ours in [true, false] {
+        let set_off = |first: &str, lazy: (&CStr, &[i32])| {
+            let text = GRAMMAR.to_str().expect("ASCII");
+            let text = text.replace("root ::= ", "value ::= ");
+            let text = CString::new(format!("root ::= {first:?} value\n{text}")).expect("no NUL");
+            let grammar = world.grammar(ours, &text, Some(lazy));
+            word.iter().for_each(|&token| grammar.accept(token));
+            grammar
+        };
+        let by_word = || set_off("unto", (c"[\\s\\S]*?(unto)", &[]));
+        with_a_grammar(&world, by_word, &IN_BOTH);
+        let by_token = || set_off(&piece, (c"", &[token]));
+        with_a_grammar(&world, by_token, &IN_BOTH);
+    }
 }
 
 /// A bias, and what stands in for a reasoning budget: a sampler that bans some tokens for a while.
