@@ -948,6 +948,9 @@ int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
  slot NULL takes the handle out again. A handle that is bound already is bound anew. May be
  called from any thread.
 
+ The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as elizaOS's
+ local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
+
  Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
  an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie
  sampler.
@@ -1169,6 +1172,19 @@ void llama_sieve_reset(struct llama_sieve *sieve);
  sieve is NULL or alive; params as for llama_sieve_new.
  */
 int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
+
+/*
+ Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so that
+ the first token, too, allocates nothing; history, generator and statistics stay. Takes as long
+ as some tens of tokens, and up to 512 bytes per token of the vocabulary, by the parameters.
+
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0),
+ LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory; then nothing is changed.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
 
 /*
  Takes note of a token that has become part of the text, chosen by the sieve or not. A negative

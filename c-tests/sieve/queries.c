@@ -289,6 +289,27 @@ static void states_with_parameters(void) {
     llama_sieve_free(second);
 }
 
+/* Memory before the first token: nothing else changes. */
+static void memory_before_the_first_token(void) {
+    llama_sieve_params params = unusual();
+    llama_sieve *      first  = llama_sieve_new(&params);
+    llama_sieve *      second = llama_sieve_new(&params);
+    CHECK(llama_sieve_reserve(first, N) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_candidates(first, NULL, 0) == 0 && llama_sieve_n_accepted(first) == 0);
+    for (int i = 0; i < 20; i++) {
+        const int32_t token = llama_sieve_sample(first, LOGITS, N);
+        CHECK(token >= 0 && llama_sieve_sample(second, LOGITS, N) == token);
+        CHECK(i % 7 != 0 || llama_sieve_reserve(first, 1000 * (i + 1)) == LLAMA_SIEVE_OK);
+        llama_sieve_accept(first, token);
+        llama_sieve_accept(second, token);
+    }
+    CHECK(llama_sieve_reserve(first, 0) == LLAMA_SIEVE_ERROR_SIZE && says("n_vocab is 0"));
+    CHECK(llama_sieve_reserve(first, -7) == LLAMA_SIEVE_ERROR_SIZE && says("-7"));
+    CHECK(llama_sieve_reserve(NULL, N) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
+    llama_sieve_free(first);
+    llama_sieve_free(second);
+}
+
 static void a_sieve_of_no_sampler(void) {
     CHECK(llama_sieve_of_sampler(NULL) == NULL && says("sampler is NULL"));
     static uint64_t memory[4];
@@ -303,6 +324,7 @@ int main(void) {
     candidates_after_every_way();
     errors_of_a_batch();
     states_with_parameters();
+    memory_before_the_first_token();
     a_sieve_of_no_sampler();
     puts("the sieve tells");
     return 0;

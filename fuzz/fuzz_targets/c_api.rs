@@ -158,6 +158,10 @@ enum Call {
         options: i8,
     },
     OfSampler(u8),
+    Reserve {
+        which: u8,
+        n: Whole,
+    },
 }
 
 /// The name of a sampler, for the certificate.
@@ -1243,6 +1247,15 @@ impl World {
                     damage,
                     options,
                 } => self.load_with(*which, *damage, i32::from(*options % 3)),
+                Call::Reserve { which, n } => {
+                    let sieve = self.sieve(*which);
+                    let answer = llama_sieve_reserve(sieve, n.0.min(5000));
+                    let done = assert_answer(
+                        answer,
+                        &[LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE],
+                    );
+                    assert_eq!(done, !sieve.is_null() && n.0 > 0);
+                }
                 Call::OfSampler(which) => {
                     let sieve = llama_sieve_of_sampler(self.smp(*which));
                     if sieve.is_null() {

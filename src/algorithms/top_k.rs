@@ -85,6 +85,21 @@ impl TopK {
         self.picked.reserve(room);
     }
 
+    /// Makes room for whatever finding some of `n` candidates can take.
+    pub fn reserve(&mut self, n: usize) {
+        self.keys.clear();
+        self.keys.reserve(n);
+        self.ranked.clear();
+        self.ranked.reserve(n);
+        for buffer in [&mut self.indices, &mut self.sample] {
+            buffer.clear();
+            buffer.reserve(n + MAX_LANES);
+        }
+        self.picked.clear();
+        self.picked.reserve(n + MAX_LANES);
+        self.ranking.reserve(n);
+    }
+
     /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.warm_up(data.len(), k);

@@ -62,6 +62,14 @@ impl Packed {
         self.max = max;
     }
 
+    /// Makes room for all of a vocabulary of `n` tokens.
+    pub fn reserve(&mut self, n: usize) {
+        self.clear(n, f32::NEG_INFINITY);
+        if self.logits.len() < n + ROOM {
+            self.grow(n + ROOM);
+        }
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.marks.capacity() * size_of::<u64>() + self.logits.capacity() * size_of::<f32>()

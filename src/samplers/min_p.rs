@@ -64,6 +64,12 @@ impl MinP {
         self.order.warm_up(n);
     }
 
+    /// The same whichever way is taken, before there are any candidates.
+    pub(crate) fn warm_up_sort(&mut self, n: usize) {
+        self.warm_up(n);
+        self.order.warm_up_top(n);
+    }
+
     /// Whether enough passed for the array to stay in its own order.
     ///
     /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes

@@ -36,6 +36,11 @@ impl TopK {
     pub(crate) fn set(&mut self, k: usize) {
         self.k = k;
     }
+
+    /// Makes room for what `n` candidates can take.
+    pub(crate) fn warm_up(&mut self, n: usize) {
+        self.order.warm_up_top(n);
+    }
 }
 
 impl Sampler for TopK {

@@ -129,6 +129,13 @@ impl Typical {
         self.scores.reserve(n);
     }
 
+    /// The same whichever way is taken, before there are any candidates.
+    pub(crate) fn warm_up(&mut self, n: usize) {
+        self.reserve_either_way(n);
+        self.descending.reserve(n);
+        self.order.warm_up_top(n);
+    }
+
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || self.tied || flushes_to_zero() {

@@ -365,7 +365,7 @@ fn above_min_p(
 
 /// Up to here the exact samplers cost little (tens of microseconds), and so a small vocabulary is
 /// cut exactly where llama.cpp cuts it.
-const FEW: usize = 8192;
+pub(super) const FEW: usize = 8192;
 /// Probabilities this far below the largest are still above 0, so that the exact sampler's entropy
 /// is a number.
 const SPREAD: f32 = 80.0;

@@ -50,6 +50,7 @@ mod params;
 mod parity;
 mod penalties;
 mod pool;
+mod reserve;
 mod select;
 mod source;
 mod stages;

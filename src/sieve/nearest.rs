@@ -21,6 +21,9 @@ struct Bin {
     n: usize,
 }
 
+/// What a pass may write behind the last that it selects.
+const PADDING: usize = 64;
+
 /// Buffers, to be used again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nearest {
@@ -39,6 +42,14 @@ pub(super) struct Buffers<'a> {
 }
 
 impl Nearest {
+    /// Makes room for `n` candidates.
+    pub(super) fn reserve(&mut self, n: usize) {
+        reserve(&mut self.nearness, n);
+        // The passes write whole registers behind the last.
+        reserve(&mut self.places, n + PADDING);
+        reserve(&mut self.picked, n + PADDING);
+    }
+
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
         let floats = self.nearness.capacity() + self.picked.capacity();
@@ -99,10 +110,7 @@ impl Nearest {
     fn pick_from(&mut self, bin: usize) {
         self.places.clear();
         self.picked.clear();
-        // The passes write whole registers behind the last.
-        let n = self.nearness.len() + 64;
-        reserve(&mut self.places, n);
-        reserve(&mut self.picked, n);
+        self.reserve(self.nearness.len());
         let furthest = furthest_of(bin);
         kernels::select(
             &self.nearness,

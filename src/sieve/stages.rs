@@ -75,6 +75,21 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
+    /// Makes room for what `n` candidates can take, of which top-k leaves `k`. No stage but min-p
+    /// is given more than `most` that are not sorted.
+    pub(super) fn reserve(&mut self, n: usize, k: usize, most: usize) {
+        if let Some(top_k) = self.top_k() {
+            top_k.warm_up(n.min(most));
+        }
+        if let Some(typical) = self.typical() {
+            typical.warm_up(k.min(most));
+        }
+        if let Some(min_p) = self.min_p() {
+            min_p.warm_up_sort(k);
+        }
+        self.warm_up(k, most);
+    }
+
     /// Makes room behind a cut for any share of `n` candidates, of which top-p takes at most
     /// `of_top_p`: how many a cut leaves follows from the logits, not from the parameters.
     pub(super) fn warm_up(&mut self, n: usize, of_top_p: usize) {

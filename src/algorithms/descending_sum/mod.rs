@@ -195,8 +195,10 @@ impl DescendingSum {
 
     /// Makes room for what `n` candidates can take: however many are taken, an array of this size
     /// has warmed up.
-    fn reserve(&mut self, n: usize) {
+    pub fn reserve(&mut self, n: usize) {
+        self.outline.reserve();
         for buffer in [
+            &mut self.logits,
             &mut self.taken,
             &mut self.es,
             &mut self.ps,

@@ -27,7 +27,7 @@ impl Outline {
 
     /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
     pub(super) fn take(&mut self, data: &[TokenData]) -> f32 {
-        self.reserve();
+        self.logits.clear();
         take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
         self.weight = data.len() as f32 / Self::SIZE as f32;
         let max = self.logits.iter().copied().fold(f32::MIN, f32::max);
@@ -38,14 +38,14 @@ impl Outline {
     /// The same of the logits of a vocabulary, without their largest: that is
     /// [told](Self::relate_to).
     pub(super) fn take_of(&mut self, logits: &[f32]) {
-        self.reserve();
+        self.logits.clear();
         take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
         self.weight = logits.len() as f32 / Self::SIZE as f32;
     }
 
     /// Makes room for the sample: of most arrays the terms are never asked for, of the next they may
     /// be.
-    fn reserve(&mut self) {
+    pub(super) fn reserve(&mut self) {
         for buffer in [&mut self.logits, &mut self.es, &mut self.terms] {
             buffer.clear();
             buffer.reserve(Self::SIZE);

@@ -246,7 +246,15 @@ impl HostOrder {
     /// Makes room for what sorting `n` candidates can take, ties or not.
     pub fn warm_up(&mut self, n: usize) {
         self.reserve(n);
+        self.indices.clear();
+        self.indices.reserve(n);
         self.order.ranking().reserve(n);
+    }
+
+    /// The same for finding only the first of them, too.
+    pub fn warm_up_top(&mut self, n: usize) {
+        self.warm_up(n);
+        self.order.reserve(n);
     }
 
     fn reserve(&mut self, n: usize) {

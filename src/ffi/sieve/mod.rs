@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
-use crate::ffi::errors::LLAMA_SIEVE_OK;
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::guard::guard;
 use crate::ffi::logits::logits_of;
@@ -151,6 +151,32 @@ pub unsafe extern "C" fn llama_sieve_set_params(
                 Ok(LLAMA_SIEVE_OK)
             })
         }
+    })
+}
+
+/// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so that
+/// the first token, too, allocates nothing; history, generator and statistics stay. Takes as long
+/// as some tens of tokens, and up to 512 bytes per token of the vocabulary, by the parameters.
+///
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0),
+/// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory; then nothing is changed.
+///
+/// # Safety
+/// `sieve` is NULL or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -> c_int {
+    answer("llama_sieve_reserve", || {
+        let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
+        let n = n.ok_or_else(|| {
+            let text = format!("n_vocab is {n_vocab}; it must be above 0");
+            Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
+        })?;
+        let reserve = |sieve: &mut Sieve| {
+            sieve.reserve(n)?;
+            Ok(LLAMA_SIEVE_OK)
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe { with("llama_sieve_reserve", sieve, reserve) }
     })
 }
 

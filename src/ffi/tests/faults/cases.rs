@@ -112,6 +112,7 @@ pub(super) fn cases() -> Vec<Case> {
         }, "0 false", "-3 true"),
         case("llama_sieve_state_load", Clears, |w| unsafe { llama_sieve_state_load(w.sieve, w.state.as_ptr(), w.state.len()) }.to_string(), "0", "-3"),
         case("llama_sieve_state_load_with", Clears, |w| unsafe { llama_sieve_state_load_with(w.sieve, w.state.as_ptr(), w.state.len(), LLAMA_SIEVE_STATE_PARAMS) }.to_string(), "0", "-3"),
+        case("llama_sieve_reserve", Clears, |w| unsafe { llama_sieve_reserve(w.sieve, 16) }.to_string(), "0", "-3"),
         case("llama_sieve_get_params", Clears, |w| {
             let mut seen = llama_sieve_params { top_k: -99, ..w.params };
             let code = unsafe { llama_sieve_get_params(w.sieve, &mut seen) };

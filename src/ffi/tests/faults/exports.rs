@@ -39,7 +39,7 @@ tests_of! {
     llama_sieve_default_params llama_sieve_new llama_sieve_clone llama_sieve_free llama_sieve_reset llama_sieve_accept llama_sieve_set_params
     llama_sieve_sample llama_sieve_sample_f16 llama_sieve_sample_bf16 llama_sieve_sample_ctx llama_sieve_sample_batch
     llama_sieve_candidates llama_sieve_measure llama_sieve_last_stats llama_sieve_state_size llama_sieve_state_save llama_sieve_state_load
-    llama_sieve_state_load_with llama_sieve_get_params llama_sieve_current_seed llama_sieve_n_accepted
+    llama_sieve_state_load_with llama_sieve_reserve llama_sieve_get_params llama_sieve_current_seed llama_sieve_n_accepted
     llama_sieve_history_size llama_sieve_history_count llama_sieve_history_contains llama_sieve_history_unique
     llama_sieve_adjusted_logit llama_sieve_error llama_sieve_of_sampler
     llama_sieve_top_candidates llama_sieve_greedy
