@@ -132,15 +132,27 @@ fn ratios(run: &Run, path: &Path) {
     area.present().expect("the chart can be written");
 }
 
-/// A small panel for each row: time over candidates, both axes logarithmic, ours and the built-in's
+/// The rows whose times are drawn over the number of candidates: one of each way to work.
+const BY_SIZE: [&str; 6] = [
+    "top_k(40)",
+    "top_p(.95)",
+    "typical(.9)",
+    "dist",
+    "chain: penalties, top_k 40, top_p, min_p, temp, dist",
+    "sieve, default parameters",
+];
+
+/// A panel for each of these: time over candidates, both axes logarithmic, ours and the built-in's
 /// on peaked logits.
 fn sizes(run: &Run, path: &Path) {
-    const COLUMNS: usize = 4;
-    const PANEL: (i32, i32) = (230, 150);
+    const COLUMNS: usize = 3;
+    const PANEL: (i32, i32) = (340, 190);
     const TOP: i32 = 66;
     let chosen = || {
         let rows = run.rows.iter();
+        let drawn = |row: &&Measurement| BY_SIZE.contains(&row.name.as_str());
         rows.filter(|row| row.shape == "peaked" && row.n > 0)
+            .filter(drawn)
     };
     let names = names(chosen());
     let (low, high) = (40_f64, 262_144_f64);
@@ -169,21 +181,21 @@ fn sizes(run: &Run, path: &Path) {
     }
     // From 1 ns to 100 ms.
     let to = |origin: (i32, i32), n: f64, ns: f64| {
-        let x = (n / low).ln() / (high / low).ln() * 168.0;
-        let y = ns.max(1.0).log10() / 8.0 * 110.0;
+        let x = (n / low).ln() / (high / low).ln() * 268.0;
+        let y = ns.max(1.0).log10() / 8.0 * 140.0;
         (origin.0 + x as i32, origin.1 - y as i32)
     };
     for (i, name) in names.iter().enumerate() {
         let column = (i % COLUMNS) as i32;
         let row = (i / COLUMNS) as i32;
-        let origin = (column * PANEL.0 + 46, TOP + row * PANEL.1 + 128);
-        text(&area, (origin.0, origin.1 - 118), HPos::Left, 11, name);
+        let origin = (column * PANEL.0 + 46, TOP + row * PANEL.1 + 162);
+        text(&area, (origin.0 - 30, origin.1 - 150), HPos::Left, 11, name);
         line(
             &area,
             &[
-                (origin.0, origin.1 - 110),
+                (origin.0, origin.1 - 140),
                 origin,
-                (origin.0 + 172, origin.1),
+                (origin.0 + 272, origin.1),
             ],
             GREY,
             1,

@@ -147,6 +147,15 @@ impl Svg {
         .expect("a string grows");
     }
 
+    /// The title of a vertical axis.
+    fn upwards(&mut self, x: f64, y: f64, text: &str) {
+        writeln!(
+            self.body,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" font-size=\"12\" transform=\"rotate(-90 {x:.1} {y:.1})\">{text}</text>"
+        )
+        .expect("a string grows");
+    }
+
     /// A full bar of what is kept, a framed one of what is cut.
     fn bar(&mut self, x: f64, y: f64, width: f64, height: f64, kept: bool) {
         let width = width.max(0.8);
@@ -340,19 +349,27 @@ fn pair(step: &Step, (title, subtitle): (&str, &str), sides: [(&str, Params); 2]
         let rows: Vec<Bar> = distribution.ranked().iter().take(SHOWN).map(row).collect();
         (format!("{name}: {} tokens stay", distribution.kept()), rows)
     });
-    // One scale for both.
-    let longest = longest(&sides[0].1).max(longest(&sides[1].1));
+    let cut = sides
+        .iter()
+        .any(|(_, rows)| rows.iter().any(|row| !row.kept));
+    let lengths = [longest(&sides[0].1), longest(&sides[1].1)];
+    let common = lengths[0].max(lengths[1]);
     let mut bottom = 0.0;
     for (i, (said, rows)) in sides.iter().enumerate() {
         let left = LEFT + i as f64 * (width + LEFT + 10.0);
-        bottom = bars(&mut svg, (left, width), longest, rows, "");
+        // One scale for both, unless one of them could not be read on it.
+        let reach = if lengths[i] < common / 3.0 {
+            lengths[i]
+        } else {
+            common
+        };
+        bottom = bars(&mut svg, (left, width), reach, rows, "");
         svg.text(left, bottom + 18.0, "start", 12, said);
     }
-    let legend = [
-        ("drawn from", Legend::Kept),
-        ("cut", Legend::Cut),
-        ("model", Legend::Before),
-    ];
+    let mut legend = vec![("drawn from", Legend::Kept), ("model", Legend::Before)];
+    if cut {
+        legend.insert(1, ("cut", Legend::Cut));
+    }
     svg.legend(LEFT, bottom + 40.0, &legend);
     svg.finish(2.0 * (LEFT + width) + 40.0, bottom + 52.0)
 }
@@ -393,6 +410,7 @@ fn top_n_sigma(step: &Step) -> String {
         "top-n-sigma 1",
         "how many tokens have which logit; kept: within one standard deviation of the largest",
     );
+    svg.upwards(16.0, bottom - height / 2.0, "tokens (logarithmic)");
     let grid = format!("stroke=\"{TEXT}\" stroke-opacity=\"0.35\"");
     for count in [0, 1, 3, 10, 30, 100] {
         let y = bottom - tall(count);
