@@ -1,4 +1,4 @@
-/* Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain: what examples/constrained.rs does, in C.
+/* Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain: what examples/constrained does, in C.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *

@@ -1,11 +1,15 @@
 """Lets the model choose one of some values, from Python, with nothing but ctypes.
 
+    eval "$(examples/ffi_paths.sh)"
+    python3 examples/python/constrained.py --choices "Moses,Aaron,the LORD"
+
+The first line builds the three libraries and says where they are. With a llama.cpp of one's own:
+
     cargo build --release
     python3 examples/python/constrained.py --llama-so $LLAMA/build/bin/libllama.so \\
         --sieve-so target/release/libllama_sieve.so --shim-so ./libffi_shim.so --choices "Moses,Aaron,the LORD"
 
-How to make libffi_shim.so is in the first lines of examples/ffi_shim.c, and why there is one. The paths can also come from the environment:
-LLAMA_SO, LLAMA_SIEVE_SO and LLAMA_SHIM_SO.
+How to make libffi_shim.so is in the first lines of examples/ffi_shim.c, and why there is one.
 """
 
 import argparse
@@ -17,6 +21,11 @@ import sys
 from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_void_p
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+LIBRARIES = (
+    ("--llama-so", "LLAMA_SO", "libllama.so"),
+    ("--sieve-so", "LLAMA_SIEVE_SO", "libllama_sieve.so"),
+    ("--shim-so", "LLAMA_SHIM_SO", "the compiled ffi_shim.c"),
+)
 TRIE_SAMPLED = 1  # LLAMA_SIEVE_TRIE_SAMPLED
 TRIE_COMPACT = 0x100  # LLAMA_SIEVE_TRIE_COMPACT
 
@@ -27,19 +36,17 @@ class Failure(Exception):
 
 def read_options():
     parser = argparse.ArgumentParser(description="Lets the model choose one of some values.")
-    for option, variable, what in (
-        ("--llama-so", "LLAMA_SO", "libllama.so"),
-        ("--sieve-so", "LLAMA_SIEVE_SO", "libllama_sieve.so"),
-        ("--shim-so", "LLAMA_SHIM_SO", "the compiled ffi_shim.c"),
-    ):
-        path = os.environ.get(variable)
-        parser.add_argument(option, default=path, required=not path, help=f"path of {what} (default: ${variable})")
+    for option, variable, what in LIBRARIES:
+        parser.add_argument(option, default=os.environ.get(variable), help=f"path of {what} (default: ${variable})")
     parser.add_argument("--model", default=str(REPOSITORY / "models" / "kjv-tiny.gguf"), help="GGUF file")
     parser.add_argument("--prompt", default="And the LORD said unto", help="what the value continues")
     parser.add_argument("--choices", default="Moses,Aaron,the LORD", help="values to choose from")
     parser.add_argument("--temp", type=float, default=0.8, help="temperature")
     parser.add_argument("--seed", type=int, default=42, help="seed of the generator")
     options = parser.parse_args()
+    missing = [option for option, _, _ in LIBRARIES if not getattr(options, option[2:].replace("-", "_"))]
+    if missing:
+        parser.error(f"missing {', '.join(missing)}; this builds all three and tells: eval \"$(examples/ffi_paths.sh)\"")
     options.choices = [choice.strip() for choice in options.choices.split(",")]
     if "" in options.choices:
         parser.error("--choices: an empty value is among them")

@@ -39,7 +39,7 @@ fn succeed(example: &PathBuf, args: &[&str]) -> String {
 
 /// The JSON record of some options.
 fn record(example: &PathBuf, args: &[&str]) -> Value {
-    let text = succeed(example, &[&["--json"], args].concat());
+    let text = succeed(example, &[&["--record"], args].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -147,9 +147,13 @@ fn the_record_of_a_value_without_choice() {
     };
     let args = ["--choices", "Joshua the son of Nun", "--runs", "5"];
     let record = record(&example, &args);
-    assert_eq!(number(&record, "skip_ratio_mean"), 1.0);
+    assert_eq!(record["mode"], "strict-trie-ffi");
+    assert_eq!(number(&record, "forced_ratio_mean"), 1.0);
+    assert_eq!(number(&record, "forced_ratio_std"), 0.0);
+    assert_eq!(number(&record, "value_accuracy"), 1.0);
+    // Of the 2048 tokens of the model one is allowed at each step.
+    assert_eq!(number(&record, "skip_ratio_mean"), 2047.0 / 2048.0);
     assert_eq!(number(&record, "skip_ratio_std"), 0.0);
-    assert_eq!(number(&record, "token_accuracy"), 1.0);
     let total = number(&record, "forward_passes_total");
     assert!(total > 5.0 && total % 5.0 == 0.0, "{record}");
     // One pass for each run.
@@ -168,10 +172,16 @@ fn the_record_of_choices() {
         &[],
     ] {
         let record = record(&example, &[&["--seed", "1"], args].concat());
-        assert_eq!(number(&record, "token_accuracy"), 1.0, "{record}");
-        let ratio = number(&record, "skip_ratio_mean");
-        assert!((0.0..=1.0).contains(&ratio), "{record}");
-        assert!((0.0..=0.5).contains(&number(&record, "skip_ratio_std")));
+        assert_eq!(number(&record, "value_accuracy"), 1.0, "{record}");
+        let agreement = number(&record, "token_accuracy");
+        assert!(agreement > 0.0 && agreement <= 1.0, "{record}");
+        let ratio = number(&record, "forced_ratio_mean");
+        for kind in ["skip", "forced"] {
+            let mean = number(&record, &format!("{kind}_ratio_mean"));
+            assert!((0.0..=1.0).contains(&mean), "{record}");
+            let deviation = number(&record, &format!("{kind}_ratio_std"));
+            assert!((0.0..=0.5).contains(&deviation), "{record}");
+        }
         let saved = number(&record, "forward_passes_saved");
         let total = number(&record, "forward_passes_total");
         assert!(saved >= 0.0 && saved < total, "{record}");
@@ -194,10 +204,46 @@ fn the_record_of_choices() {
         let record = record(&example, &args);
         (
             number(&record, "skip_ratio_mean"),
+            number(&record, "token_accuracy"),
             number(&record, "forward_passes_saved"),
         )
     };
     assert_eq!(again(), again());
+}
+
+/// The baseline of the same values, from prompts of a file, into a file. What both allow differs by
+/// the ways to spell a value that only the grammar lets through.
+#[test]
+fn the_record_of_the_grammar_is_the_baseline() {
+    let Some(example) = rust_example("the_record_of_the_grammar_is_the_baseline") else {
+        return;
+    };
+    let folder = empty_folder("constrained_record");
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(
+        path("prompts"),
+        "And the LORD said unto\n\nAnd he went to\n",
+    )
+    .expect("the folder is writable");
+    let of_mode = |mode: &str| {
+        let (prompts, output) = (path("prompts"), path(mode));
+        let values = ["--choices", MANY, "--runs", "4", "--seed", "2"];
+        let files = ["--prompts", &prompts, "--output", &output, "--mode", mode];
+        assert_eq!(succeed(&example, &[&values[..], &files].concat()), "");
+        let text = std::fs::read_to_string(output).expect("it was written");
+        let record: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(record["mode"], mode);
+        assert_eq!(number(&record, "prompts"), 2.0);
+        assert_eq!(number(&record, "value_accuracy"), 1.0);
+        record
+    };
+    let (trie, grammar) = (of_mode("strict-trie-ffi"), of_mode("strict-guided"));
+    assert_eq!(number(&grammar, "tokens_per_second_vs_grammar"), 1.0);
+    assert_eq!(number(&grammar, "token_accuracy"), 1.0);
+    assert_eq!(number(&grammar, "forced_ratio_mean"), 0.0);
+    assert_eq!(number(&grammar, "forward_passes_saved"), 0.0);
+    assert!(number(&trie, "skip_ratio_mean") > 0.9, "{trie}");
+    assert!(number(&grammar, "skip_ratio_mean") > 0.9, "{grammar}");
 }
 
 /// Wrong options of both, with the exit code and what the message must name.
@@ -243,6 +289,12 @@ fn the_rust_example_names_a_wrong_option() {
         (&["--runs", "0"][..], 2, &["--runs"][..]),
         (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),
         (&["--payload", "nowhere.json"], 1, &["nowhere.json"]),
+        (&["--prompts", "nowhere.txt"], 1, &["nowhere.txt"]),
+        (
+            &["--mode", "loose"],
+            2,
+            &["--mode", "loose", "strict-guided"],
+        ),
         (&["--payload", "Cargo.toml"], 1, &["Cargo.toml", "line 1"]),
     ] {
         let output = run(&example, args);

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::toolchain::{Build, Link, Program, our_library, root, said, skipped};
 use serde_json::Value;
@@ -54,16 +54,23 @@ struct Language {
 }
 
 impl Language {
-    fn output(&self, args: &[&str]) -> Output {
+    /// With the paths of the libraries and of the model in the environment.
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.interpreter);
-        command.arg(&self.script).args(args);
+        command.arg(&self.script);
         command.env("LLAMA_SO", paths::shared_library());
         command.env("LLAMA_SIEVE_SO", our_library(Link::Shared));
         command.env("LLAMA_SHIM_SO", &*SHIM);
-        command.arg("--model");
-        command.arg(root().join("models/kjv-tiny.gguf"));
+        command.env("LLAMA_MODEL", root().join("models/kjv-tiny.gguf"));
         // Cargo adds its own folders, and a user has none of them.
         command.env_remove("LD_LIBRARY_PATH");
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        let mut command = self.command();
+        command.args(args).arg("--model");
+        command.arg(root().join("models/kjv-tiny.gguf"));
         let output = command.output();
         output.unwrap_or_else(|error| panic!("{}: {command:?}: {error}", self.name))
     }
@@ -100,15 +107,22 @@ impl Language {
 
 /// The folder of an example of npm's world, with its packages installed; None and a line if that
 /// cannot be.
-fn installed(language: &str, script: &str, package: &str) -> Option<PathBuf> {
+fn installed(language: &str, package: &str) -> Option<PathBuf> {
+    // Tests of one language share its folder.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let source = root().join("examples").join(language);
     // Not emptied: what npm installed for the last run is used again.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("languages")
         .join(language);
     fs::create_dir_all(&folder).expect("the target directory is not writable");
-    for file in ["package.json", script] {
-        fs::copy(source.join(file), folder.join(file)).expect("the example cannot be copied");
+    for file in fs::read_dir(source).expect("the example is there") {
+        let file = file.expect("an entry");
+        if file.file_type().is_ok_and(|kind| kind.is_file()) {
+            let copy = folder.join(file.file_name());
+            fs::copy(file.path(), copy).expect("the example cannot be copied");
+        }
     }
     let manifest = read_json(&folder.join("package.json")).expect("package.json is JSON");
     let wanted = manifest["dependencies"][package].as_str();
@@ -165,7 +179,7 @@ fn node_with_koffi() {
         skipped("node: there is no node on this machine");
         return;
     }
-    let Some(folder) = installed("node", "constrained.mjs", "koffi") else {
+    let Some(folder) = installed("node", "koffi") else {
         return;
     };
     let node = Language {
@@ -176,9 +190,32 @@ fn node_with_koffi() {
     node.check();
 }
 
+/// The runner's own tests, by node's test runner: among them that a constraint is set before its
+/// span and cleared behind it, that a cancelled one is, too, and two streams at once.
+#[test]
+fn the_runner_in_node() {
+    if runtime("node").is_none() {
+        skipped("node: there is no node on this machine");
+        return;
+    }
+    let Some(folder) = installed("node", "koffi") else {
+        return;
+    };
+    let node = Language {
+        name: "node",
+        interpreter: "node".into(),
+        script: "--test".into(),
+    };
+    let tests = folder.join("runner.test.mjs").display().to_string();
+    let output = node.command().arg(tests).output().expect("node runs");
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("pass 7") && text.contains("fail 0"), "{text}");
+}
+
 #[test]
 fn bun_with_bun_ffi() {
-    let Some(folder) = installed("bun", "constrained.ts", "bun") else {
+    let Some(folder) = installed("bun", "bun") else {
         return;
     };
     let bun = folder.join("node_modules/.bin/bun");

@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
-use crate::toolchain::{Build, Link, root, said, skipped};
+use crate::toolchain::{Build, Link, empty_folder, root, said, skipped};
 
-/// examples/steering.rs, which cargo builds for a whole test run; `None` where only this test was
+/// examples/steering, which cargo builds for a whole test run; `None` where only this test was
 /// asked for.
 fn steering(arguments: &[&str]) -> Option<Output> {
     let test = std::env::current_exe().expect("a test knows its path");
@@ -26,12 +26,19 @@ fn steering(arguments: &[&str]) -> Option<Output> {
 #[test]
 fn every_pattern_runs() {
     for (pattern, words) in [
+        ("plain", "And the LORD said unto"),
         ("deterministic", "identical"),
         ("creative", "And the LORD said unto"),
         ("factual", "And the LORD said unto"),
+        ("concise", "And the LORD said unto"),
         ("adaptive", "entropy below 2 nats"),
         ("steering", "token ids are banned"),
+        ("validation", "0 were wrong"),
+        ("constrained", "the name is"),
         ("bursts", "bursts"),
+        ("guard", "behind a repetition"),
+        ("growth", "bytes of the buffers"),
+        ("replay", "same tokens again"),
         ("perplexity", "perplexity"),
     ] {
         let Some(output) = steering(&[pattern, "-n", "40"]) else {
@@ -43,12 +50,46 @@ fn every_pattern_runs() {
     }
 }
 
+/// Every preset has a text, and the plot shows its tokens.
+#[test]
+fn every_preset_has_a_text_and_a_plot() {
+    let folder = empty_folder("steering_plots");
+    for preset in [
+        "tsampler",
+        "tsampler-creative",
+        "tsampler-factual",
+        "tsampler-concise",
+        "akunu",
+        "akunu-factual",
+        "akunu-balanced",
+        "akunu-creative",
+        "akunu-very-creative",
+        "akunu-code",
+    ] {
+        let plot = folder.join(format!("{preset}.svg")).display().to_string();
+        let arguments = ["plain", "--preset", preset, "-n", "20", "--plot", &plot];
+        let Some(output) = steering(&arguments) else {
+            return;
+        };
+        let text = said(&output);
+        assert!(output.status.success(), "{preset}: {text}");
+        let plot = std::fs::read_to_string(plot).expect("it was written");
+        let surprisals = plot.matches("<circle").count();
+        // One is the legend's.
+        assert!((2..=21).contains(&surprisals), "{preset}: {surprisals}");
+        assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));
+    }
+}
+
 #[test]
 fn a_wrong_pattern_is_named() {
     for (arguments, words) in [
         (&["dreaming"][..], "dreaming"),
         (&[], "Usage"),
         (&["-x"], "-x"),
+        (&["plain", "--preset", "mine"], "mine"),
+        (&["plain", "--seed", "-5"], "--seed -5"),
+        (&["plain", "-n", "0"], "-n 0"),
     ] {
         let Some(output) = steering(arguments) else {
             return;

@@ -2,27 +2,26 @@
 //!
 //! ```text
 //! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --prompt "And the LORD said unto"
-//! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --json
+//! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --record
 //! ```
 //!
 //! The payload that describes the choices is made with the model's own tokenizer, or read from a
 //! file. Where only one token can follow, it is not sampled: such a run is appended to the text as
 //! one batch, together with the token that was sampled before it.
 //!
-//! `--json` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt,
+//! `--record` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt,
 //! temperature and seeds, in the same process. Neither side's time includes reading the prompt or
 //! making the constraint. Both leave the value in the context, ready for what follows. The
 //! grammar's side ends as soon as its text is a value that no other begins with, so it is not
 //! charged for a token that ends the text.
 
-use std::fmt::Display;
+mod options;
+mod record;
+
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use lexopt::prelude::*;
 use llama_sieve::ffi::samplers::{
     llama_sieve_init_dist, llama_sieve_init_greedy, llama_sieve_init_temp,
 };
@@ -31,142 +30,7 @@ use llama_sieve::last_error;
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::{Context, Model, sys};
 
-const HELP: &str = "\
-Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain.
-
-  -c, --choices A,B,C        values to choose from (default \"Moses,Aaron,the LORD\")
-  -p, --prompt TEXT          what the value continues (default \"And the LORD said unto\")
-  -m, --model PATH           GGUF file (default: the trained model of the repository)
-      --temp T               temperature (default 0.8)
-  -s, --seed N               seed of the generator (default 4294967295: random); each further run has the next one
-      --greedy               take the most probable value, token by token, instead of drawing
-  -r, --runs N               values to generate (default 1; with --json 20)
-  -t, --threads N            threads for the model (default 1)
-      --payload FILE         read the values from a TokenTreePayload in JSON, made with this model's tokenizer
-      --write-payload FILE   write the payload of --choices
-      --json                 print only one JSON record of what the runs took, beside llama.cpp's grammar sampler:
-                               skip_ratio_mean, _std         share of a value's tokens that were forced, over the runs
-                               tokens_per_second             of values, with the trie
-                               tokens_per_second_vs_grammar  the same, divided by the grammar sampler's
-                               token_accuracy                share of the runs whose result is one of the values
-                               forward_passes_total          that the values would take one token at a time
-                               forward_passes_saved          of these, by appending forced runs in one batch
-  -h, --help                 this text
-";
-
-struct Options {
-    model: PathBuf,
-    prompt: String,
-    choices: Option<Vec<String>>,
-    payload: Option<PathBuf>,
-    write_payload: Option<PathBuf>,
-    temp: f32,
-    seed: u32,
-    greedy: bool,
-    runs: Option<u32>,
-    threads: i32,
-    json: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/kjv-tiny.gguf");
-        Self {
-            model: model.into(),
-            prompt: "And the LORD said unto".to_owned(),
-            choices: None,
-            payload: None,
-            write_payload: None,
-            temp: 0.8,
-            seed: sys::LLAMA_DEFAULT_SEED,
-            greedy: false,
-            runs: None,
-            threads: 1,
-            json: false,
-        }
-    }
-}
-
-impl Options {
-    fn runs(&self) -> u32 {
-        self.runs.unwrap_or(if self.json { 20 } else { 1 })
-    }
-
-    fn choices(&self) -> Vec<String> {
-        let default = || ["Moses", "Aaron", "the LORD"].map(str::to_owned).to_vec();
-        self.choices.clone().unwrap_or_else(default)
-    }
-}
-
-/// The value of an option, or an error that names the option.
-fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, lexopt::Error>
-where
-    T::Err: Display,
-{
-    let text = parser.value()?.string()?;
-    text.parse()
-        .map_err(|error| format!("{option} {text}: {error}").into())
-}
-
-/// The same for a number that must be at least 1.
-fn count<T: FromStr + PartialOrd + From<u8>>(
-    parser: &mut lexopt::Parser,
-    option: &str,
-) -> Result<T, lexopt::Error>
-where
-    T::Err: Display,
-{
-    let number: T = value(parser, option)?;
-    match number >= T::from(1) {
-        true => Ok(number),
-        false => Err(format!("{option} must be at least 1").into()),
-    }
-}
-
-fn split_choices(text: &str) -> Result<Vec<String>, lexopt::Error> {
-    let choices: Vec<String> = text
-        .split(',')
-        .map(|choice| choice.trim().to_owned())
-        .collect();
-    if choices.iter().any(String::is_empty) {
-        return Err(format!("--choices {text:?}: an empty value is among them").into());
-    }
-    Ok(choices)
-}
-
-/// `None` if only the help was asked for.
-fn parse_options() -> Result<Option<Options>, lexopt::Error> {
-    let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_env();
-    while let Some(option) = parser.next()? {
-        match option {
-            Short('c') | Long("choices") => {
-                options.choices = Some(split_choices(&parser.value()?.string()?)?)
-            }
-            Short('p') | Long("prompt") => options.prompt = parser.value()?.string()?,
-            Short('m') | Long("model") => options.model = parser.value()?.into(),
-            Long("temp") => options.temp = value(&mut parser, "--temp")?,
-            Short('s') | Long("seed") => options.seed = value(&mut parser, "--seed")?,
-            Long("greedy") => options.greedy = true,
-            Short('r') | Long("runs") => options.runs = Some(count(&mut parser, "--runs")?),
-            Short('t') | Long("threads") => options.threads = count(&mut parser, "--threads")?,
-            Long("payload") => options.payload = Some(parser.value()?.into()),
-            Long("write-payload") => options.write_payload = Some(parser.value()?.into()),
-            Long("json") => options.json = true,
-            Short('h') | Long("help") => return Ok(None),
-            _ => return Err(option.unexpected()),
-        }
-    }
-    if !options.temp.is_finite() {
-        return Err(format!("--temp {}: not a finite number", options.temp).into());
-    }
-    if options.payload.is_some() && (options.choices.is_some() || options.write_payload.is_some()) {
-        return Err(
-            "--payload has the values: --choices and --write-payload do not go with it".into(),
-        );
-    }
-    Ok(Some(options))
-}
+use options::Options;
 
 // The payload, as the library reads it.
 
@@ -190,9 +54,9 @@ struct Leaf {
 }
 
 impl Payload {
-    fn of_choices(options: &Options, model: &Model) -> Self {
+    fn of_choices(options: &Options, prompt: &str, model: &Model) -> Self {
         let leaf = |name: String| {
-            let tokens = tokens_behind(model, &options.prompt, &name);
+            let tokens = tokens_behind(model, prompt, &name);
             Leaf { name, tokens }
         };
         let file = options.model.file_stem().unwrap_or_default();
@@ -231,7 +95,7 @@ struct Choices {
 }
 
 impl Choices {
-    fn new(options: &Options, model: &Model) -> Result<Self, String> {
+    fn new(options: &Options, prompt: &str, model: &Model) -> Result<Self, String> {
         let (json, payload) = match &options.payload {
             Some(path) => {
                 let json = std::fs::read_to_string(path);
@@ -241,7 +105,7 @@ impl Choices {
                 (json, payload)
             }
             None => {
-                let payload = Payload::of_choices(options, model);
+                let payload = Payload::of_choices(options, prompt, model);
                 let json = serde_json::to_string(&payload).map_err(|e| e.to_string())?;
                 (json, payload)
             }
@@ -284,6 +148,11 @@ impl Choices {
         self.leaves
             .iter()
             .any(|leaf| leaf.tokens.starts_with(tokens))
+    }
+
+    /// Whether these tokens are a value.
+    fn is_whole_leaf(&self, tokens: &[i32]) -> bool {
+        self.leaves.iter().any(|leaf| leaf.tokens == tokens)
     }
 
     fn is_value(&self, text: &[u8]) -> bool {
@@ -402,6 +271,20 @@ impl TrieChain {
         Ok(Self { chain, trie })
     }
 
+    /// How many tokens may follow in the span.
+    fn n_allowed(&self) -> usize {
+        // SAFETY: the sampler lives in the chain; nothing is written.
+        unsafe { llama_sieve_trie_allowed(self.trie, std::ptr::null_mut(), 0) }
+    }
+
+    /// The tokens that may follow in the span.
+    fn allowed(&self) -> Vec<i32> {
+        let mut tokens = vec![0; self.n_allowed()];
+        // SAFETY: the sampler lives in the chain, and the length is the buffer's.
+        unsafe { llama_sieve_trie_allowed(self.trie, tokens.as_mut_ptr(), tokens.len()) };
+        tokens
+    }
+
     fn is_active(&self) -> bool {
         // SAFETY: the sampler lives in the chain.
         unsafe { llama_sieve_trie_is_active(self.trie) }
@@ -504,18 +387,7 @@ impl Generator<'_> {
 
     /// The same with llama.cpp's grammar sampler in the trie's place.
     fn with_grammar(&mut self, grammar: &str, seed: u32) -> Result<Generated, String> {
-        let c_grammar = std::ffi::CString::new(grammar).map_err(|e| e.to_string())?;
-        // SAFETY: the vocabulary is the model's, and the texts are C strings.
-        let sampler = unsafe {
-            sys::llama_sampler_init_grammar(
-                self.model.vocab(),
-                c_grammar.as_ptr(),
-                c"root".as_ptr(),
-            )
-        };
-        if sampler.is_null() {
-            return Err(format!("llama.cpp does not take the grammar {grammar:?}"));
-        }
+        let sampler = self.grammar_sampler(grammar)?;
         let chain = Chain::new(sampler, self.options, seed)?;
         let start = self.begin()?;
         let (mut tokens, mut text) = (Vec::new(), Vec::new());
@@ -537,117 +409,106 @@ impl Generator<'_> {
         })
     }
 
+    /// llama.cpp's own.
+    fn grammar_sampler(&self, grammar: &str) -> Result<*mut sys::llama_sampler, String> {
+        let c_grammar = std::ffi::CString::new(grammar).map_err(|e| e.to_string())?;
+        // SAFETY: the vocabulary is the model's, and the texts are C strings.
+        let sampler = unsafe {
+            sys::llama_sampler_init_grammar(
+                self.model.vocab(),
+                c_grammar.as_ptr(),
+                c"root".as_ptr(),
+            )
+        };
+        match sampler.is_null() {
+            true => Err(format!("llama.cpp does not take the grammar {grammar:?}")),
+            false => Ok(sampler),
+        }
+    }
+
     fn text(&self, value: &Generated) -> Vec<u8> {
         let pieces = value.tokens.iter().map(|&token| self.model.piece(token));
         pieces.flatten().collect()
     }
 }
 
-#[derive(Serialize)]
-struct Record {
-    model: String,
-    runs: u32,
-    skip_ratio_mean: f64,
-    skip_ratio_std: f64,
-    tokens_per_second: f64,
-    tokens_per_second_vs_grammar: f64,
-    token_accuracy: f64,
-    forward_passes_saved: usize,
-    forward_passes_total: usize,
-}
-
-fn tokens_per_second(values: &[Generated]) -> f64 {
-    let tokens: usize = values.iter().map(|value| value.tokens.len()).sum();
-    let time: Duration = values.iter().map(|value| value.time).sum();
-    tokens as f64 / time.as_secs_f64()
-}
-
-fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let n = numbers.len().max(1) as f64;
-    numbers.sum::<f64>() / n
-}
-
-fn measure(generator: &mut Generator<'_>) -> Result<Record, String> {
-    let (seed, runs) = (generator.options.seed, generator.options.runs());
-    let grammar = generator.choices.grammar()?;
-    // Neither side pays for what happens once in a process.
-    generator.with_trie(seed)?;
-    generator.with_grammar(&grammar, seed)?;
-    let (mut with_trie, mut with_grammar) = (Vec::new(), Vec::new());
-    for run in 0..runs {
-        // By turns: a machine that becomes slower does so for both.
-        with_trie.push(generator.with_trie(seed.wrapping_add(run))?);
-        with_grammar.push(generator.with_grammar(&grammar, seed.wrapping_add(run))?);
-    }
-    let skipped = |value: &Generated| value.forced as f64 / value.tokens.len().max(1) as f64;
-    let skip_ratio_mean = mean(with_trie.iter().map(skipped));
-    let square = |value: &Generated| (skipped(value) - skip_ratio_mean).powi(2);
-    let right = |value: &&Generated| {
-        value.name.is_some() && generator.choices.is_value(&generator.text(value))
+/// The prompts: of the file, or the one of the command line.
+fn prompts(options: &Options) -> Result<Vec<String>, String> {
+    let Some(path) = &options.prompts else {
+        return Ok(vec![options.prompt.clone()]);
     };
-    let total: usize = with_trie.iter().map(|value| value.tokens.len()).sum();
-    let taken: usize = with_trie.iter().map(|value| value.forward_passes).sum();
-    let file = generator.options.model.file_stem().unwrap_or_default();
-    Ok(Record {
-        model: file.to_string_lossy().into_owned(),
-        runs,
-        skip_ratio_mean,
-        skip_ratio_std: mean(with_trie.iter().map(square)).sqrt(),
-        tokens_per_second: tokens_per_second(&with_trie),
-        tokens_per_second_vs_grammar: tokens_per_second(&with_trie)
-            / tokens_per_second(&with_grammar),
-        token_accuracy: with_trie.iter().filter(right).count() as f64 / f64::from(runs),
-        forward_passes_saved: total - taken,
-        forward_passes_total: total,
-    })
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| format!("--prompts {}: {e}", path.display()))?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let prompts: Vec<String> = lines.map(str::to_owned).collect();
+    match prompts.is_empty() {
+        true => Err(format!("--prompts {}: there is no prompt", path.display())),
+        false => Ok(prompts),
+    }
 }
 
-fn run(options: &Options) -> Result<(), String> {
-    let model = Model::load(&options.model)?;
-    let prompt = model.tokenize(&options.prompt, true);
+fn generator<'a>(
+    options: &'a Options,
+    model: &'a Model,
+    prompt: &str,
+) -> Result<Generator<'a>, String> {
+    let choices = Choices::new(options, prompt, model)?;
+    let prompt = model.tokenize(prompt, true);
     // A prompt without tokens (no text, and no token that begins one) leaves nothing to continue.
     if prompt.is_empty() {
         return Err("--prompt is empty, and this model has no token that begins a text".to_owned());
     }
-    let choices = Choices::new(options, &model)?;
     let n_ctx = u32::try_from(prompt.len() + choices.longest()).map_err(|e| e.to_string())?;
-    let mut generator = Generator {
-        context: Context::new(&model, n_ctx, options.threads)?,
+    Ok(Generator {
+        context: Context::new(model, n_ctx, options.threads)?,
         options,
-        model: &model,
+        model,
         prompt,
         choices,
-    };
+    })
+}
+
+fn show(bytes: &[u8]) -> Result<(), String> {
     let mut out = std::io::stdout();
-    let mut show = |bytes: &[u8]| {
-        let shown = out.write_all(bytes).and_then(|()| out.flush());
-        shown.map_err(|e| format!("cannot write to stdout: {e}"))
-    };
-    if options.json {
-        let record = serde_json::to_string(&measure(&mut generator)?).map_err(|e| e.to_string())?;
-        return show(format!("{record}\n").as_bytes());
+    let shown = out.write_all(bytes).and_then(|()| out.flush());
+    shown.map_err(|e| format!("cannot write to stdout: {e}"))
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let model = Model::load(&options.model)?;
+    let prompts = prompts(options)?;
+    if options.record {
+        let record = record::measure(options, &model, &prompts)?;
+        let line = serde_json::to_string(&record).map_err(|e| e.to_string())? + "\n";
+        let Some(path) = &options.output else {
+            return show(line.as_bytes());
+        };
+        return std::fs::write(path, line).map_err(|e| format!("--output {}: {e}", path.display()));
     }
-    for run in 0..options.runs() {
-        let value = generator.with_trie(options.seed.wrapping_add(run))?;
-        show(options.prompt.as_bytes())?;
-        show(&generator.text(&value))?;
-        show(b"\n")?;
-        eprintln!(
-            "{:?}: {} tokens, {} of them forced, {} forward passes",
-            value.name.as_deref().unwrap_or("no value"),
-            value.tokens.len(),
-            value.forced,
-            value.forward_passes
-        );
+    for prompt in &prompts {
+        let mut generator = generator(options, &model, prompt)?;
+        for run in 0..options.runs() {
+            let value = generator.with_trie(options.seed.wrapping_add(run))?;
+            show(prompt.as_bytes())?;
+            show(&generator.text(&value))?;
+            show(b"\n")?;
+            eprintln!(
+                "{:?}: {} tokens, {} of them forced, {} forward passes",
+                value.name.as_deref().unwrap_or("no value"),
+                value.tokens.len(),
+                value.forced,
+                value.forward_passes
+            );
+        }
     }
     Ok(())
 }
 
 fn main() -> ExitCode {
-    let mut options = match parse_options() {
+    let mut options = match options::parse() {
         Ok(Some(options)) => options,
         Ok(None) => {
-            print!("{HELP}");
+            print!("{}", options::HELP);
             return ExitCode::SUCCESS;
         }
         Err(error) => {
