@@ -44,7 +44,10 @@ extern "C" fn at_load() {
             if !verbose() {
                 return;
             }
-            PROCESS.store(process::id(), Ordering::Relaxed);
+            let this = process::id();
+            if PROCESS.swap(this, Ordering::Relaxed) == this {
+                return;
+            }
             // SAFETY: both are C strings that are never freed.
             let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
