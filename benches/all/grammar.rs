@@ -4,6 +4,8 @@
 //! On the vocabulary of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names, or else on 128,256
 //! texts that are made: bytes, and syllables, words and numbers as tokenizers have them.
 
+mod texts;
+
 use std::collections::HashSet;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
@@ -20,32 +22,11 @@ use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
-const STEPS: usize = 12;
+/// Steps of one walk, walks that the built-in takes, too, and walks that it does not.
+const STEPS: usize = 24;
+const WALKS_OF_BOTH: usize = 2;
+const WALKS: usize = 16;
 const ROUNDS: usize = 9;
-
-const JSON: &str = r#"root ::= object
-value ::= object | array | string | number | ("true" | "false" | "null") ws
-object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
-array ::= "[" ws (value ("," ws value)*)? "]" ws
-string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
-number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
-ws ::= | " " | "\n" [ \t]{0,20}
-"#;
-const DATES: &str = r#"root ::= (date "\n")+
-date ::= [0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ([0-2] [0-9] | "3" [01])
-"#;
-const PROGRAM: &str = r#"root ::= (statement "\n")+
-statement ::= ident " = " expr ";" | "return " expr ";" | "if (" expr ") { " statement " }"
-expr ::= term (" " [-+*/<] " " term)*
-term ::= ident | [0-9]+ | "(" expr ")" | ident "(" expr ")"
-ident ::= [a-z] [a-z0-9_]*
-"#;
-
-/// Both sides of a text.
-struct Pair {
-    ours: HostSampler,
-    theirs: HostSampler,
-}
 
 fn ours(model: &Model, text: &str) -> HostSampler {
     let text = CString::new(text).expect("no NUL");
@@ -149,39 +130,41 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let (tree, first) = timed(|| ours(&model, "root ::= \"first\""));
     drop(first);
     row("grammar, the vocabulary's tree, once", n, tree, None, None);
-    let names: Vec<String> = (0..200)
-        .map(|i| format!("\"name{} {i}\"", i * 7 % 200))
-        .collect();
-    let choice = format!("root ::= {}", names.join(" | "));
-    for (name, text) in [
-        ("JSON", JSON),
-        ("dates", DATES),
-        ("program", PROGRAM),
-        ("200 names", &choice),
-    ] {
-        let [mask, apply, builtin] = walk(&model, text, &input);
-        let (full, alone) = (
-            format!("grammar {name}, apply"),
-            format!("grammar {name}, a new mask"),
-        );
-        row(&full, n, apply, Some(builtin), Some(floor));
-        row(&alone, n, mask, None, None);
-        let [fresh, known, builtin] = constructors(&model, text);
+    let (mut all, mut applies) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for text in texts::all() {
+        let name = text.name;
+        if text.both {
+            let [ours, theirs] = walks_of_both(&model, &text.text, &input);
+            let full = format!("grammar {name}, mask and apply, mean, in turn");
+            row(&full, n, mean(&ours), Some(mean(&theirs)), Some(floor));
+            applies[0].extend(ours);
+            applies[1].extend(theirs);
+        }
+        let times = walks(&model, &text.text);
         row(
-            &format!("grammar {name}, init, fresh"),
-            0,
-            fresh,
-            Some(builtin),
+            &format!("grammar {name}, first mask"),
+            n,
+            times[0],
+            None,
             None,
         );
-        row(
-            &format!("grammar {name}, init, known"),
-            0,
-            known,
-            Some(builtin),
-            None,
-        );
+        masks(&mut row, &format!("grammar {name}"), n, &times);
+        all.extend(times);
+        let [fresh, known, builtin] = constructors(&model, &text.text);
+        for (how, ours) in [("fresh", fresh), ("known", known)] {
+            row(
+                &format!("grammar {name}, init, {how}"),
+                0,
+                ours,
+                Some(builtin),
+                None,
+            );
+        }
     }
+    masks(&mut row, "all grammars", n, &all);
+    let [ours, theirs] = applies.map(|times| mean(&times));
+    let name = "all grammars, mask and apply, mean, in turn";
+    row(name, n, ours, Some(theirs), Some(floor));
     for (length, both) in [(300, true), (300, false), (10_000, false)] {
         let [ours, theirs] = waiting(&model, length, both);
         let how = if both { "in turn" } else { "alone" };
@@ -190,35 +173,91 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     }
 }
 
-/// Medians along a walk: a mask that is not known yet, our apply with it, the built-in's.
-fn walk(model: &Model, text: &str, input: &Array) -> [f64; 3] {
-    let pair = Pair {
-        ours: ours(model, text),
-        theirs: theirs(model, text),
-    };
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    let mut rng = Rng(5);
-    for _ in 0..STEPS {
-        let smpl = pair.ours.as_ptr().cast();
-        // SAFETY: the sampler lives, and nothing is written.
-        let (mask, _) = timed(|| unsafe { sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0) });
-        let (mut a, mut b) = (input.clone(), input.clone());
-        let (apply, ()) = timed(|| pair.ours.apply(&mut a));
-        let (builtin, ()) = timed(|| pair.theirs.apply(&mut b));
-        assert_eq!(a, b, "the two sides differ");
-        for (times, time) in times.iter_mut().zip([mask, apply, builtin]) {
-            times.push(time);
-        }
-        let may_follow =
-            |c: &&sys::llama_token_data| c.logit > f32::NEG_INFINITY && !model.is_eog(c.id);
-        let allowed: Vec<i32> = a.data.iter().filter(may_follow).map(|c| c.id).collect();
-        let Some(&token) = allowed.get(rng.below(allowed.len().max(1))) else {
-            break;
-        };
-        pair.ours.accept(token);
-        pair.theirs.accept(token);
+/// Rows of masks along walks: some are known, some are made.
+fn masks(
+    row: &mut impl FnMut(&str, usize, f64, Option<f64>, Option<f64>),
+    name: &str,
+    n: usize,
+    times: &[f64],
+) {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    row(&format!("{name}, mask, mean"), n, mean(&times), None, None);
+    for (name_of_share, share) in [("median", 50), ("99th percentile", 99)] {
+        let time = times[times.len() * share / 100];
+        row(
+            &format!("{name}, mask, {name_of_share}"),
+            n,
+            time,
+            None,
+            None,
+        );
     }
-    times.map(median)
+}
+
+fn mean(times: &[f64]) -> f64 {
+    times.iter().sum::<f64>() / times.len() as f64
+}
+
+/// One of the tokens that do not end the generation, if there is one.
+fn step(model: &Model, allowed: impl Iterator<Item = i32>, rng: &mut Rng) -> Option<i32> {
+    let allowed: Vec<i32> = allowed.filter(|&token| !model.is_eog(token)).collect();
+    allowed.get(rng.below(allowed.len().max(1))).copied()
+}
+
+/// Along walks that both sides take in turn: our mask and application, the built-in's application.
+fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
+    let ours = ours(model, text);
+    let theirs = theirs(model, text);
+    let mut times = [Vec::new(), Vec::new()];
+    // Filled right before each application, as a host does it.
+    let (mut a, mut b) = (input.clone(), input.clone());
+    for walk in 0..WALKS_OF_BOTH {
+        let mut rng = Rng(5 + walk as u64);
+        ours.reset();
+        theirs.reset();
+        for _ in 0..STEPS {
+            a.clone_from(input);
+            times[0].push(timed(|| ours.apply(&mut a)).0);
+            b.clone_from(input);
+            times[1].push(timed(|| theirs.apply(&mut b)).0);
+            assert_eq!(a, b, "the two sides differ");
+            let allowed = a.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+            let Some(token) = step(model, allowed.map(|c| c.id), &mut rng) else {
+                break;
+            };
+            ours.accept(token);
+            theirs.accept(token);
+        }
+    }
+    times
+}
+
+/// Our masks along walks, the first one of a grammar that was never seen.
+fn walks(model: &Model, text: &str) -> Vec<f64> {
+    let unseen = format!("{text}\n# walks\n");
+    let ours = ours(model, &unseen);
+    let smpl = ours.as_ptr().cast();
+    let mut bits = vec![0_u32; model.n_vocab().div_ceil(32)];
+    let mut times = Vec::new();
+    for walk in 0..WALKS {
+        let mut rng = Rng(100 + walk as u64);
+        ours.reset();
+        for _ in 0..STEPS {
+            // SAFETY: the sampler lives, and nothing is written.
+            let mask = || unsafe { sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0) };
+            times.push(timed(mask).0);
+            // SAFETY: the sampler lives, and so many words are there.
+            unsafe { sieve::llama_sieve_grammar_mask(smpl, bits.as_mut_ptr(), bits.len()) };
+            let allowed =
+                (0..model.n_vocab() as i32).filter(|&t| bits[t as usize / 32] >> (t % 32) & 1 != 0);
+            let Some(token) = step(model, allowed, &mut rng) else {
+                break;
+            };
+            ours.accept(token);
+        }
+    }
+    times
 }
 
 /// Medians: ours of a text that was never seen, ours of one that was, the built-in.
@@ -239,7 +278,7 @@ fn waiting(model: &Model, length: usize, both: bool) -> [f64; 2] {
         .map(|i| CString::new(format!("<function=tool_{i}>")).expect("no NUL"))
         .collect();
     let mut list: Vec<*const c_char> = tools.iter().map(|tool| tool.as_ptr()).collect();
-    let (text, root) = (CString::new(JSON).expect("no NUL"), c"root");
+    let (text, root) = (CString::new(texts::JSON).expect("no NUL"), c"root");
     let (text, root, n) = (text.as_ptr(), root.as_ptr(), list.len());
     let (vocab, list) = (model.vocab(), list.as_mut_ptr());
     // SAFETY: the vocabulary lives, all texts are C strings.

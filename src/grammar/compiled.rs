@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::grammar::elements::{Class, Element, Rules, Sequence};
-use crate::grammar::vocabulary_tree::{CharSet, VocabularyTree};
+use crate::grammar::nodes::CharSet;
+use crate::grammar::vocabulary_tree::VocabularyTree;
 
 /// Rules, the vocabulary they are for, and the characters in groups that no class tells apart.
 #[derive(Debug)]
@@ -23,8 +24,9 @@ struct Groups {
     /// The first code point of each group, ascending.
     starts: Vec<u32>,
     ascii: [u32; 128],
-    /// Whether all characters that are not ASCII are alike, parts of them included.
-    plain: bool,
+    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these are
+    /// alike, parts of them included.
+    sets: Vec<(u32, CharSet)>,
 }
 
 impl Compiled {
@@ -87,9 +89,10 @@ impl Compiled {
         self.groups.starts.len()
     }
 
-    /// Whether all characters that are not ASCII are alike, parts of them included.
-    pub fn is_plain(&self) -> bool {
-        self.groups.plain
+    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these are
+    /// alike, parts of them included.
+    pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
+        self.groups.sets.iter().copied()
     }
 
     /// Bytes that it occupies, without the vocabulary.
@@ -97,6 +100,7 @@ impl Compiled {
         self.rules.bytes()
             + self.covers.len() * size_of::<CharSet>()
             + self.groups.starts.len() * 4
+            + self.groups.sets.len() * size_of::<(u32, CharSet)>()
             + size_of::<Self>()
     }
 }
@@ -116,10 +120,21 @@ impl Groups {
         for (code_point, group) in (0..).zip(&mut ascii) {
             *group = starts.partition_point(|&start| start <= code_point) as u32 - 1;
         }
+        let mut sets: Vec<(u32, CharSet)> = Vec::new();
+        for (code_point, &group) in ascii.iter().enumerate().skip(1) {
+            match sets.last_mut().filter(|(last, _)| *last == group) {
+                Some((_, set)) => *set |= 1 << code_point,
+                None => sets.push((group, 1 << code_point)),
+            }
+        }
+        if plain {
+            let group = starts.partition_point(|&start| start <= 0x80) as u32 - 1;
+            sets.push((group, 1));
+        }
         Self {
             starts,
             ascii,
-            plain,
+            sets,
         }
     }
 }

@@ -4,8 +4,7 @@
 //! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
 //! rests of alternatives thereby are one, however often a repetition has written them down.
 
-use std::collections::{HashMap, HashSet};
-
+use crate::grammar::hash::{Map, Set};
 use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
 
 /// A set of code points: one of the listed ranges, or none of them.
@@ -141,7 +140,9 @@ pub struct Rules {
 pub struct Classes {
     /// By number.
     pub all: Vec<Class>,
-    numbers: HashMap<Class, u32>,
+    numbers: Map<Class, u32>,
+    /// Those that are one character of ASCII.
+    ascii: Vec<Option<u32>>,
 }
 
 impl Classes {
@@ -158,7 +159,25 @@ impl Classes {
         self.numbers.insert(class, number);
         Some(number)
     }
+
+    /// The number of the class that is this character; `None` if there are too many.
+    pub fn number_of_one(&mut self, code_point: u32) -> Option<u32> {
+        const N: usize = 128;
+        if code_point as usize >= N {
+            return self.number(Class::one(code_point));
+        }
+        self.ascii.resize(N, None);
+        let known = self.ascii.get(code_point as usize).copied().flatten();
+        let number = known.or_else(|| self.number(Class::one(code_point)));
+        if let Some(known) = self.ascii.get_mut(code_point as usize) {
+            *known = number;
+        }
+        number
+    }
 }
+
+/// Room for no more sequences is made before it is known how many there are.
+const MOST_RESERVED: usize = 1 << 12;
 
 /// Why rules could not be linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,9 +204,12 @@ impl Rules {
             alternatives: Vec::with_capacity(rules.len()),
             root,
         };
-        let mut numbers = HashMap::new();
+        let n_elements: usize = rules.iter().map(Vec::len).sum();
+        let mut numbers = Map::default();
+        numbers.reserve(n_elements.min(MOST_RESERVED));
+        linked.sequences.reserve(n_elements.min(MOST_RESERVED));
         for rule in rules {
-            let (mut heads, mut seen) = (Vec::new(), HashSet::new());
+            let (mut heads, mut seen) = (Vec::new(), Set::default());
             for alternative in rule.split(|&element| element == Element::Alternative) {
                 let head = linked.sequence(alternative, &mut numbers)?;
                 if seen.insert(head) {
@@ -202,7 +224,7 @@ impl Rules {
     fn sequence(
         &mut self,
         elements: &[Element],
-        numbers: &mut HashMap<Sequence, u32>,
+        numbers: &mut Map<Sequence, u32>,
     ) -> Result<u32, Unlinked> {
         let mut rest = EMPTY;
         for &item in elements.iter().rev() {

@@ -1,11 +1,11 @@
 //! A compiled grammar with all that was found out about it so far, shared by its samplers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
+use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_ENGINE_BYTES;
 use crate::grammar::mask::{self, Mask};
 use crate::grammar::states::{NONE, StateId, States, TooMuch};
@@ -26,7 +26,7 @@ pub struct Place {
 #[derive(Debug, Default)]
 struct Tables {
     states: States,
-    masks: HashMap<Place, Arc<Mask>>,
+    masks: Map<Place, Arc<Mask>>,
     initial: Option<StateId>,
     chars: Vec<u32>,
     /// Set while the tables change. Found set, a change was cut short, and they are not to be

@@ -5,25 +5,36 @@
     reason = "ranks and tokens are numbers of the tree that the words were made for"
 )]
 
+use std::ops::Range;
+
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
+use crate::grammar::nodes::{CharSet, Node, Nodes, ROOT, Step};
 use crate::grammar::states::{NONE, StateId, States, TooMuch, takes};
 use crate::grammar::utf8::{Partial, decode};
-use crate::grammar::vocabulary_tree::{Kind, Step, VocabularyTree, char_bit};
+use crate::grammar::vocabulary_tree::{Kind, VocabularyTree};
+use crate::kernels::bitmap::{count_bits, has, mask_tokens};
 use crate::token::{Token, TokenData};
 
 /// A bit per token.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mask {
     words: Box<[u64]>,
+    count: usize,
 }
 
 impl Mask {
+    fn of(words: Vec<u64>) -> Self {
+        Self {
+            count: count_bits(&words),
+            words: words.into_boxed_slice(),
+        }
+    }
+
     /// Whether a token is allowed; false of one that there is not.
     #[inline]
     pub fn allows(&self, token: Token) -> bool {
-        let word = self.words.get(token as usize / 64);
-        word.is_some_and(|word| word >> (token as u32 % 64) & 1 != 0)
+        has(&self.words, token)
     }
 
     /// The bits, the lowest of the first word for token 0.
@@ -33,44 +44,44 @@ impl Mask {
 
     /// How many tokens are allowed.
     pub fn count(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        self.count
     }
 
     /// The mask that allows every token.
     pub fn all(n_tokens: usize) -> Self {
-        let mut words = vec![u64::MAX; n_tokens.div_ceil(64)].into_boxed_slice();
+        let mut words = vec![u64::MAX; n_tokens.div_ceil(64)];
         if let (Some(last), rest @ 1..) = (words.last_mut(), n_tokens % 64) {
             *last = (1 << rest) - 1;
         }
-        Self { words }
+        Self::of(words)
     }
 
     /// Gives minus infinity to the candidates that are not allowed.
     pub fn apply(&self, candidates: &mut [TokenData]) {
-        for candidate in candidates {
-            if !self.allows(candidate.id) {
-                candidate.logit = f32::NEG_INFINITY;
-            }
-        }
+        mask_tokens(candidates, &self.words);
     }
 
     /// The mask that allows only these tokens.
     pub fn only(n_tokens: usize, tokens: &[Token]) -> Self {
-        let mut words = vec![0; n_tokens.div_ceil(64)].into_boxed_slice();
-        for &token in tokens {
-            words[token as usize / 64] |= 1 << (token % 64);
-        }
-        Self { words }
+        Self::of(words_of(n_tokens, tokens))
     }
+}
+
+fn words_of(n_tokens: usize, tokens: &[Token]) -> Vec<u64> {
+    let mut words = vec![0; n_tokens.div_ceil(64)];
+    tokens.iter().for_each(|&token| set(&mut words, token));
+    words
+}
+
+fn set(words: &mut [u64], token: Token) {
+    words[token as usize / 64] |= 1 << (token % 64);
 }
 
 /// Bits by rank.
 struct Ranks(Vec<u64>);
 
 impl Ranks {
+    #[inline]
     fn insert(&mut self, from: usize, to: usize) {
         if from >= to {
             return;
@@ -167,40 +178,39 @@ pub fn mask(
         true => tree.end_of_generation(),
         false => &[],
     };
-    let mut mask = Mask::only(tree.n_tokens(), ending);
+    let mut words = words_of(tree.n_tokens(), ending);
     if state == NONE {
-        return Ok(mask);
+        return Ok(Mask::of(words));
     }
     let mut one_by_one = tree.continues();
     if !partial.is_pending() {
         let mut walk = TreeWalk {
             states,
             grammar,
-            tree,
+            nodes: tree.nodes(),
             ranks: Ranks(vec![0; tree.ranked().len().div_ceil(64)]),
         };
         walk.run(state)?;
         let ranks = walk.ranks;
-        add_ranked(&mut mask, tree, &ranks);
+        add_ranked(&mut words, tree, &ranks);
         one_by_one = tree.odd();
     }
     let mut chars = Vec::new();
     for &token in one_by_one {
         if allows(states, grammar, state, partial, token, &mut chars)? {
-            mask.words[token as usize / 64] |= 1 << (token % 64);
+            set(&mut words, token);
         }
     }
-    Ok(mask)
+    Ok(Mask::of(words))
 }
 
 /// Sets the bits of tokens by their ranks; where most are set, it begins with all and takes the
 /// others out.
-fn add_ranked(mask: &mut Mask, tree: &VocabularyTree, ranks: &Ranks) {
+fn add_ranked(words: &mut [u64], tree: &VocabularyTree, ranks: &Ranks) {
     let ranked = tree.ranked();
-    let count: usize = ranks.0.iter().map(|word| word.count_ones() as usize).sum();
-    let most = count > ranked.len() / 2;
+    let most = count_bits(&ranks.0) > ranked.len() / 2;
     if most {
-        for (word, all) in mask.words.iter_mut().zip(tree.in_tree()) {
+        for (word, all) in words.iter_mut().zip(tree.in_tree()) {
             *word |= all;
         }
     }
@@ -211,7 +221,7 @@ fn add_ranked(mask: &mut Mask, tree: &VocabularyTree, ranks: &Ranks) {
         }
         while bits != 0 {
             let token = tokens[bits.trailing_zeros() as usize] as usize;
-            mask.words[token / 64] ^= 1 << (token % 64);
+            words[token / 64] ^= 1 << (token % 64);
             bits &= bits - 1;
         }
     }
@@ -220,120 +230,135 @@ fn add_ranked(mask: &mut Mask, tree: &VocabularyTree, ranks: &Ranks) {
 struct TreeWalk<'a> {
     states: &'a mut States,
     grammar: &'a Compiled,
-    tree: &'a VocabularyTree,
+    nodes: &'a Nodes,
     ranks: Ranks,
 }
 
 /// A node on the way to the current one.
+#[derive(Clone)]
 struct Above {
-    /// The first node that is not below it.
+    /// Those that are still to be looked at.
+    children: Range<usize>,
+    /// The first rank that is not below it.
     end: usize,
     state: StateId,
-    cover: u128,
+    /// Where the state's transitions begin.
+    row: usize,
+    cover: CharSet,
     /// How many characters lead to it.
     depth: usize,
 }
 
 impl TreeWalk<'_> {
     fn run(&mut self, state: StateId) -> Result<(), TooMuch> {
-        let tree = self.tree;
-        let n_nodes = tree.n_nodes();
-        if self.whole(0, state)? {
+        let (nodes, n_ranks) = (self.nodes, self.nodes.n_ranks());
+        if self.whole(ROOT, n_ranks, state)? {
             return Ok(());
         }
-        let mut path = vec![self.enter(0, state, 0)?];
-        let mut node = 1;
-        while node < n_nodes {
-            let Some(above) = path.last() else {
-                break;
-            };
-            if node >= above.end {
+        let mut path = vec![self.enter(nodes.at(ROOT), n_ranks, state, 0)?];
+        while let Some(above) = path.last_mut() {
+            let Some(child) = nodes.next_in(above.children.clone(), above.cover) else {
                 path.pop();
                 continue;
-            }
-            let end = tree.end(node);
-            let code_point = match tree.step(node) {
-                Step::Complete(code_point) => code_point,
+            };
+            let end = nodes.end_of(child, &above.children, above.end);
+            above.children.start = child + 1;
+            let above = match nodes.at(child).step() {
+                Step::Complete(code_point) => {
+                    let group = self.grammar.group(code_point);
+                    let next = match self.states.known_step(above.row, group) {
+                        Some(next) => next,
+                        None => self.states.step(self.grammar, above.state, group)?,
+                    };
+                    let depth = above.depth + 1;
+                    self.character(child, end, next, depth)?
+                }
                 Step::Within(partial) => {
-                    if above.cover & 1 == 0 {
-                        node = end;
-                        continue;
-                    }
-                    let (state, cover, depth) = (above.state, above.cover, above.depth);
-                    let (from, to) = (tree.first_rank(node), tree.first_rank(node + 1));
-                    if from < to && may_stop(self.states, self.grammar, state, partial)? {
-                        self.ranks.insert(from, to);
-                    }
-                    path.push(Above {
+                    let above = Above {
+                        children: nodes.at(child).children(),
                         end,
-                        state,
-                        cover,
-                        depth,
-                    });
-                    node += 1;
-                    continue;
+                        ..above.clone()
+                    };
+                    self.part_of_character(nodes.at(child), end, above.state, partial)?;
+                    Some(above)
                 }
             };
-            if above.cover & char_bit(code_point) == 0 {
-                node = end;
-                continue;
-            }
-            let (from, depth) = (above.state, above.depth + 1);
-            let next = self
-                .states
-                .step(self.grammar, from, self.grammar.group(code_point))?;
-            if next == NONE {
-                node = end;
-                continue;
-            }
-            if end == node + 1 {
-                self.ranks
-                    .insert(tree.first_rank(node), tree.first_rank(end));
-            } else if self.whole(node, next)? {
-                node = end;
-                continue;
-            } else {
-                self.ranks
-                    .insert(tree.first_rank(node), tree.first_rank(node + 1));
-                let above = self.enter(node, next, depth)?;
-                path.push(above);
-            }
-            node += 1;
+            path.extend(above);
         }
         Ok(())
     }
 
-    /// Takes all tokens at `node` and below where that can be told at once.
-    fn whole(&mut self, node: usize, state: StateId) -> Result<bool, TooMuch> {
-        /// For fewer nodes the steps themselves are as quick.
-        const FEWEST: usize = 24;
-        let tree = self.tree;
-        let end = tree.end(node);
-        if end - node < FEWEST {
-            return Ok(false);
+    /// Takes the tokens at a node that a state was reached with; what there is to be done below.
+    #[inline]
+    fn character(
+        &mut self,
+        node: usize,
+        end: usize,
+        state: StateId,
+        depth: usize,
+    ) -> Result<Option<Above>, TooMuch> {
+        if state == NONE {
+            return Ok(None);
         }
-        let cover = self.states.cover(self.grammar, state);
-        if tree.below(node) & !cover != 0 {
-            return Ok(false);
+        let at = self.nodes.at(node);
+        let end_of_own = self.nodes.end_of_own(at, end);
+        if end_of_own == end {
+            self.ranks.insert(at.first_rank(), end);
+            return Ok(None);
         }
-        let height = tree.height(node);
+        if self.whole(node, end, state)? {
+            return Ok(None);
+        }
+        self.ranks.insert(at.first_rank(), end_of_own);
+        self.enter(at, end, state, depth).map(Some)
+    }
+
+    /// Takes the tokens that end with a part of a character, if they may.
+    fn part_of_character(
+        &mut self,
+        node: &Node,
+        end: usize,
+        state: StateId,
+        partial: Partial,
+    ) -> Result<(), TooMuch> {
+        let own = node.first_rank()..self.nodes.end_of_own(node, end);
+        if !own.is_empty() && may_stop(self.states, self.grammar, state, partial)? {
+            self.ranks.insert(own.start, own.end);
+        }
+        Ok(())
+    }
+
+    /// Takes all tokens at `node` and below, up to the rank `end`, where that can be told at once.
+    #[inline]
+    fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
+        /// For fewer tokens nothing is found out anew.
+        const MANY: usize = 16;
+        let node = self.nodes.at(node);
+        let finds_out = end - node.first_rank() >= MANY;
         let taken = self
             .states
-            .takes_all(self.grammar, state, tree.below(node), height)?;
+            .takes_all(self.grammar, state, node.summary(), finds_out)?;
         if taken {
-            self.ranks
-                .insert(tree.first_rank(node), tree.first_rank(end));
+            self.ranks.insert(node.first_rank(), end);
         }
         Ok(taken)
     }
 
-    fn enter(&mut self, node: usize, state: StateId, depth: usize) -> Result<Above, TooMuch> {
+    fn enter(
+        &mut self,
+        node: &Node,
+        end: usize,
+        state: StateId,
+        depth: usize,
+    ) -> Result<Above, TooMuch> {
         if self.states.has_tokens(self.grammar, state) {
-            self.token_elements(node, state, depth)?;
+            self.token_elements(node, end, state, depth)?;
         }
         Ok(Above {
-            end: self.tree.end(node),
+            children: node.children(),
+            end,
             state,
+            row: self.states.row(self.grammar, state)?,
             cover: self.states.cover(self.grammar, state),
             depth,
         })
@@ -341,43 +366,57 @@ impl TreeWalk<'_> {
 
     /// Takes the tokens below `node`, with a character more than leads there, that a token element
     /// takes.
-    fn token_elements(&mut self, node: usize, state: StateId, depth: usize) -> Result<(), TooMuch> {
-        let tree = self.tree;
+    fn token_elements(
+        &mut self,
+        node: &Node,
+        end: usize,
+        state: StateId,
+        depth: usize,
+    ) -> Result<(), TooMuch> {
+        let tree = &*self.grammar.tree;
+        let below = self.nodes.end_of_own(node, end)..end;
         self.states.spend(self.states.edges(state).len())?;
         for i in 0..self.states.edges(state).len() {
             let edge = self.states.edges(state)[i];
             match self.grammar.first(edge.sequence).map(|first| first.item) {
                 Some(Element::Token(token)) => {
-                    let (from, to) = (tree.first_rank(node + 1), tree.first_rank(tree.end(node)));
                     if let Some(rank) = tree.rank_of(token)
-                        && (from..to).contains(&rank)
+                        && below.contains(&rank)
                         && tree.n_chars(token) > depth
                     {
                         self.ranks.insert(rank, rank + 1);
                     }
                 }
-                Some(Element::TokenNot(token)) => self.all_below_but(node, tree.rank_of(token))?,
+                Some(Element::TokenNot(token)) => {
+                    self.all_below_but(node, end, tree.rank_of(token))?;
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn all_below_but(&mut self, node: usize, rank: Option<usize>) -> Result<(), TooMuch> {
-        let tree = self.tree;
-        let end = tree.end(node);
-        let mut below = node + 1;
-        while below < end {
-            self.states.spend(1)?;
-            if matches!(tree.step(below), Step::Within(_)) {
-                below += 1;
-                continue;
+    /// Takes the tokens that have a character more than leads to `node`.
+    fn all_below_but(
+        &mut self,
+        node: &Node,
+        end: usize,
+        rank: Option<usize>,
+    ) -> Result<(), TooMuch> {
+        let mut pending = vec![(node.children(), end)];
+        while let Some((children, end)) = pending.pop() {
+            self.states.spend(children.len())?;
+            for child in children.clone() {
+                let node = self.nodes.at(child);
+                let (from, to) = (node.first_rank(), self.nodes.end_of(child, &children, end));
+                if matches!(node.step(), Step::Within(_)) {
+                    pending.push((node.children(), to));
+                    continue;
+                }
+                let gap = rank.filter(|rank| (from..to).contains(rank)).unwrap_or(to);
+                self.ranks.insert(from, gap);
+                self.ranks.insert(gap + 1, to);
             }
-            let (from, to) = (tree.first_rank(below), tree.first_rank(tree.end(below)));
-            let gap = rank.filter(|rank| (from..to).contains(rank)).unwrap_or(to);
-            self.ranks.insert(from, gap);
-            self.ranks.insert(gap + 1, to);
-            below = tree.end(below);
         }
         Ok(())
     }

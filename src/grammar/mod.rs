@@ -1,13 +1,13 @@
 //! Grammars in GBNF, llama.cpp's notation: which tokens may follow a text.
 //!
 //! - [`parser`][]: a text becomes rules of [`elements`].
-//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary; [`utf8`][]: their
-//!   characters.
+//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
+//!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: which tokens a state allows.
 //! - [`engine`][]: all that is known of one grammar, kept in the [`cache`].
 //! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
-//! - [`limits`][]: how much a grammar may ask for.
+//! - [`limits`][]: how much a grammar may ask for; [`hash`][]: how numbers are found.
 //!
 //! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
 
@@ -15,8 +15,10 @@ pub mod cache;
 pub mod compiled;
 pub mod elements;
 pub mod engine;
+pub mod hash;
 pub mod limits;
 pub mod mask;
+pub mod nodes;
 pub mod parser;
 pub mod sampler;
 pub mod states;

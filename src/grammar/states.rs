@@ -13,13 +13,15 @@
     reason = "numbers of states are positions in tables that only grow"
 )]
 
-use std::collections::{HashMap, HashSet};
+mod whole;
+
 use std::sync::Arc;
 
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{EMPTY, Element};
+use crate::grammar::hash::{Map, Set};
 use crate::grammar::limits::{MAX_CALL_BYTES, MAX_STEP, MAX_WORK};
-use crate::grammar::vocabulary_tree::CharSet;
+use crate::grammar::nodes::{CharSet, Summary};
 use crate::token::Token;
 
 /// The number of a state.
@@ -62,10 +64,15 @@ struct Facts {
     cover: CharSet,
     /// Whether a top is a token.
     has_tokens: bool,
-    /// The characters that all lead to `uniform_next`; `None` as long as nobody has asked.
-    uniform: Option<CharSet>,
-    uniform_next: StateId,
+    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody has
+    /// asked.
+    uniform: Option<(Summary, StateId)>,
 }
+
+/// Fewer characters that lead to one state are not worth the steps that find them.
+const FEWEST_UNIFORM: u32 = 8;
+/// So many characters of a long text are followed.
+const MOST_UNIFORM: u32 = 32;
 
 const NO_ROW: u32 = u32::MAX;
 const UNKNOWN: u32 = u32::MAX;
@@ -75,8 +82,8 @@ const UNKNOWN: u32 = u32::MAX;
 pub struct States {
     all: Vec<State>,
     facts: Vec<Option<Facts>>,
-    numbers: HashMap<State, StateId>,
-    unions: HashMap<(StateId, StateId), StateId>,
+    numbers: Map<State, StateId>,
+    unions: Map<(StateId, StateId), StateId>,
     /// Rows of a state per group of characters.
     transitions: Vec<u32>,
     /// Approximate.
@@ -92,7 +99,7 @@ pub struct States {
 #[derive(Debug, Default)]
 struct Walk {
     to_do: Vec<Edge>,
-    seen: HashSet<Edge>,
+    seen: Set<Edge>,
     found: Vec<Edge>,
     may_end: bool,
     /// Edges that were met.
@@ -114,8 +121,8 @@ impl Default for States {
         let mut states = Self {
             all: Vec::new(),
             facts: Vec::new(),
-            numbers: HashMap::new(),
-            unions: HashMap::new(),
+            numbers: Map::default(),
+            unions: Map::default(),
             transitions: Vec::new(),
             bytes: 0,
             most_bytes: usize::MAX,
@@ -336,13 +343,33 @@ impl States {
         group: u32,
     ) -> Result<StateId, TooMuch> {
         let row = self.facts(grammar, state).row;
-        if row != NO_ROW {
-            let next = self.transitions[row as usize + group as usize];
-            if next != UNKNOWN {
-                return Ok(next);
-            }
+        if row != NO_ROW
+            && let Some(next) = self.known_step(row as usize, group)
+        {
+            return Ok(next);
         }
         self.new_step(grammar, state, group)
+    }
+
+    /// The same by the state's row, if it was asked for before.
+    #[inline]
+    pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
+        let next = self.transitions[row + group as usize];
+        (next != UNKNOWN).then_some(next)
+    }
+
+    /// Where the transitions of a state begin.
+    pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
+        let mut facts = self.facts(grammar, state);
+        if facts.row == NO_ROW {
+            facts.row = self.transitions.len() as u32;
+            let n = grammar.n_groups();
+            self.transitions.resize(self.transitions.len() + n, UNKNOWN);
+            self.bytes += 4 * n;
+            self.facts[state as usize] = Some(facts);
+            self.check()?;
+        }
+        Ok(facts.row as usize)
     }
 
     #[cold]
@@ -368,16 +395,8 @@ impl States {
             }
         }
         let next = self.close(grammar)?;
-        let mut facts = self.facts(grammar, state);
-        if facts.row == NO_ROW {
-            facts.row = self.transitions.len() as u32;
-            let n = grammar.n_groups();
-            self.transitions.resize(self.transitions.len() + n, UNKNOWN);
-            self.bytes += 4 * n;
-            self.facts[state as usize] = Some(facts);
-            self.check()?;
-        }
-        self.transitions[facts.row as usize + group as usize] = next;
+        let row = self.row(grammar, state)?;
+        self.transitions[row + group as usize] = next;
         Ok(next)
     }
 
@@ -462,7 +481,6 @@ impl States {
             cover,
             has_tokens,
             uniform: None,
-            uniform_next: NONE,
         };
         self.facts[state as usize] = Some(facts);
         facts
@@ -479,112 +497,68 @@ impl States {
         self.facts(grammar, state).has_tokens
     }
 
-    /// Whether every text of at most `height` characters of `set` is taken. May say no where it is
-    /// yes.
+    /// Whether every text is taken of which `texts` is the summary. May say no where it is yes, more
+    /// often if nothing is to be found out.
+    #[inline]
     pub fn takes_all(
         &mut self,
         grammar: &Compiled,
         mut state: StateId,
-        set: CharSet,
-        height: u8,
+        texts: Summary,
+        finds_out: bool,
     ) -> Result<bool, TooMuch> {
-        for _ in 0..height {
-            let (uniform, next) = self.uniform(grammar, state)?;
-            if set & !uniform != 0 {
+        let mut taken = 0;
+        loop {
+            let (kinds, next) = match self.facts(grammar, state).uniform {
+                Some(uniform) => uniform,
+                None if finds_out => self.uniform(grammar, state)?,
+                None => return Ok(false),
+            };
+            if !texts.is_within(kinds) {
                 return Ok(false);
             }
-            if next == state {
+            taken += 1;
+            if next == state || texts.height().is_some_and(|height| height <= taken) {
                 return Ok(true);
+            }
+            // The tallest are not worth the steps.
+            if texts.height().is_none() && taken > MOST_UNIFORM {
+                return Ok(false);
             }
             state = next;
         }
-        // A height of 255 stands for more.
-        Ok(height < u8::MAX)
     }
 
-    /// The largest set of characters that lead to one state, and that state.
+    /// The largest set of characters that lead to one state, as kinds, and that state.
+    #[cold]
     fn uniform(
         &mut self,
         grammar: &Compiled,
         state: StateId,
-    ) -> Result<(CharSet, StateId), TooMuch> {
-        /// Fewer characters are not worth the steps.
-        const FEWEST: u32 = 8;
-        let facts = self.facts(grammar, state);
-        if let Some(uniform) = facts.uniform {
-            return Ok((uniform, facts.uniform_next));
-        }
-        let mut best = (0, NONE);
-        if facts.cover.count_ones() >= FEWEST {
-            let mut sets: Vec<(StateId, CharSet)> = Vec::new();
-            for bit in 0..CharSet::BITS {
-                if facts.cover >> bit & 1 == 0 || bit == 0 && !grammar.is_plain() {
+    ) -> Result<(Summary, StateId), TooMuch> {
+        let cover = self.facts(grammar, state).cover;
+        let mut sets: Vec<(StateId, CharSet)> = Vec::new();
+        if cover.count_ones() >= FEWEST_UNIFORM {
+            for (group, set) in grammar.ascii_groups() {
+                if set & cover == 0 {
                     continue;
                 }
-                let code_point = if bit == 0 { 0x80 } else { bit };
-                let next = self.step(grammar, state, grammar.group(code_point))?;
+                let next = self.step(grammar, state, group)?;
                 match sets.iter_mut().find(|(state, _)| *state == next) {
-                    Some((_, set)) => *set |= 1 << bit,
-                    None => sets.push((next, 1 << bit)),
+                    Some((_, sum)) => *sum |= set,
+                    None => sets.push((next, set)),
                 }
             }
             sets.retain(|&(next, _)| next != NONE);
-            let largest = sets.into_iter().max_by_key(|(_, set)| set.count_ones());
-            best = largest.map_or(best, |(next, set)| (set, next));
         }
+        let largest = sets.into_iter().max_by_key(|(_, set)| set.count_ones());
+        let best = largest.map_or((Summary::default(), NONE), |(next, set)| {
+            (Summary::within(set), next)
+        });
         let mut facts = self.facts(grammar, state);
-        (facts.uniform, facts.uniform_next) = (Some(best.0), best.1);
+        facts.uniform = Some(best);
         self.facts[state as usize] = Some(facts);
         Ok(best)
-    }
-
-    /// The most stacks that a state has of those that texts have led to.
-    pub fn most_stacks(&self) -> u64 {
-        let mut counts: Vec<u64> = Vec::with_capacity(self.all.len());
-        let mut most = 0;
-        // What lies below a state was numbered before it.
-        for (state, facts) in self.all.iter().zip(&self.facts) {
-            let below = state.edges.iter().map(|edge| counts[edge.below as usize]);
-            let count = below.fold(u64::from(state.may_end), u64::saturating_add);
-            counts.push(count);
-            if facts.is_some() {
-                most = count.max(most);
-            }
-        }
-        most
-    }
-
-    /// The state of these tables that has the same stacks as `state` of `other`.
-    pub fn import(&mut self, other: &Self, state: StateId) -> StateId {
-        let mut numbers: HashMap<StateId, StateId> = HashMap::new();
-        let mut pending = vec![state];
-        while let Some(&from) = pending.last() {
-            if numbers.contains_key(&from) {
-                pending.pop();
-                continue;
-            }
-            let State { may_end, edges } = &other.all[from as usize];
-            let n_pending = pending.len();
-            pending.extend(
-                edges
-                    .iter()
-                    .map(|edge| edge.below)
-                    .filter(|to| !numbers.contains_key(to)),
-            );
-            if pending.len() > n_pending {
-                continue;
-            }
-            let edges: Vec<Edge> = edges
-                .iter()
-                .map(|edge| Edge {
-                    below: numbers[&edge.below],
-                    ..*edge
-                })
-                .collect();
-            numbers.insert(from, self.numbered(*may_end, &edges));
-            pending.pop();
-        }
-        numbers[&state]
     }
 }
 

@@ -1,19 +1,15 @@
-//! A vocabulary's texts as a tree, made once per vocabulary.
+//! A vocabulary's texts, sorted out once per vocabulary.
 //!
-//! The nodes are bytes, depth first, so that what lies below a node is a range: of nodes, and of
-//! tokens, which are ranked in the same order. A node where a character is complete knows it; one
-//! in the midst of a character knows what its bytes say so far. Of each node it is known which
-//! characters occur below, so that a state which takes them all takes the whole range.
-//!
-//! In the tree are the tokens whose text is well-formed up to its end. The few others are in two
+//! Tokens whose text is well-formed up to its end are in a [tree](Nodes). The few others are in two
 //! lists and looked at one by one: those that begin within a character, and odd ones (overlong
 //! forms, bytes that are taken for the rest of a character though they do not look like it).
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "the tree's numbers are positions in its own arrays, which never change"
+    reason = "tokens and ranks are positions in arrays that never change"
 )]
 
+use crate::grammar::nodes::{Nodes, Sorted};
 use crate::grammar::utf8::{Partial, counted, decode, lead};
 use crate::memory::{exhausted, reserve_exact};
 use crate::token::Token;
@@ -36,28 +32,7 @@ pub enum Kind {
     Invalid,
 }
 
-/// A set of characters: a bit per ASCII character, and bit 0 for all others together.
-pub type CharSet = u128;
-
-/// The bit of a code point. (NUL is in no tree.)
-pub fn char_bit(code_point: u32) -> CharSet {
-    if code_point < 0x80 {
-        1 << code_point
-    } else {
-        1
-    }
-}
-
-/// What a node's byte says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// This character is complete.
-    Complete(u32),
-    /// Part of a character.
-    Within(Partial),
-}
-
-/// The tree. Node 0 is the root, which has no byte.
+/// The texts of a vocabulary.
 #[derive(Debug, Default)]
 pub struct VocabularyTree {
     n_tokens: usize,
@@ -76,21 +51,8 @@ pub struct VocabularyTree {
     rank_of: Vec<u32>,
     /// Bit per token: whether it is in the tree.
     in_tree: Vec<u64>,
-    /// Per node: its byte's meaning, packed.
-    steps: Vec<u32>,
-    /// Per node: the first node behind what lies below it.
-    ends: Vec<u32>,
-    /// Per node, and one more: the first rank at it or below.
-    first_ranks: Vec<u32>,
-    /// Per node: the characters that occur below.
-    below: Vec<CharSet>,
-    /// Per node: the most characters that follow below, up to 255.
-    heights: Vec<u8>,
+    nodes: Nodes,
 }
-
-/// Bit of a packed step that says: part of a character.
-const WITHIN: u32 = 1 << 31;
-const MISSING_SHIFT: u32 = 28;
 
 impl VocabularyTree {
     /// The tree of a vocabulary's texts.
@@ -104,7 +66,6 @@ impl VocabularyTree {
         tree.read(vocabulary);
         tree.rank();
         tree.link();
-        tree.summarise();
         tree
     }
 
@@ -166,88 +127,25 @@ impl VocabularyTree {
         }
     }
 
-    /// Makes the nodes.
+    /// Makes the nodes, of texts that stand in the order of their ranks.
     fn link(&mut self) {
-        self.add_node(WITHIN, 0);
-        // The nodes on the way to the text before, with their bytes.
-        let mut path: Vec<(u32, u8)> = Vec::new();
-        for rank in 0..self.ranked.len() {
-            let token = self.ranked[rank] as usize;
-            let (from, to) = (
-                self.offsets[token] as usize,
-                self.offsets[token + 1] as usize,
-            );
-            let text = &self.texts[from..to];
-            let shared = text
-                .iter()
-                .zip(&path)
-                .take_while(|(byte, node)| **byte == node.1);
-            let shared = shared.count();
-            for &(node, _) in &path[shared..] {
-                self.ends[node as usize] = self.steps.len() as u32;
-            }
-            path.truncate(shared);
-            for depth in shared..to - from {
-                let byte = self.texts[from + depth];
-                let parent = path
-                    .last()
-                    .map_or(WITHIN, |&(node, _)| self.steps[node as usize]);
-                let node = self.steps.len() as u32;
-                self.add_node(step_behind(parent, byte), rank as u32);
-                path.push((node, byte));
-            }
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+        reserve_exact(&mut bytes, self.texts.len()).unwrap_or_else(exhausted);
+        reserve_exact(&mut offsets, self.ranked.len() + 1).unwrap_or_else(exhausted);
+        offsets.push(0);
+        for &token in &self.ranked {
+            bytes.extend_from_slice(self.text(token as Token));
+            offsets.push(bytes.len() as u32);
         }
-        let n_nodes = self.steps.len() as u32;
-        for (node, _) in path {
-            self.ends[node as usize] = n_nodes;
-        }
-        self.ends[0] = n_nodes;
-        self.first_ranks.push(self.ranked.len() as u32);
-        self.steps.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        self.first_ranks.shrink_to_fit();
-    }
-
-    fn add_node(&mut self, step: u32, rank: u32) {
-        self.steps.push(step);
-        self.ends.push(0);
-        self.first_ranks.push(rank);
-    }
-
-    /// From the last node to the first, each adds to its parent's summary; parents are found by
-    /// going through the children of each node.
-    fn summarise(&mut self) {
-        let n = self.steps.len();
-        self.below = vec![0; n];
-        self.heights = vec![0; n];
-        for node in (0..n).rev() {
-            let (mut below, mut height) = (0, 0);
-            let mut child = node + 1;
-            while child < self.ends[node] as usize {
-                let (bit, reach) = match self.step(child) {
-                    Step::Complete(code_point) => {
-                        (char_bit(code_point), self.heights[child].saturating_add(1))
-                    }
-                    // A token may end here, in the midst of one character.
-                    Step::Within(_) => (char_bit(u32::MAX), self.heights[child].max(1)),
-                };
-                below |= bit | self.below[child];
-                height = height.max(reach);
-                child = self.ends[child] as usize;
-            }
-            self.below[node] = below;
-            self.heights[node] = height;
-        }
+        self.nodes = Nodes::new(&Sorted {
+            bytes: &bytes,
+            offsets: &offsets,
+        });
     }
 
     /// How many tokens the vocabulary has.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
-    }
-
-    /// How many nodes the tree has, the root included.
-    pub fn n_nodes(&self) -> usize {
-        self.steps.len()
     }
 
     /// What kind of text a token has; `None` if there is no such token.
@@ -301,34 +199,10 @@ impl VocabularyTree {
         &self.in_tree
     }
 
-    /// What a node's byte says.
+    /// The tree of the texts that are well-formed.
     #[inline]
-    pub fn step(&self, node: usize) -> Step {
-        unpacked(self.steps[node])
-    }
-
-    /// The first node that is not below `node`.
-    #[inline]
-    pub fn end(&self, node: usize) -> usize {
-        self.ends[node] as usize
-    }
-
-    /// The first rank at `node` or below; for one more than the last node, the number of ranks.
-    #[inline]
-    pub fn first_rank(&self, node: usize) -> usize {
-        self.first_ranks[node] as usize
-    }
-
-    /// The characters that occur below `node`.
-    #[inline]
-    pub fn below(&self, node: usize) -> CharSet {
-        self.below[node]
-    }
-
-    /// The most characters that follow below `node`, up to 255.
-    #[inline]
-    pub fn height(&self, node: usize) -> u8 {
-        self.heights[node]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// How many characters are complete in a token's text.
@@ -354,41 +228,8 @@ impl VocabularyTree {
                 + self.continues.capacity()
                 + self.odd.capacity()
                 + self.ranked.capacity()
-                + self.rank_of.capacity()
-                + self.steps.capacity()
-                + self.ends.capacity()
-                + self.first_ranks.capacity())
-            + size_of::<CharSet>() * self.below.capacity()
-            + self.heights.capacity()
-    }
-}
-
-fn unpacked(packed: u32) -> Step {
-    if packed & WITHIN == 0 {
-        return Step::Complete(packed);
-    }
-    Step::Within(Partial {
-        bits: packed & ((1 << MISSING_SHIFT) - 1),
-        missing: ((packed >> MISSING_SHIFT) & 7) as i8,
-    })
-}
-
-/// What `byte` says behind the byte of a node with the step `parent`. The root counts as part of a
-/// character of which nothing is to come.
-fn step_behind(parent: u32, byte: u8) -> u32 {
-    let (value, missing) = match unpacked(parent) {
-        Step::Within(partial) if partial.missing > 0 => (
-            (partial.bits << 6) + u32::from(byte & 0x3F),
-            partial.missing - 1,
-        ),
-        _ => {
-            let (mask, n_more) = lead(byte).unwrap_or((0x7F, 0));
-            (u32::from(byte & mask), n_more)
-        }
-    };
-    match missing {
-        0 => value,
-        n => WITHIN | ((n as u32) << MISSING_SHIFT) | value,
+                + self.rank_of.capacity())
+            + self.nodes.bytes()
     }
 }
 

@@ -11,11 +11,12 @@
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
-//! - [`sort_key`], [`rank`]: what sorting needs;
+//! - [`sort_key`], [`rank`]: what sorting needs; [`bitmap`]: sets of tokens;
 //! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`],
 //!   [`online_softmax`] (relative to a [`reference`](mod@reference)) and [`packed`]. Nothing there
 //!   repeats a built-in's rounding.
 
+pub mod bitmap;
 pub mod block_maxima;
 pub mod collect;
 pub mod column;

@@ -221,6 +221,17 @@ pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     }
 }
 
+/// Makes the logits of the tokens that are not in a set minus infinity.
+pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) {
+    for candidate in data {
+        let token = usize::try_from(candidate.id).unwrap_or(usize::MAX);
+        let word = allowed.get(token / 64).unwrap_or(&0);
+        if word & (1 << (token % 64)) == 0 {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
 /// Appends the indices, counted from `first`, of all logits at or above `threshold`.
 pub fn at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) {
     for (i, candidate) in data.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Every instruction set that this processor has against the naive passes, on the same arrays.
 
+use super::bitmap::{count_bits, mask_tokens};
 use super::column::{column_selecting, copy_column, copy_logits};
 use super::compact::{at_least, near_max, pick, select};
 use super::naive;
@@ -335,6 +336,36 @@ fn rewriting() {
         divide(&mut a, 0.7);
         naive::divide(&mut b, 0.7);
         assert_eq!(bits(&a), bits(&b));
+    });
+}
+
+#[test]
+fn masking_by_token() {
+    for_all(|isa, logits| {
+        let mut rng = Rng(logits.len() as u64);
+        let mut word = |some: u64| match some {
+            0 => 0,
+            1 => u64::MAX,
+            _ => rng.next() << 33 ^ rng.next() << 9 ^ rng.next(),
+        };
+        // Of fewer tokens than there are, and of more.
+        for n_words in [0, logits.len() / 70, logits.len() / 64 + 2] {
+            let allowed: Vec<u64> = (0..n_words as u64).map(|i| word(i % 4)).collect();
+            let ones = allowed.iter().map(|word| word.count_ones() as usize);
+            assert_eq!(count_bits(&allowed), ones.sum::<usize>(), "{:?}", isa);
+            for first in [0, 1, 64, 77, -3, i32::MAX - 5] {
+                let mut a = array(logits);
+                a.iter_mut().for_each(|c| c.id = c.id.wrapping_add(first));
+                if first == 1 && a.len() > 40 {
+                    a.swap(3, 37);
+                    a[20].id = i32::MIN;
+                }
+                let mut b = a.clone();
+                mask_tokens(&mut a, &allowed);
+                naive::mask_tokens(&mut b, &allowed);
+                assert_eq!(bits_of(&a), bits_of(&b), "{:?}", isa);
+            }
+        }
     });
 }
 

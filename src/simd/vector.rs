@@ -148,6 +148,11 @@ pub trait Vector: Copy {
             };
         }
     }
+    /// Writes minus infinity over the logits of the candidates that `lanes` has bits for.
+    #[inline(always)]
+    fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
+        bits::mask_logits(data, lanes);
+    }
     /// Whether the ids of the candidates count up from `first`.
     #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
@@ -224,8 +229,7 @@ pub trait Vector: Copy {
     fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
         self.max(self.abs(a), self.abs(b))
     }
-    /// The larger one in the lanes that `lanes` has bits for, `b` in the others and where either is
-    /// NaN.
+    /// As `max` in the lanes that `lanes` has bits for, `b` in the others.
     #[inline(always)]
     fn max_masked(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
         let mut all = self.lanes(a);

@@ -14,7 +14,7 @@ impl Parser<'_> {
                 return fault(start, "this string does not end: expected '\"'");
             }
             let code_point = self.character()?;
-            let class = self.number(Class::one(code_point))?;
+            let class = self.number_of_one(code_point)?;
             self.push(frame, Element::Class(class))?;
         }
         self.at += 1;

@@ -511,11 +511,20 @@ impl<'a> Parser<'a> {
     }
 
     fn number(&mut self, class: Class) -> Parsed<u32> {
-        let at = self.at;
-        self.classes.number(class).ok_or_else(|| Fault {
-            at: Some(at),
+        let number = self.classes.number(class);
+        number.ok_or_else(|| self.too_many_classes())
+    }
+
+    fn number_of_one(&mut self, code_point: u32) -> Parsed<u32> {
+        let number = self.classes.number_of_one(code_point);
+        number.ok_or_else(|| self.too_many_classes())
+    }
+
+    fn too_many_classes(&self) -> Fault {
+        Fault {
+            at: Some(self.at),
             ..Fault::nowhere("the grammar has too many different character classes")
-        })
+        }
     }
 }
 

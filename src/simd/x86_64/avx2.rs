@@ -75,6 +75,13 @@ const SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
 /// The probabilities, words 3 i + 2.
 const SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 
+/// Which candidate each of the 24 words is the logit of, as a bit; 0 of words that are none.
+const LOGIT_OWNERS: [[i32; 8]; 3] = [
+    [0, 1, 0, 0, 2, 0, 0, 4],
+    [0, 0, 8, 0, 0, 16, 0, 0],
+    [32, 0, 0, 64, 0, 0, 128, 0],
+];
+
 /// The first and the last lane have no neighbour.
 const ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
@@ -264,6 +271,24 @@ impl Vector for Avx2 {
             _mm256_storeu_ps(to.add(8), _mm256_blend_ps::<0b0100_1001>(b, ps));
             let c = _mm256_blend_ps::<0b0100_1001>(ids, logits);
             _mm256_storeu_ps(to.add(16), _mm256_blend_ps::<0b1001_0010>(c, ps));
+        }
+    }
+
+    #[inline(always)]
+    fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
+        assert!(data.len() >= 8);
+        let to = data.as_mut_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX2; 8 candidates are 24 words.
+        unsafe {
+            let (lanes, zero) = (_mm256_set1_epi32(lanes as i32), _mm256_setzero_si256());
+            let masked = _mm256_set1_ps(f32::NEG_INFINITY);
+            for (i, owners) in LOGIT_OWNERS.iter().enumerate() {
+                let owners = _mm256_loadu_si256(owners.as_ptr().cast());
+                let words = _mm256_cmpgt_epi32(_mm256_and_si256(lanes, owners), zero);
+                let to = to.add(8 * i);
+                let all = _mm256_blendv_ps(_mm256_loadu_ps(to), masked, _mm256_castsi256_ps(words));
+                _mm256_storeu_ps(to, all);
+            }
         }
     }
 

@@ -188,6 +188,24 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
+        assert!(data.len() >= 16);
+        let to = data.as_mut_ptr().cast::<f32>();
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words.
+        unsafe {
+            let (lanes, masked) = (
+                _mm512_set1_epi32(lanes as i32),
+                _mm512_set1_ps(f32::NEG_INFINITY),
+            );
+            for (i, (owners, logits)) in OWNERS.iter().zip(LOGITS).enumerate() {
+                let owners = _mm512_loadu_epi32(owners.as_ptr());
+                let words = _mm512_mask_test_epi32_mask(logits, lanes, owners);
+                _mm512_mask_storeu_ps(to.add(16 * i), words, masked);
+            }
+        }
+    }
+
+    #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= 16);
         let from = data.as_ptr().cast::<i32>();

@@ -1,0 +1,124 @@
+//! A quick hash for numbers that we have given out ourselves.
+//!
+//! What is hashed follows from a client's text, so the keys are drawn at random once per process:
+//! without them nobody knows which numbers meet. A folded multiplication mixes as `wyhash` and its
+//! like do, in a tenth of the time of the standard library's hash.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
+
+/// A map by such numbers.
+pub type Map<K, V> = HashMap<K, V, Keys>;
+/// A set of such numbers.
+pub type Set<K> = HashSet<K, Keys>;
+
+/// The keys of the hash.
+#[derive(Clone, Copy)]
+pub struct Keys([u64; 2]);
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        static KEYS: OnceLock<[u64; 2]> = OnceLock::new();
+        Self(*KEYS.get_or_init(|| {
+            let random = RandomState::new();
+            [random.hash_one(0), random.hash_one(1)]
+        }))
+    }
+}
+
+impl BuildHasher for Keys {
+    type Hasher = Folded;
+
+    fn build_hasher(&self) -> Folded {
+        let Self([state, key]) = *self;
+        Folded { state, key }
+    }
+}
+
+/// What has been hashed so far.
+#[derive(Clone, Copy)]
+pub struct Folded {
+    state: u64,
+    key: u64,
+}
+
+impl std::fmt::Debug for Folded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Folded")
+    }
+}
+
+/// The halves of the product of 128 bits together.
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl Hasher for Folded {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            for (to, &byte) in word.iter_mut().zip(chunk) {
+                *to = byte;
+            }
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // An odd factor, so that none is zero.
+        self.state = folded(self.state ^ number, self.key | 1);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        folded(self.state, 0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_row_are_spread() {
+        let keys = Keys::default();
+        let mut buckets = vec![0; 1024];
+        for i in 0..64 * 1024_u32 {
+            let hash = keys.hash_one((i / 256, i % 256));
+            buckets[(hash >> 54) as usize] += 1;
+            buckets[(hash % 1024) as usize] += 1;
+        }
+        // 128 each on average, with a deviation of 11.
+        assert!(buckets.iter().all(|&n| (40..260).contains(&n)));
+    }
+}

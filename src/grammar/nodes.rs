@@ -1,0 +1,443 @@
+//! The texts of a vocabulary as a tree of bytes.
+//!
+//! What lies below a node are tokens whose *ranks*, their numbers in the order of their texts, are
+//! a range. A node where a character is complete knows it; one in the midst of a character knows
+//! what its bytes say so far. The children of a node stand side by side, and what lies below them
+//! comes thereafter, child by child: a walk that leaves out most children reads little, and what
+//! it reads next is near. Of each node it is known, roughly, which characters occur below, so
+//! that a state which takes them all takes the whole range.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "the numbers of nodes and summaries are positions in arrays that never change"
+)]
+
+use std::ops::Range;
+
+use crate::grammar::utf8::{Partial, lead};
+
+/// A set of characters: a bit per ASCII character, and bit 0 for all others together.
+pub type CharSet = u128;
+
+/// The bit of a code point. (NUL is in no tree.)
+pub fn char_bit(code_point: u32) -> CharSet {
+    1 << label(code_point)
+}
+
+/// The number of that bit.
+fn label(code_point: u32) -> u8 {
+    if code_point < 0x80 {
+        code_point as u8
+    } else {
+        0
+    }
+}
+
+/// The number of the node that is above all others and has no byte.
+pub const ROOT: usize = 0;
+
+/// What a node's byte says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This character is complete.
+    Complete(u32),
+    /// Part of a character.
+    Within(Partial),
+}
+
+/// Characters that are mostly taken together, or not at all: a set of these *kinds* says enough of
+/// what is below a node. Those that are not ASCII are the first kind.
+const KINDS: [&[u8]; 28] = [
+    b"",
+    b"abcdef",
+    b"ghijklmnopqrstuvwxyz",
+    b"ABCDEF",
+    b"GHIJKLMNOPQRSTUVWXYZ",
+    b"0123456789",
+    b" ",
+    b"\n",
+    b"\t",
+    b"\"",
+    b"\\",
+    b"_",
+    b"-",
+    b"<",
+    b">",
+    b"{}",
+    b"[]",
+    b"()",
+    b",",
+    b".",
+    b":",
+    b"/",
+    b"'",
+    b"=",
+    b"+*",
+    b";",
+    b"!#$%&?@^`|~",
+    CONTROL,
+];
+
+const CONTROL: &[u8] = &[
+    1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+    29, 30, 31, 127,
+];
+
+/// The kind of each character.
+const KIND_OF: [u8; 128] = {
+    let mut kinds = [0; 128];
+    let mut kind = 1;
+    while kind < KINDS.len() {
+        let mut i = 0;
+        while i < KINDS[kind].len() {
+            kinds[KINDS[kind][i] as usize] = kind as u8;
+            i += 1;
+        }
+        kind += 1;
+    }
+    kinds
+};
+
+/// The characters of each kind.
+const SETS: [CharSet; KINDS.len()] = {
+    let mut sets = [0; KINDS.len()];
+    let mut i = 0;
+    while i < 128 {
+        sets[KIND_OF[i] as usize] |= 1 << i;
+        i += 1;
+    }
+    sets
+};
+
+/// A set of kinds of characters, and how many characters there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary(u32);
+
+impl Summary {
+    const TALLEST: u32 = 15;
+
+    fn of(kinds: u32, height: u32) -> Self {
+        Self(kinds | height.min(Self::TALLEST) << KINDS.len())
+    }
+
+    /// The kinds of which all characters are in `set`.
+    pub fn within(set: CharSet) -> Self {
+        let kinds = SETS
+            .iter()
+            .enumerate()
+            .map(|(kind, all)| u32::from(all & !set == 0) << kind);
+        Self(kinds.sum())
+    }
+
+    /// Whether there is no other kind than in `other`.
+    #[inline]
+    pub fn is_within(self, other: Self) -> bool {
+        self.kinds() & !other.0 == 0
+    }
+
+    #[inline]
+    fn kinds(self) -> u32 {
+        self.0 & ((1 << KINDS.len()) - 1)
+    }
+
+    /// The most characters that follow; `None` if it is not known.
+    #[inline]
+    pub fn height(self) -> Option<u32> {
+        let height = self.0 >> KINDS.len();
+        (height < Self::TALLEST).then_some(height)
+    }
+}
+
+/// One node.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// From the lowest bit: the character, or its bits so far (22); how many of its bytes are to
+    /// come (2); how many children there are (8).
+    packed: u32,
+    first_child: u32,
+    first_rank: u32,
+    summary: Summary,
+}
+
+const VALUE_BITS: u32 = 22;
+const MISSING_BITS: u32 = 2;
+
+impl Node {
+    /// What its byte says.
+    #[inline]
+    pub fn step(&self) -> Step {
+        let value = self.packed & ((1 << VALUE_BITS) - 1);
+        match self.packed >> VALUE_BITS & ((1 << MISSING_BITS) - 1) {
+            0 => Step::Complete(value),
+            missing => Step::Within(Partial {
+                bits: value,
+                missing: missing as i8,
+            }),
+        }
+    }
+
+    /// Its children.
+    #[inline]
+    pub fn children(&self) -> Range<usize> {
+        let first = self.first_child as usize;
+        first..first + (self.packed >> (VALUE_BITS + MISSING_BITS)) as usize
+    }
+
+    /// What goes on below it.
+    #[inline]
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// The first rank at it or below.
+    #[inline]
+    pub fn first_rank(&self) -> usize {
+        self.first_rank as usize
+    }
+}
+
+/// The tree.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    all: Vec<Node>,
+    /// Per node, the number of its [`char_bit`]; 0 of parts of characters, too.
+    labels: Vec<u8>,
+    n_ranks: usize,
+}
+
+/// Texts in order, none of which is empty, has NUL in it, or is not well-formed.
+pub struct Sorted<'a> {
+    /// One behind the other.
+    pub bytes: &'a [u8],
+    /// Where each begins, and where the last one ends.
+    pub offsets: &'a [u32],
+}
+
+impl Sorted<'_> {
+    fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    fn byte(&self, rank: usize, depth: usize) -> Option<u8> {
+        let at = self.offsets[rank] as usize + depth;
+        (at < self.offsets[rank + 1] as usize).then(|| self.bytes[at])
+    }
+}
+
+impl Nodes {
+    /// The tree of `texts`.
+    pub fn new(texts: &Sorted<'_>) -> Self {
+        let mut nodes = Self {
+            n_ranks: texts.len(),
+            ..Self::default()
+        };
+        nodes.link(texts);
+        nodes.summarise();
+        nodes.all.shrink_to_fit();
+        nodes.labels.shrink_to_fit();
+        nodes
+    }
+
+    fn link(&mut self, texts: &Sorted<'_>) {
+        self.add(Step::Complete(0), 0);
+        // Nodes, how many bytes lead to them, and the ranks at them and below.
+        let mut pending = vec![(ROOT, 0, 0..texts.len())];
+        while let Some((node, depth, mut ranks)) = pending.pop() {
+            while !ranks.is_empty() && texts.byte(ranks.start, depth).is_none() {
+                ranks.start += 1;
+            }
+            let (first_child, n_pending) = (self.all.len(), pending.len());
+            while let Some(byte) = ranks.clone().next().and_then(|i| texts.byte(i, depth)) {
+                let same = ranks.clone();
+                let same = same.take_while(|&i| texts.byte(i, depth) == Some(byte));
+                let below = ranks.start..ranks.start + same.count();
+                ranks.start = below.end;
+                let child = self.add(behind(self.all[node].step(), byte), below.start);
+                pending.push((child, depth + 1, below));
+            }
+            let n_children = self.all.len() - first_child;
+            self.all[node].first_child = first_child as u32;
+            self.all[node].packed |= (n_children as u32) << (VALUE_BITS + MISSING_BITS);
+            pending[n_pending..].reverse();
+        }
+    }
+
+    fn add(&mut self, step: Step, first_rank: usize) -> usize {
+        let (value, missing, label) = match step {
+            Step::Complete(code_point) => (code_point, 0, label(code_point)),
+            Step::Within(partial) => (partial.bits, partial.missing as u32, 0),
+        };
+        self.labels.push(label);
+        self.all.push(Node {
+            packed: value | missing << VALUE_BITS,
+            first_child: 0,
+            first_rank: first_rank as u32,
+            summary: Summary::default(),
+        });
+        self.all.len() - 1
+    }
+
+    /// From the last node to the first: children come behind their parents.
+    fn summarise(&mut self) {
+        for node in (0..self.all.len()).rev() {
+            let (mut kinds, mut tallest) = (0, 0);
+            for child in self.all[node].children() {
+                let below = self.all[child].summary;
+                let height = below.0 >> KINDS.len();
+                let reach = match self.all[child].step() {
+                    Step::Complete(_) => height + 1,
+                    // A token may end here, in the midst of one character.
+                    Step::Within(_) => height.max(1),
+                };
+                kinds |= below.kinds() | 1 << KIND_OF[self.labels[child] as usize];
+                tallest = tallest.max(reach);
+            }
+            self.all[node].summary = Summary::of(kinds, tallest);
+        }
+    }
+
+    /// How many texts there are.
+    pub fn n_ranks(&self) -> usize {
+        self.n_ranks
+    }
+
+    /// A node by its number.
+    #[inline]
+    pub fn at(&self, node: usize) -> &Node {
+        &self.all[node]
+    }
+
+    /// The first of `children` that `set` has the character of.
+    #[inline]
+    pub fn next_in(&self, children: Range<usize>, set: CharSet) -> Option<usize> {
+        let start = children.start;
+        let labels = &self.labels[children];
+        let found = labels.iter().position(|&label| set >> label & 1 != 0);
+        found.map(|place| start + place)
+    }
+
+    /// The first rank behind those at the first `n` children of a node or below them; `end` is that
+    /// behind those of all children.
+    #[inline]
+    pub fn end_of(&self, child: usize, children: &Range<usize>, end: usize) -> usize {
+        match child + 1 < children.end {
+            true => self.all[child + 1].first_rank(),
+            false => end,
+        }
+    }
+
+    /// The first rank behind those at a node itself; `end` is that behind those below, too.
+    #[inline]
+    pub fn end_of_own(&self, node: &Node, end: usize) -> usize {
+        let children = node.children();
+        match children.is_empty() {
+            true => end,
+            false => self.all[children.start].first_rank(),
+        }
+    }
+
+    /// Bytes that the tree occupies.
+    pub fn bytes(&self) -> usize {
+        self.all.capacity() * size_of::<Node>() + self.labels.capacity()
+    }
+}
+
+/// What `byte` says behind the byte of a node. Behind a character that is complete, and at the
+/// root, another one begins.
+fn behind(parent: Step, byte: u8) -> Step {
+    let (bits, missing) = match parent {
+        Step::Within(partial) => (
+            (partial.bits << 6) + u32::from(byte & 0x3F),
+            partial.missing - 1,
+        ),
+        Step::Complete(_) => {
+            let (mask, n_more) = lead(byte).unwrap_or((0x7F, 0));
+            (u32::from(byte & mask), n_more)
+        }
+    };
+    match missing {
+        0 => Step::Complete(bits),
+        _ => Step::Within(Partial { bits, missing }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(texts: &[&str]) -> Nodes {
+        let bytes = texts.concat();
+        let mut offsets = vec![0];
+        offsets.extend(texts.iter().scan(0, |end, text| {
+            *end += text.len() as u32;
+            Some(*end)
+        }));
+        Nodes::new(&Sorted {
+            bytes: bytes.as_bytes(),
+            offsets: &offsets,
+        })
+    }
+
+    /// The texts of all ranks, gathered from the tree.
+    fn texts(nodes: &Nodes) -> Vec<String> {
+        let mut texts = vec![String::new(); nodes.n_ranks()];
+        let mut pending = vec![(ROOT, String::new(), nodes.n_ranks())];
+        while let Some((node, text, end)) = pending.pop() {
+            let at = nodes.at(node);
+            let own = at.first_rank()..nodes.end_of_own(at, end);
+            texts[own].fill(text.clone());
+            let children = at.children();
+            for child in children.clone() {
+                let mut text = text.clone();
+                if let Step::Complete(code_point) = nodes.at(child).step() {
+                    text.push(char::from_u32(code_point).expect("a character"));
+                }
+                pending.push((child, text, nodes.end_of(child, &children, end)));
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn every_text_is_found_again() {
+        let all = [
+            "a", "a", "ab", "abc", "ac", "b", "zé", "é", "éa", "日", "本", "🙂", "🙂🙂",
+        ];
+        assert_eq!(texts(&tree(&all)), all);
+        assert!(texts(&tree(&[])).is_empty());
+    }
+
+    #[test]
+    fn a_summary_says_what_is_below() {
+        let all: Vec<String> = (0..20).map(|i| format!("a{i:02}é")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let nodes = tree(&all);
+        let summary = |node: usize| nodes.at(node).summary();
+        let set = |text: &str| text.chars().map(|c| char_bit(c as u32)).sum();
+        let a = nodes.at(ROOT).children().start;
+        let (digits, others) = (set("0123456789é"), set("abcdef"));
+        assert!(summary(a).is_within(Summary::within(digits)));
+        assert!(!summary(ROOT).is_within(Summary::within(digits)));
+        assert!(summary(ROOT).is_within(Summary::within(digits | others)));
+        assert!(!summary(a).is_within(Summary::within(set("012345678é"))));
+        assert!(!summary(a).is_within(Summary::within(set("0123456789"))));
+        assert_eq!(
+            [summary(ROOT).height(), summary(a).height()],
+            [Some(4), Some(3)]
+        );
+        let children = nodes.at(a).children();
+        let digit = nodes.next_in(children.clone(), char_bit('1' as u32));
+        let digit = digit.expect("there are such texts");
+        assert_eq!(nodes.at(digit).step(), Step::Complete('1' as u32));
+        assert!(nodes.next_in(children, char_bit('2' as u32)).is_none());
+        let long = "a".repeat(40);
+        assert_eq!(tree(&[&long]).at(ROOT).summary().height(), None);
+    }
+
+    #[test]
+    fn every_character_is_of_one_kind() {
+        let listed: usize = KINDS.iter().map(|kind| kind.len()).sum();
+        assert_eq!(listed, 127);
+        assert_eq!(KIND_OF.iter().filter(|&&kind| kind == 0).count(), 1);
+    }
+}
