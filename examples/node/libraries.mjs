@@ -123,4 +123,3 @@ export function forced(sieve, slot) {
     }
     return [...tokens];
 }
-
