@@ -1,8 +1,6 @@
 //! Grammars for C: the constructor, and what may be asked of such a sampler.
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_int};
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::ffi::errors::{
@@ -10,20 +8,15 @@ use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID,
     LLAMA_SIEVE_OK,
 };
-use crate::ffi::failure::{Failure, begin, made, part, usable, value};
+use crate::ffi::failure::{Failure, usable, value};
+use crate::ffi::grammar_making::{GRAMMAR, OWN, constructed};
 use crate::ffi::host::llama_h::llama_sampler;
-use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
-use crate::ffi::host::{Host, host_function};
+use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::hosted_grammar::{HOSTED, HostedGrammar};
-use crate::ffi::known_vocabularies::{Known, forget, known};
+use crate::ffi::known_vocabularies::forget;
 use crate::ffi::trie::llama_sieve_cache_stats;
-use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::grammar::parser::token_texts;
 use crate::grammar::sampler::Slot;
-use crate::grammar::triggers::Triggers;
-use crate::grammar::{Dead, Grammar, Refused, cache, limits};
-use crate::memory;
-use crate::token::Token;
+use crate::grammar::{Dead, Grammar, cache, limits};
 
 /// The most bytes of a grammar's text.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TEXT: usize = 8_388_608;
@@ -43,8 +36,6 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
-
-pub(super) static GRAMMAR: Vtable = vtable::<Grammar>();
 
 /// Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
 ///
@@ -68,176 +59,6 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
     const CALL: &str = "llama_sieve_init_grammar";
     // SAFETY: the caller guarantees the arguments.
     unsafe { constructed(CALL, (vocab, grammar_str, grammar_root), || Ok(None), &OWN) }
-}
-
-/// How a sampler is made of a grammar.
-pub(super) struct Making<'a> {
-    /// Gives the host the sampler.
-    pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
-    /// Set where llama.cpp's own would not come back from the text that was refused.
-    pub(super) is_trap: Option<&'a Cell<bool>>,
-}
-
-/// Under our own names.
-pub(super) const OWN: Making<'_> = Making {
-    into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
-    is_trap: None,
-};
-
-impl Making<'_> {
-    fn refused(&self, refused: Refused) -> Failure {
-        if let Some(is_trap) = self.is_trap {
-            is_trap.set(refused.is_trap);
-        }
-        invalid(refused.what)
-    }
-}
-
-/// What every constructor is given: vocabulary, text and root.
-pub type Arguments = (*const llama_vocab, *const c_char, *const c_char);
-
-/// The sampler of a grammar, lazy if `triggers` gives what it waits for; it is asked where there is
-/// a grammar.
-///
-/// # Safety
-/// As for `llama_sieve_init_grammar`.
-pub(super) unsafe fn constructed(
-    call: &'static str,
-    (vocab, text, root): Arguments,
-    triggers: impl FnOnce() -> Result<Option<Lazy>, Failure>,
-    making: &Making<'_>,
-) -> *mut llama_sampler {
-    let prepared = begin(call).and_then(|()| {
-        part(call, || {
-            // SAFETY: the caller guarantees the arguments.
-            let prepared = unsafe { prepared(vocab, text, root, making) }?;
-            let is_empty = matches!(prepared, Prepared::Empty(_));
-            let lazy = if is_empty { None } else { triggers()? };
-            Ok((prepared, lazy))
-        })
-    });
-    let Ok((mut prepared, lazy)) = prepared else {
-        return null_mut();
-    };
-    if let Prepared::Text(text) = &mut prepared {
-        // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the
-        // exceptions of the host would not pass.
-        unsafe { text.ask(vocab) };
-    }
-    made(call, || {
-        let grammar = prepared.grammar(making)?;
-        (making.into_host)(match lazy {
-            Some((triggers, tokens)) => grammar.lazy(triggers, &tokens),
-            None => grammar,
-        })
-    })
-}
-
-/// What a lazy grammar waits for.
-pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
-
-/// A grammar, as far as it can be told without the host's tokenizer.
-enum Prepared<'a> {
-    /// There is none, for so many tokens.
-    Empty(usize),
-    /// There is nothing to ask.
-    Ready(Grammar),
-    /// It is to be read.
-    Text(Text<'a>),
-}
-
-/// A grammar that is to be read.
-struct Text<'a> {
-    text: &'a [u8],
-    root: &'a [u8],
-    known: Arc<Known>,
-    /// What its elements `<text>` say, with the tokens once they were asked for.
-    tokens: Vec<(Vec<u8>, Option<Token>)>,
-    tokenizer: Tokenizer,
-}
-
-pub(super) fn invalid(text: String) -> Failure {
-    Failure::new(LLAMA_SIEVE_ERROR_INVALID, text)
-}
-
-/// # Safety
-/// As for `llama_sieve_init_grammar`; the strings live for `'a`.
-unsafe fn prepared<'a>(
-    vocab: *const llama_vocab,
-    text: *const c_char,
-    root: *const c_char,
-    making: &Making<'_>,
-) -> Result<Prepared<'a>, Failure> {
-    memory::room(0)?;
-    let host = Host::get().map_err(Failure::no_host)?;
-    let text = match text.is_null() {
-        true => &[],
-        // SAFETY: not NULL, and the caller guarantees the string.
-        false => unsafe { c_bytes(text) },
-    };
-    if text.is_empty() {
-        if vocab.is_null() {
-            return Ok(Prepared::Empty(0));
-        }
-        type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
-        let n_tokens = host_function!(host, c"llama_vocab_n_tokens", NTokens);
-        // SAFETY: the caller guarantees the vocabulary.
-        let n_tokens = unsafe { n_tokens(vocab) };
-        let n_tokens = usize::try_from(n_tokens).unwrap_or(0);
-        return Ok(Prepared::Empty(n_tokens));
-    }
-    usable("the vocabulary", vocab.cast::<u8>())?;
-    if root.is_null() {
-        return Err(Failure::null("the name of the root rule"));
-    }
-    // SAFETY: the caller guarantees the string.
-    let root = unsafe { c_bytes(root) };
-    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
-    let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
-    if let Some(cached) = Grammar::cached(text, root, &known.tree) {
-        let cached = cached.map_err(|refused| making.refused(refused));
-        return Ok(Prepared::Ready(cached?));
-    }
-    let texts = token_texts(text, root).into_iter();
-    Ok(Prepared::Text(Text {
-        text,
-        root,
-        known,
-        tokens: texts.map(|text| (text, None)).collect(),
-        tokenizer: Tokenizer::of(&host)?,
-    }))
-}
-
-impl Prepared<'_> {
-    fn grammar(self, making: &Making<'_>) -> Result<Grammar, Failure> {
-        match self {
-            Self::Empty(n_tokens) => Ok(Grammar::empty(n_tokens)),
-            Self::Ready(grammar) => Ok(grammar),
-            Self::Text(text) => text.grammar(making),
-        }
-    }
-}
-
-impl Text<'_> {
-    /// # Safety
-    /// `vocab` is a vocabulary of the host.
-    unsafe fn ask(&mut self, vocab: *const llama_vocab) {
-        for (text, token) in &mut self.tokens {
-            // SAFETY: the caller guarantees the vocabulary.
-            *token = unsafe { self.tokenizer.one_token(vocab, text) };
-        }
-    }
-
-    fn grammar(self, making: &Making<'_>) -> Result<Grammar, Failure> {
-        let token = |text: &[u8]| {
-            let place = self
-                .tokens
-                .binary_search_by(|(other, _)| (**other).cmp(text));
-            self.tokens.get(place.ok()?)?.1
-        };
-        let grammar = Grammar::new(self.text, self.root, &self.known.tree, token);
-        grammar.map_err(|refused| making.refused(refused))
-    }
 }
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::ffi::failure::Failure;
-use crate::ffi::grammar::{Arguments, Making, constructed};
+use crate::ffi::grammar_making::{Arguments, Making, constructed};
 use crate::ffi::guard::guard;
 use crate::ffi::host::llama_h::{llama_model, llama_sampler};
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
@@ -32,7 +32,7 @@ use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 use crate::token::Token;
 
-pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept);
+pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
 
 type Constructor = unsafe extern "C-unwind" fn(
     *const llama_vocab,
@@ -257,7 +257,7 @@ impl Sampler for HostedGrammar {
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler with this vtable.
-unsafe extern "C-unwind" fn accept(smpl: *mut llama_sampler, token: Token) {
+unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Token) {
     let of_it = |hosted: &mut HostedGrammar| {
         let refusal = hosted.grammar.accept_for_host(token)?;
         Some((refusal, hosted.host))

@@ -32,6 +32,7 @@ pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;
 pub mod grammar;
+mod grammar_making;
 pub mod guard;
 pub mod host;
 pub mod hosted_grammar;

@@ -10,7 +10,7 @@ use vendor_llama_cpp::sys;
 
 use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
 use crate::support::{HostSampler, Rng, replay};
-use crate::triggers::{STEPS, pattern};
+use crate::triggers::{STEPS, ends_soon, pattern};
 use crate::walk::{self, MOST_STACKS, array, check_dead, most_stacks};
 
 /// What a lazy grammar waits for.
@@ -28,7 +28,8 @@ impl Wait {
         let is_short = |pattern: &Vec<u8>| {
             let triggers = Triggers::new(&[pattern]).expect("it was read before");
             let takes_long = |whole| triggers.matched(0, text, whole, STEPS).is_err();
-            !(takes_long(true) || takes_long(false))
+            let regex = StdRegex::new(pattern).expect("it was read before");
+            !(takes_long(true) || takes_long(false)) && ends_soon(&regex, text)
         };
         self.are_words || self.texts.iter().all(is_short)
     }

@@ -15,6 +15,50 @@ namespace {
 // One llama_decode call takes at most this many tokens; vendor_llama_decode splits longer input.
 constexpr uint32_t max_batch = 512;
 
+// An iterator over a text that throws when all of its kind have been read and compared too often.
+struct counted_char {
+    struct too_often {};
+
+    using iterator_category = std::bidirectional_iterator_tag;
+    using value_type        = char;
+    using difference_type   = ptrdiff_t;
+    using pointer           = const char *;
+    using reference         = const char &;
+
+    static thread_local size_t left;
+
+    const char * at = nullptr;
+
+    static void count() {
+        if (left == 0) {
+            throw too_often{};
+        }
+        left--;
+    }
+
+    reference operator*() const {
+        count();
+        return *at;
+    }
+    counted_char & operator++() {
+        ++at;
+        return *this;
+    }
+    counted_char operator++(int) { return {at++}; }
+    counted_char & operator--() {
+        --at;
+        return *this;
+    }
+    counted_char operator--(int) { return {at--}; }
+    bool operator==(const counted_char & other) const {
+        count();
+        return at == other.at;
+    }
+    bool operator!=(const counted_char & other) const { return !(*this == other); }
+};
+
+thread_local size_t counted_char::left = 0;
+
 } // namespace
 
 extern "C" {
@@ -126,6 +170,25 @@ size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bo
         out[2 * i + 1] = match[i].matched ? match.position(i) + match.length(i) : -1;
     }
     return match.size();
+}
+
+// Whether the same search ends before its iterators were read and compared more than most times: std::regex itself would
+// go on, for some patterns longer than anybody waits.
+bool vendor_std_regex_ends(const void * regex, const char * text, size_t n, bool whole, size_t most) {
+    const std::regex & pattern = *static_cast<const std::regex *>(regex);
+    counted_char::left = most;
+    try {
+        std::match_results<counted_char> match;
+        const counted_char begin{text}, end{text + n};
+        if (whole) {
+            std::regex_match(begin, end, match, pattern);
+        } else {
+            std::regex_search(begin, end, match, pattern);
+        }
+        return true;
+    } catch (counted_char::too_often) {
+        return false;
+    }
 }
 
 // The order in which std::sort leaves 0, 1, ... n-1 when it compares their keys.

@@ -64,6 +64,16 @@ impl StdRegex {
         let group = |span: &[i64]| Some((place(span[0])?, place(span[1])?));
         (n > 0).then(|| out.chunks_exact(2).take(n).map(group).collect())
     }
+
+    /// Whether [`find`](Self::find) ends before it has looked at the text so often: of some patterns
+    /// it goes through exponentially many possibilities.
+    pub fn ends(&self, text: &[u8], whole: bool, most: usize) -> bool {
+        // SAFETY: it lives, and the text is as long as is said.
+        unsafe {
+            let regex = self.0.as_ptr().cast_const();
+            sys::vendor_std_regex_ends(regex, text.as_ptr().cast(), text.len(), whole, most)
+        }
+    }
 }
 
 impl Drop for StdRegex {

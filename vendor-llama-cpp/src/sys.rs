@@ -427,6 +427,14 @@ unsafe extern "C" {
         out: *mut i64,
         n_out: usize,
     ) -> usize;
+    /// Whether the same search ends before the text was looked at so often.
+    pub fn vendor_std_regex_ends(
+        regex: *const c_void,
+        text: *const c_char,
+        n: usize,
+        whole: bool,
+        most: usize,
+    ) -> bool;
     /// Writes the order in which `std::sort` leaves the places of `n` keys, larger keys first.
     pub fn vendor_std_sort(keys: *const f32, n: usize, out: *mut u32);
     /// The same of `std::partial_sort`.

@@ -18,7 +18,7 @@ use half::{bf16, f16};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
-use crate::ffi::grammar::GRAMMAR;
+use crate::ffi::grammar_making::GRAMMAR;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::hosted_grammar::HOSTED;
 use crate::ffi::logits::{ContextFunctions, logits_of, logits_of_output};
