@@ -29,10 +29,13 @@ struct job {
     int32_t                answer;
 };
 
-/* Orders a million candidates. */
+/* Orders a million candidates, of which it leaves one. */
 static void * apply(void * argument) {
     struct job * job = argument;
-    job->smpl->iface->apply(job->smpl, &job->g.array);
+    /* The other thread's call may be in it just now: then all are left. */
+    do {
+        job->smpl->iface->apply(job->smpl, &job->g.array);
+    } while (job->g.array.size == MANY);
     atomic_store(&at_work, 0);
     return NULL;
 }
