@@ -198,7 +198,6 @@ impl DescendingSum {
     pub fn reserve(&mut self, n: usize) {
         self.outline.reserve();
         for buffer in [
-            &mut self.logits,
             &mut self.taken,
             &mut self.es,
             &mut self.ps,
@@ -210,6 +209,9 @@ impl DescendingSum {
             buffer.clear();
             buffer.reserve(n + 64);
         }
+        // Not cleared: to write what is written over costs a pass.
+        let room = (n + 64).saturating_sub(self.logits.len());
+        self.logits.reserve(room);
         for buffer in [&mut self.indices, &mut self.selected] {
             buffer.clear();
             buffer.reserve(n + 64);
