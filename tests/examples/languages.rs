@@ -175,11 +175,7 @@ fn python_with_ctypes() {
 
 #[test]
 fn node_with_koffi() {
-    if runtime("node").is_none() {
-        skipped("node: there is no node on this machine");
-        return;
-    }
-    let Some(folder) = installed("node", "koffi") else {
+    let Some(folder) = node_folder() else {
         return;
     };
     let node = Language {
@@ -190,15 +186,20 @@ fn node_with_koffi() {
     node.check();
 }
 
+/// The example's folder with what it needs; `None` where there is no node, or no package.
+fn node_folder() -> Option<PathBuf> {
+    if runtime("node").is_none() {
+        skipped("node: there is no node on this machine");
+        return None;
+    }
+    installed("node", "koffi")
+}
+
 /// The runner's own tests, by node's test runner: among them that a constraint is set before its
 /// span and cleared behind it, that a cancelled one is, too, and two streams at once.
 #[test]
 fn the_runner_in_node() {
-    if runtime("node").is_none() {
-        skipped("node: there is no node on this machine");
-        return;
-    }
-    let Some(folder) = installed("node", "koffi") else {
+    let Some(folder) = node_folder() else {
         return;
     };
     let node = Language {
