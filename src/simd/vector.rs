@@ -260,6 +260,18 @@ pub trait Vector: Copy {
         self.max_d(a, self.sub_d(self.splat_d(0.0), a))
     }
 
+    // Provided: compare.
+
+    /// A bit for each of at most [`LANES`](Self::LANES) words that is `least` or more.
+    #[inline(always)]
+    fn ge_u64(self, words: &[u64], least: u64) -> u32 {
+        let mut bits = 0;
+        for (i, &word) in words.iter().enumerate() {
+            bits |= u32::from(word >= least) << i;
+        }
+        bits
+    }
+
     // Provided: reduce.
 
     /// The largest lane; no lane is NaN.

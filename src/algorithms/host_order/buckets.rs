@@ -2,6 +2,7 @@
 //! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
 
 use super::item::{Item, item};
+use crate::simd::{Vector, dispatched};
 
 /// How many buckets there are.
 pub(super) const COUNT: usize = 128;
@@ -21,12 +22,26 @@ pub fn overflows(logit: f32) -> bool {
 }
 
 /// The bucket of a logit; of NaN the lowest.
-#[inline]
+#[inline(always)]
 pub(super) fn number(logit: f32) -> u8 {
     let exact = SCALE * logit + ZERO;
     let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
     let number = if fits { exact } else { 0.0 };
     number.clamp(0.0, (COUNT - 1) as f32) as u8
+}
+
+dispatched! {
+    /// Appends the buckets of logits.
+    fn append_numbers(logits: &[f32], to: &mut Vec<u8>) => append_numbers_on;
+}
+
+#[inline(always)]
+fn append_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut Vec<u8>) {
+    let old = to.len();
+    to.resize(old + logits.len(), 0);
+    for (to, &logit) in to.iter_mut().skip(old).zip(logits) {
+        *to = number(logit);
+    }
 }
 
 /// The least logit of a bucket and of those above it.
@@ -69,7 +84,7 @@ impl Buckets {
     #[expect(clippy::indexing_slicing, reason = "numbers are below `COUNT`")]
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.clear();
-        self.numbers.extend(logits.iter().map(|&x| number(x)));
+        append_numbers(logits, &mut self.numbers);
         // Neighbours often share a bucket, and a count that was just written takes a while to read.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);

@@ -7,18 +7,20 @@
 //! depend on each other, so they are taken in any order, and those that nobody asks for are left.
 //!
 //! Hoare's partition exchanges the i-th item from the left that does not belong there with the
-//! i-th from the right. Collecting the places of both in blocks, without a branch that depends on
-//! an item, pairs them alike (BlockQuicksort, Edelkamp and Weiss 2016).
+//! i-th from the right. Collecting both in blocks, without a branch that depends on an item, pairs
+//! them alike (BlockQuicksort, Edelkamp and Weiss 2016). Here a block is a word with a bit for each
+//! item, which vector registers compare.
 
 use std::ops::Range;
 
 use super::heap;
 use super::item::{Item, key};
+use crate::simd::{Kernel, Vector, dispatch};
 
 /// Parts of so many items or fewer are left to the insertion sort.
 const LEAF: usize = 16;
 /// So many items of each side are looked at at once.
-const BLOCK: usize = 64;
+const BLOCK: usize = u64::BITS as usize;
 
 /// What a caller wants of the order.
 pub trait Wanted {
@@ -54,11 +56,29 @@ struct Part {
 }
 
 /// Sorts `items` as far as `wanted` asks for.
+pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
+    dispatch(Sort { items, wanted });
+}
+
+struct Sort<'a, W> {
+    items: &'a mut [Item],
+    wanted: &'a mut W,
+}
+
+impl<W: Wanted> Kernel for Sort<'_, W> {
+    type Output = ();
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        sort_on(v, self.items, self.wanted);
+    }
+}
+
+#[inline(always)]
 #[expect(
     clippy::indexing_slicing,
     reason = "parts lie within the items; fewer wait than there are levels, at most 62 for 2^31 items"
 )]
-pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
+fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
     let mut waiting = [Part::default(); 64];
     let mut n_waiting = 0;
     let mut part = Part {
@@ -73,7 +93,7 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
         if !wanted.wants(range, places.clone()) {
             // Left as it is.
         } else if range.len() > LEAF && part.levels > 0 {
-            let (cut, equal) = split(range, part.equal);
+            let (cut, equal) = split(v, range, part.equal);
             let levels = part.levels - 1;
             waiting[n_waiting] = Part {
                 start: part.start + cut,
@@ -90,7 +110,7 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
             };
             continue;
         } else {
-            finish(range, part.equal);
+            finish(v, range, part.equal);
             if !wanted.take(range, places) {
                 return;
             }
@@ -104,17 +124,19 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
 }
 
 /// Sorts a part that is not split any more.
-fn finish(range: &mut [Item], equal: bool) {
+#[inline(always)]
+fn finish<V: Vector>(v: V, range: &mut [Item], equal: bool) {
     if range.len() > LEAF {
         heap::partial_sort(range, range.len());
     } else if !equal {
-        sort_stably(range);
+        sort_stably(v, range);
     }
 }
 
 /// Partitions a range. Returns where the second part begins, and whether all items are equal.
+#[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
-fn split(range: &mut [Item], equal: bool) -> (usize, bool) {
+fn split<V: Vector>(v: V, range: &mut [Item], equal: bool) -> (usize, bool) {
     let median = median_place(range);
     let equal = equal || all_equal(range, key(range[median]));
     range.swap(0, median);
@@ -125,10 +147,11 @@ fn split(range: &mut [Item], equal: bool) -> (usize, bool) {
         rest.reverse();
         return (1 + rest.len() / 2, true);
     }
-    (1 + partition(rest, pivot), false)
+    (1 + partition(v, rest, pivot), false)
 }
 
 /// Where the median of the second, the middle and the last item is.
+#[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
 fn median_place(range: &[Item]) -> usize {
     let (a, b, c) = (1, range.len() / 2, range.len() - 1);
@@ -152,54 +175,23 @@ fn median_place(range: &[Item]) -> usize {
 }
 
 /// Whether all keys are `of`. Looks at all only where the first, the second and the last agree.
+#[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
 fn all_equal(range: &[Item], of: u32) -> bool {
-    let ends = [range[0], range[1], range[range.len() - 1]];
-    if ends.iter().any(|&item| key(item) != of) {
+    let (first, second, last) = (range[0], range[1], range[range.len() - 1]);
+    if key(first) != of || key(second) != of || key(last) != of {
         return false;
     }
-    let differs = |chunk: &[Item]| {
-        let different = chunk.iter().map(|&item| u32::from(key(item) != of));
-        different.sum::<u32>() > 0
-    };
-    !range.chunks(BLOCK).any(differs)
-}
-
-/// Places of one block where a search stops.
-struct Stops {
-    offsets: [u8; BLOCK],
-    next: usize,
-    len: usize,
-}
-
-impl Stops {
-    const NONE: Self = Self {
-        offsets: [0; BLOCK],
-        next: 0,
-        len: 0,
-    };
-
-    fn is_empty(&self) -> bool {
-        self.next == self.len
-    }
-
-    /// Collects the offsets for which `stops` holds, without a branch on it.
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "taken modulo the length")]
-    fn collect(&mut self, stops: impl Fn(usize) -> bool) {
-        (self.next, self.len) = (0, 0);
-        for offset in 0..BLOCK {
-            self.offsets[self.len % BLOCK] = offset as u8;
-            self.len += usize::from(stops(offset));
+    for chunk in range.chunks(BLOCK) {
+        let mut different = 0;
+        for &item in chunk {
+            different |= key(item) ^ of;
+        }
+        if different != 0 {
+            return false;
         }
     }
-
-    /// The offset of the i-th stop that is not paired yet.
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "taken modulo the length")]
-    fn offset(&self, i: usize) -> usize {
-        usize::from(self.offsets[(self.next + i) % BLOCK])
-    }
+    true
 }
 
 /// Hoare's partition around `pivot`, which some item does not come before and some item not after.
@@ -209,74 +201,119 @@ impl Stops {
     clippy::indexing_slicing,
     reason = "blocks are taken from what lies between `start` and `end`"
 )]
-fn partition(items: &mut [Item], pivot: u32) -> usize {
+fn partition<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
     let (mut start, mut end) = (0, items.len());
-    let (mut left, mut right) = (Stops::NONE, Stops::NONE);
-    while end - start > 2 * BLOCK {
-        if left.is_empty() {
-            let block = &items[start..start + BLOCK];
-            left.collect(|i| key(block[i]) >= pivot);
+    // The blocks at both ends, and the stops in them that are not paired yet.
+    let (mut left_len, mut right_len) = (0, 0);
+    let (mut lefts, mut rights) = (0u64, 0u64);
+    loop {
+        let between = end - start - left_len - right_len;
+        if between == 0 || end - start <= BLOCK {
+            break;
         }
-        if right.is_empty() {
-            let block = &items[end - BLOCK..end];
-            right.collect(|i| key(block[BLOCK - 1 - i]) <= pivot);
+        let (left_empty, right_empty) = (left_len == 0, right_len == 0);
+        let most = match left_empty && right_empty {
+            true => between / 2,
+            false => between,
+        };
+        if left_empty {
+            left_len = most.min(BLOCK);
+            lefts = left_stops(v, &items[start..start + left_len], pivot);
         }
-        let pairs = (left.len - left.next).min(right.len - right.next);
-        for i in 0..pairs {
-            items.swap(start + left.offset(i), end - 1 - right.offset(i));
+        if right_empty {
+            right_len = most.min(BLOCK);
+            rights = right_stops(v, &items[end - right_len..end], pivot);
         }
-        left.next += pairs;
-        right.next += pairs;
-        if left.is_empty() {
-            start += BLOCK;
+        let right_start = end - right_len;
+        for _ in 0..lefts.count_ones().min(rights.count_ones()) {
+            let (left, right) = (first_bit(lefts), last_bit(rights));
+            items.swap(start + left, right_start + right);
+            lefts &= lefts - 1;
+            rights ^= 1 << right;
         }
-        if right.is_empty() {
-            end -= BLOCK;
+        if lefts == 0 {
+            start += left_len;
+            left_len = 0;
+        }
+        if rights == 0 {
+            end = right_start;
+            right_len = 0;
         }
     }
-    // What is not paired is found again.
-    if !left.is_empty() {
-        start += left.offset(0);
+    // What is not paired is found again; what was exchanged is not looked at again.
+    if lefts != 0 {
+        start += first_bit(lefts);
     }
-    if !right.is_empty() {
-        end -= right.offset(0);
+    if rights != 0 {
+        end = end - right_len + last_bit(rights) + 1;
     }
-    start + partition_few(&mut items[start..end], pivot)
+    start + partition_block(v, &mut items[start..end], pivot)
 }
 
-/// The same of at most two blocks, beyond which the searches stop.
+/// The same of at most one block, beyond which the searches stop.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "places are below the number of items, and taken modulo the length of the buffers"
-)]
-fn partition_few(items: &mut [Item], pivot: u32) -> usize {
-    const MOST: usize = 2 * BLOCK;
-    let (mut lefts, mut rights) = ([0u8; MOST], [0u8; MOST]);
-    let (mut n_lefts, mut n_rights) = (0, 0);
-    for (i, &item) in items.iter().enumerate() {
-        lefts[n_lefts % MOST] = i as u8;
-        n_lefts += usize::from(key(item) >= pivot);
-    }
-    for (i, &item) in items.iter().enumerate().rev() {
-        rights[n_rights % MOST] = i as u8;
-        n_rights += usize::from(key(item) <= pivot);
-    }
+fn partition_block<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
+    let mut lefts = left_stops(v, items, pivot);
+    let mut rights = right_stops(v, items, pivot);
     // An item that was exchanged stops the search from the other side, too.
     let mut exchanged = items.len();
-    for i in 0..MOST {
-        let left = match i < n_lefts {
-            true => exchanged.min(usize::from(lefts[i])),
-            false => exchanged,
+    loop {
+        let left = match lefts {
+            0 => exchanged,
+            _ => exchanged.min(first_bit(lefts)),
         };
-        let right = usize::from(rights[i]);
-        if i >= n_rights || left >= right {
+        if rights == 0 || left >= last_bit(rights) {
             return left;
         }
-        items.swap(left, right);
-        exchanged = right;
+        exchanged = last_bit(rights);
+        items.swap(left, exchanged);
+        lefts &= lefts - 1;
+        rights ^= 1 << exchanged;
     }
-    exchanged
+}
+
+/// A bit for each item of at most a block at which the search from the left stops: what does not
+/// come before the pivot.
+#[inline(always)]
+fn left_stops<V: Vector>(v: V, items: &[Item], pivot: u32) -> u64 {
+    at_least(v, items, u64::from(pivot) << 32)
+}
+
+/// The same from the right: what does not come after the pivot. No item is at the last place that
+/// there is.
+#[inline(always)]
+fn right_stops<V: Vector>(v: V, items: &[Item], pivot: u32) -> u64 {
+    let after = at_least(v, items, u64::from(pivot) << 32 | u64::from(u32::MAX));
+    let all = u64::MAX.checked_shr((BLOCK - items.len()) as u32);
+    !after & all.unwrap_or(0)
+}
+
+/// A bit for each item of at most a block that is `least` or more.
+#[inline(always)]
+fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
+    let chunks = items.chunks_exact(V::LANES);
+    let rest = chunks.remainder();
+    let mut bits = 0;
+    let mut at = 0;
+    for chunk in chunks {
+        bits |= u64::from(v.ge_u64(chunk, least)) << at;
+        at += V::LANES;
+    }
+    if !rest.is_empty() {
+        bits |= u64::from(v.ge_u64(rest, least)) << at;
+    }
+    bits
+}
+
+#[inline(always)]
+fn first_bit(word: u64) -> usize {
+    word.trailing_zeros() as usize
+}
+
+/// The last bit of a word that is not 0.
+#[inline(always)]
+fn last_bit(word: u64) -> usize {
+    BLOCK - 1 - word.leading_zeros() as usize
 }
 
 /// Sorts at most [`LEAF`] items stably: each goes to the place that is the number of those before
@@ -286,22 +323,16 @@ fn partition_few(items: &mut [Item], pivot: u32) -> usize {
     clippy::indexing_slicing,
     reason = "the caller passes at most `LEAF` items; a rank is below their number"
 )]
-fn sort_stably(items: &mut [Item]) {
-    let mut keys = [u32::MAX; LEAF];
+fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
     let mut copy = [0; LEAF];
     copy[..items.len()].copy_from_slice(items);
-    for (to, &item) in keys.iter_mut().zip(items.iter()) {
-        *to = key(item);
+    // Equal keys are told apart by where they stand now; what is behind the items comes last.
+    let mut ordered = [Item::MAX; LEAF];
+    for (i, (to, &item)) in ordered.iter_mut().zip(items.iter()).enumerate() {
+        *to = u64::from(key(item)) << 32 | i as u64;
     }
-    let mut ranks = [0u32; LEAF];
-    for i in 0..items.len() {
-        let key = keys[i];
-        for (j, (rank, &other)) in ranks.iter_mut().zip(&keys).enumerate() {
-            // Places behind the items have the last key there is; what comes of them is not used.
-            *rank += u32::from(key < other.wrapping_add(u32::from(j > i)));
-        }
-    }
-    for (&item, &rank) in copy.iter().zip(&ranks[..items.len()]) {
-        items[rank as usize] = item;
+    for (&item, &this) in copy[..items.len()].iter().zip(&ordered) {
+        let not_before = at_least(v, &ordered, this).count_ones() as usize;
+        items[LEAF - not_before] = item;
     }
 }

@@ -4,6 +4,7 @@ use vendor_llama_cpp::reference;
 
 use super::*;
 use crate::kernels::sort_key::logit_of;
+use crate::simd::Isa;
 
 /// A small generator of test inputs.
 struct Random(u64);
@@ -85,9 +86,13 @@ fn sorted_as_std_sort_does() {
     let mut random = Random(1);
     for round in 0..rounds() {
         let keys = logits(sizes(&mut random), &mut random);
-        let mut ours = items(&keys);
-        introsort::sort(&mut ours, &mut All);
-        assert!(places(&ours) == reference::std_sort(&keys), "round {round}");
+        let theirs = reference::std_sort(&keys);
+        for isa in Isa::supported() {
+            let _forced = isa.force();
+            let mut ours = items(&keys);
+            introsort::sort(&mut ours, &mut All);
+            assert!(places(&ours) == theirs, "round {round}, {isa:?}");
+        }
     }
 }
 

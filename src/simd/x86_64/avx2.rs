@@ -293,6 +293,28 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn ge_u64(self, words: &[u64], least: u64) -> u32 {
+        assert!(words.len() <= 8);
+        // SAFETY: `self` proves AVX2; a word that is not there is not read.
+        unsafe {
+            // Signed comparison, which is all there is, orders words with the first bit turned.
+            let turn = _mm256_set1_epi64x(i64::MIN);
+            let least = _mm256_xor_si256(_mm256_set1_epi64x(least as i64), turn);
+            let n = _mm256_set1_epi64x(words.len() as i64);
+            let mut bits = 0;
+            for (half, numbers) in [[0i64, 1, 2, 3], [4, 5, 6, 7]].iter().enumerate() {
+                let there = _mm256_cmpgt_epi64(n, _mm256_loadu_si256(numbers.as_ptr().cast()));
+                let from = words.as_ptr().wrapping_add(4 * half).cast();
+                let words = _mm256_xor_si256(_mm256_maskload_epi64(from, there), turn);
+                let less = _mm256_cmpgt_epi64(least, words);
+                let not_less = _mm256_castsi256_pd(_mm256_andnot_si256(less, there));
+                bits |= (_mm256_movemask_pd(not_less) as u32) << (4 * half);
+            }
+            bits
+        }
+    }
+
+    #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= 8);
         let from = data.as_ptr().cast::<f32>();

@@ -206,6 +206,22 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn ge_u64(self, words: &[u64], least: u64) -> u32 {
+        assert!(words.len() <= 16);
+        let lanes = !(u32::MAX << words.len());
+        let from = words.as_ptr().cast();
+        // SAFETY: `self` proves AVX-512; a word that is not there is not read.
+        unsafe {
+            let least = _mm512_set1_epi64(least as i64);
+            let low = _mm512_maskz_loadu_epi64(lanes as u8, from);
+            let high = _mm512_maskz_loadu_epi64((lanes >> 8) as u8, from.wrapping_add(8));
+            let low = _mm512_mask_cmpge_epu64_mask(lanes as u8, low, least);
+            let high = _mm512_mask_cmpge_epu64_mask((lanes >> 8) as u8, high, least);
+            u32::from(low) | u32::from(high) << 8
+        }
+    }
+
+    #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= 16);
         let from = data.as_ptr().cast::<i32>();
