@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
 use llama_sieve::ffi::grammar as sieve;
-use llama_sieve::ffi::lazy_grammar::llama_sieve_init_grammar_lazy_patterns;
+use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 

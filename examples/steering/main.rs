@@ -143,6 +143,24 @@ impl<'m> Session<'m> {
         Ok(tokens)
     }
 
+    /// Generates with nothing but these parameters.
+    fn draw(&mut self, params: &Params) -> Result<Vec<Token>, String> {
+        self.generate(params, |_, _| Ok(Next::Sample))
+    }
+
+    /// Generates; before each token `choose` says with which parameters it is drawn.
+    fn steer<'p>(
+        &mut self,
+        params: &Params,
+        mut choose: impl FnMut(&Sieve, &[f32]) -> Result<&'p Params, String>,
+    ) -> Result<Vec<Token>, String> {
+        self.generate(params, |sieve, logits| {
+            let params = choose(sieve, logits)?;
+            sieve.set_params(params).map_err(|e| e.to_string())?;
+            Ok(Next::Sample)
+        })
+    }
+
     /// Every token with its text.
     fn pieces(&self) -> Vec<(Token, String)> {
         let tokens = 0..self.model.n_vocab() as Token;

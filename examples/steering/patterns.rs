@@ -32,16 +32,14 @@ pub const PATTERNS: [(&str, Pattern); 14] = [
 
 /// Nothing but the parameters.
 fn plain(session: &mut Session<'_>) -> Result<(), String> {
-    session
-        .generate(&session.params(), |_, _| Ok(Next::Sample))
-        .map(drop)
+    session.draw(&session.params()).map(drop)
 }
 
 /// A fixed seed gives a fixed text, whatever else runs in the process.
 fn deterministic(session: &mut Session<'_>) -> Result<(), String> {
     let params = session.params();
-    let first = session.generate(&params, |_, _| Ok(Next::Sample))?;
-    let second = session.generate(&params, |_, _| Ok(Next::Sample))?;
+    let first = session.draw(&params)?;
+    let second = session.draw(&params)?;
     eprintln!(
         "the two texts are {}",
         if first == second {
@@ -65,7 +63,7 @@ fn creative(session: &mut Session<'_>) -> Result<(), String> {
         penalty_repeat: 1.15,
         ..session.params()
     };
-    session.generate(&params, |_, _| Ok(Next::Sample)).map(drop)
+    session.draw(&params).map(drop)
 }
 
 /// Without penalties greedy is the plain maximum, for which no sieve is needed.
@@ -117,9 +115,9 @@ fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
         ..base.clone()
     };
     let (mut widened, mut focused) = (0, 0);
-    let adapt = |sieve: &mut Sieve, logits: &[f32]| {
+    let adapt = |_: &Sieve, logits: &[f32]| {
         let entropy = metrics::entropy(logits, Base::Nats).ok_or("no token has a probability")?;
-        let params = match entropy {
+        Ok(match entropy {
             ..2.0 => {
                 widened += 1;
                 &widen
@@ -129,11 +127,9 @@ fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
                 &focus
             }
             _ => &base,
-        };
-        sieve.set_params(params).map_err(|e| e.to_string())?;
-        Ok(Next::Sample)
+        })
     };
-    let tokens = session.generate(&base, adapt)?.len();
+    let tokens = session.steer(&base, adapt)?.len();
     eprintln!(
         "{tokens} tokens: entropy below 2 nats at {widened} tokens (widened), above 5 at {focused} tokens (focused)"
     );
@@ -158,7 +154,7 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
         .bias
         .extend(with(boosted).into_iter().map(|token| (token, 2.0)));
     let banned: HashSet<Token> = with(vetoed).into_iter().collect();
-    let tokens = session.generate(&params, |_, _| Ok(Next::Sample))?;
+    let tokens = session.draw(&params)?;
     let text = session.text(&tokens);
     eprintln!(
         "{} token ids are banned; {boosted:?} occurs {} times",
@@ -186,14 +182,12 @@ fn validation(session: &mut Session<'_>) -> Result<(), String> {
     let vetoes = others.iter().map(|&token| (token, f32::NEG_INFINITY));
     behind_said.bias.extend(vetoes);
     let mut validated = 0;
-    let validate = |sieve: &mut Sieve, _: &[f32]| {
+    let validate = |sieve: &Sieve, _: &[f32]| {
         let is_behind = sieve.history().tokens().last() == Some(said);
         validated += usize::from(is_behind);
-        let params = if is_behind { &behind_said } else { &base };
-        sieve.set_params(params).map_err(|e| e.to_string())?;
-        Ok(Next::Sample)
+        Ok(if is_behind { &behind_said } else { &base })
     };
-    let tokens = session.generate(&base, validate)?;
+    let tokens = session.steer(&base, validate)?;
     let wrong = tokens
         .windows(2)
         .filter(|pair| pair[0] == said && others.contains(&pair[1]));
@@ -260,17 +254,15 @@ fn guard(session: &mut Session<'_>) -> Result<(), String> {
         ..base.clone()
     };
     let mut guarded = 0;
-    let guard = |sieve: &mut Sieve, _: &[f32]| {
+    let guard = |sieve: &Sieve, _: &[f32]| {
         let text: Vec<Token> = sieve.history().tokens().collect();
         let repeats = text
             .split_last_chunk::<TOGETHER>()
             .is_some_and(|(before, last)| before.windows(TOGETHER).any(|run| run == last));
         guarded += usize::from(repeats);
-        let params = if repeats { &away } else { &base };
-        sieve.set_params(params).map_err(|e| e.to_string())?;
-        Ok(Next::Sample)
+        Ok(if repeats { &away } else { &base })
     };
-    let tokens = session.generate(&base, guard)?.len();
+    let tokens = session.steer(&base, guard)?.len();
     eprintln!("{tokens} tokens, {guarded} of them behind a repetition");
     Ok(())
 }
@@ -287,15 +279,13 @@ fn bursts(session: &mut Session<'_>) -> Result<(), String> {
     };
     let mut top: Vec<TokenData> = Vec::new();
     let mut n_bursts = 0;
-    let burst = |sieve: &mut Sieve, logits: &[f32]| {
+    let burst = |_: &Sieve, logits: &[f32]| {
         top_candidates(logits, 5, &mut top).map_err(|e| e.to_string())?;
         let uncertain = top.iter().all(|candidate| candidate.p < 0.15);
         n_bursts += usize::from(uncertain);
-        let params = if uncertain { &explore } else { &base };
-        sieve.set_params(params).map_err(|e| e.to_string())?;
-        Ok(Next::Sample)
+        Ok(if uncertain { &explore } else { &base })
     };
-    let tokens = session.generate(&base, burst)?.len();
+    let tokens = session.steer(&base, burst)?.len();
     eprintln!("{tokens} tokens, {n_bursts} bursts");
     Ok(())
 }
@@ -319,18 +309,15 @@ fn growth(session: &mut Session<'_>) -> Result<(), String> {
     ];
     let mut sizes: Vec<usize> = Vec::new();
     let mut token = 0;
-    let grow = |sieve: &mut Sieve, _: &[f32]| {
+    let grow = |sieve: &Sieve, _: &[f32]| {
         let bytes = sieve.workspace_bytes();
         if sizes.last() != Some(&bytes) {
             sizes.push(bytes);
         }
-        sieve
-            .set_params(&steps[token % steps.len()])
-            .map_err(|e| e.to_string())?;
         token += 1;
-        Ok(Next::Sample)
+        Ok(&steps[(token - 1) % steps.len()])
     };
-    session.generate(&base, grow)?;
+    session.steer(&base, grow)?;
     eprintln!("bytes of the buffers, whenever they grew: {sizes:?}");
     Ok(())
 }

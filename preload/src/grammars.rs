@@ -6,9 +6,9 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use llama_sieve::Token;
+use llama_sieve::ffi::grammar::hosted::{Hosted, Triggers, forget_model, hosted};
 use llama_sieve::ffi::host::llama_h::{llama_model, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
-use llama_sieve::ffi::hosted_grammar::{Hosted, Triggers, forget_model, hosted};
 
 use crate::choice::{self, Chosen, Named, Theirs, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};

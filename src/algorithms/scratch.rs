@@ -33,6 +33,12 @@ macro_rules! clone_by_field {
 }
 pub(crate) use clone_by_field;
 
+/// Makes room for `n` values that are to be written over. What is there stays: to clear it would
+/// have it filled anew first, which is a pass of its own.
+pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
+    buffer.reserve(n.saturating_sub(buffer.len()));
+}
+
 impl<T> Deref for Scratch<T> {
     type Target = T;
 

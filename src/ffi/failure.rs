@@ -21,7 +21,6 @@ use crate::ffi::guard::guard;
 use crate::last_error;
 use crate::memory;
 use crate::sieve::Error;
-use crate::token::Token;
 
 /// Why a call gives no result.
 #[derive(Debug)]
@@ -177,15 +176,15 @@ pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<()
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// What the caller gives to be written to; empty for NULL.
+/// What the caller, who calls it `what`, gives to be written to; empty for NULL.
 ///
 /// # Safety
-/// `out` is NULL or has room for `cap` tokens, unused by others during `'a`.
-pub unsafe fn room_for<'a>(out: *mut Token, cap: usize) -> Result<&'a mut [Token], Failure> {
+/// `out` is NULL or has room for `cap` integers, unused by others during `'a`.
+pub unsafe fn room_for<'a, T>(what: &str, out: *mut T, cap: usize) -> Result<&'a mut [T], Failure> {
     if out.is_null() || cap == 0 {
         return Ok(&mut []);
     }
-    usable("out", out)?;
+    usable(what, out)?;
     // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
     Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
 }

@@ -12,8 +12,8 @@
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
-//! - [`grammar`][], [`lazy_grammar`]: grammars; `known_vocabularies`: the trees of the host's
-//!   vocabularies; [`hosted_grammar`]: grammars for a host that does not know of ours.
+//! - [`grammar`][]: grammars, [lazy](grammar::lazy) ones too, and [for a host](grammar::hosted) that
+//!   does not know of ours; `known_vocabularies`: the trees of the host's vocabularies.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - `logits`: logits of a pointer or a context.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
@@ -32,12 +32,9 @@ pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;
 pub mod grammar;
-mod grammar_making;
 pub mod guard;
 pub mod host;
-pub mod hosted_grammar;
 mod known_vocabularies;
-pub mod lazy_grammar;
 pub mod library;
 mod logits;
 pub mod metrics;

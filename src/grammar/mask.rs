@@ -42,6 +42,19 @@ impl Mask {
         &self.words
     }
 
+    /// Writes the bits in words of 32, as many as there is room for; those behind the last are 0.
+    pub fn copy_to(&self, words: &mut [u32]) {
+        let (pairs, odd) = words.as_chunks_mut();
+        for (pair, &word) in pairs.iter_mut().zip(&self.words) {
+            *pair = [word as u32, (word >> 32) as u32];
+        }
+        let written = pairs.len().min(self.words.len());
+        pairs[written..].fill([0; 2]);
+        if let [last] = odd {
+            *last = self.words.get(written).map_or(0, |&word| word as u32);
+        }
+    }
+
     /// How many tokens are allowed.
     pub fn count(&self) -> usize {
         self.count

@@ -9,7 +9,7 @@ use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Element, Rules};
 use crate::grammar::limits::{MAX_STEP, MAX_WORK};
-use crate::grammar::mask::mask;
+use crate::grammar::mask::{Mask, mask};
 use crate::grammar::parser::parse;
 use crate::grammar::states::{States, TooMuch};
 use crate::grammar::utf8::Partial;
@@ -206,4 +206,21 @@ fn what_was_forgotten_does_not_come_back() {
     cache::forget(&tree);
     cache::replace(key, &engine);
     assert!(find().is_none());
+}
+
+/// Into any room: less than there is, an odd number of words, and more.
+#[test]
+fn a_mask_is_copied_word_by_word() {
+    const N: usize = 130;
+    let tokens: Vec<Token> = (0..N as Token).filter(|token| token % 3 != 1).collect();
+    let mask = Mask::only(N, &tokens);
+    for room in 0..12 {
+        let mut words = vec![u32::MAX; room];
+        mask.copy_to(&mut words);
+        for token in 0..32 * room {
+            let is_set = words[token / 32] >> (token % 32) & 1 == 1;
+            let allows = mask.allows(token as Token);
+            assert_eq!(is_set, allows, "token {token} in {room} words");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
-use llama_sieve::ffi::lazy_grammar as sieve;
+use llama_sieve::ffi::grammar::lazy as sieve;
 use llama_sieve::grammar::triggers::Triggers;
 use vendor_llama_cpp::reference::StdRegex;
 use vendor_llama_cpp::sys;

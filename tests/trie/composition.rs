@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString};
 
 use crate::naive::*;
 use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
+use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
-use llama_sieve::ffi::lazy_grammar::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::trie::*;
 use vendor_llama_cpp::{Model, sys};

@@ -29,6 +29,7 @@ pub use sample::NucleusSample;
 
 use super::argsort::Ranking;
 use super::fallbacks::Fallback;
+use super::scratch::room_to_write_over;
 use crate::kernels::column::{Column, column_selecting};
 use crate::kernels::compact::{pick, select};
 use crate::kernels::entropy::surprisals;
@@ -209,9 +210,7 @@ impl DescendingSum {
             buffer.clear();
             buffer.reserve(n + 64);
         }
-        // Not cleared: to write what is written over costs a pass.
-        let room = (n + 64).saturating_sub(self.logits.len());
-        self.logits.reserve(room);
+        room_to_write_over(&mut self.logits, n + 64);
         for buffer in [&mut self.indices, &mut self.selected] {
             buffer.clear();
             buffer.reserve(n + 64);

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::fallbacks::Fallback;
+use crate::algorithms::scratch::room_to_write_over;
 use crate::algorithms::top_k::TopK;
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::kernels::{self, Column};
@@ -260,8 +261,7 @@ impl HostOrder {
     fn reserve(&mut self, n: usize) {
         self.top.clear();
         self.top.reserve(n);
-        self.logits.clear();
-        self.logits.reserve(n);
+        room_to_write_over(&mut self.logits, n);
         self.replay.reserve(n);
         self.ties.reserve(n);
     }

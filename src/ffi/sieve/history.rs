@@ -95,7 +95,7 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
     value("llama_sieve_history_unique", 0, || {
         // There are no more different tokens than numbers of tokens.
         // SAFETY: the caller guarantees the room.
-        let out = unsafe { room_for(out, cap.min(Token::MAX as usize)) }?;
+        let out = unsafe { room_for("out", out, cap.min(Token::MAX as usize)) }?;
         let copy = |sieve: &Sieve| {
             let distinct = sieve.history().distinct();
             for (out, &(token, _)) in out.iter_mut().zip(distinct) {

@@ -236,7 +236,7 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
         // SAFETY: the caller guarantees the sampler and the room.
         unsafe {
             let slot = slot_of(smpl)?;
-            Ok::<_, Failure>(slot.forced(room_for(out, cap.min(SPAN_LIMIT))?))
+            Ok::<_, Failure>(slot.forced(room_for("out", out, cap.min(SPAN_LIMIT))?))
         }
     })
 }
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
         unsafe {
             let slot = slot_of(smpl)?;
             // There are no more tokens than numbers of tokens.
-            Ok::<_, Failure>(slot.allowed(room_for(out, cap.min(Token::MAX as usize))?))
+            Ok::<_, Failure>(slot.allowed(room_for("out", out, cap.min(Token::MAX as usize))?))
         }
     })
 }

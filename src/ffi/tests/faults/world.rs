@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use crate::fault::armed;
 use crate::ffi::chain::*;
+use crate::ffi::grammar::lazy::*;
 use crate::ffi::grammar::llama_sieve_init_grammar;
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
-use crate::ffi::lazy_grammar::*;
 use crate::ffi::metrics::*;
 use crate::ffi::samplers::*;
 use crate::ffi::seed::*;

@@ -18,7 +18,7 @@ use crate::grammar::{Grammar, Refused};
 use crate::memory;
 use crate::token::Token;
 
-pub(super) static GRAMMAR: Vtable = vtable::<Grammar>();
+pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 
 /// How a sampler is made of a grammar.
 pub(super) struct Making<'a> {

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use crate::ffi::failure::{Failure, usable};
-use crate::ffi::grammar_making::{Lazy, OWN, constructed, invalid};
+use crate::ffi::grammar::making::{Lazy, OWN, constructed, invalid};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::grammar::limits;

@@ -14,15 +14,16 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::null;
 use std::sync::Arc;
 
+use crate::algorithms::scratch::clone_by_field;
 use crate::candidates::Candidates;
 use crate::ffi::failure::Failure;
-use crate::ffi::grammar_making::{Arguments, Making, constructed};
+use crate::ffi::grammar::lazy::{List, of_patterns, of_words};
+use crate::ffi::grammar::making::{Arguments, Making, constructed};
 use crate::ffi::guard::guard;
 use crate::ffi::host::llama_h::{llama_model, llama_sampler};
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{any_known, forget};
-use crate::ffi::lazy_grammar::{List, of_patterns, of_words};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::parser::DEEP;
 use crate::grammar::{Grammar, Refusal};
@@ -129,6 +130,8 @@ pub(super) struct HostedGrammar {
     host: HostSide,
 }
 
+clone_by_field!(HostedGrammar { grammar, host });
+
 /// What it takes to let the host throw.
 #[derive(Clone, Copy, Debug)]
 struct HostSide {
@@ -206,20 +209,6 @@ impl HostSide {
         log::error(&format!(
             "grammar: token {token} is not allowed, but llama.cpp did not say so"
         ));
-    }
-}
-
-impl Clone for HostedGrammar {
-    fn clone(&self) -> Self {
-        Self {
-            grammar: self.grammar.clone(),
-            host: self.host,
-        }
-    }
-
-    fn clone_from(&mut self, source: &Self) {
-        self.grammar.clone_from(&source.grammar);
-        self.host = source.host;
     }
 }
 

@@ -1,4 +1,12 @@
 //! Grammars for C: the constructor, and what may be asked of such a sampler.
+//!
+//! - [`lazy`]: the constructors of those that wait for a trigger;
+//! - `making`: what all constructors share;
+//! - [`hosted`]: grammars for a host that does not know of ours.
+
+pub mod hosted;
+pub mod lazy;
+pub(super) mod making;
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -8,11 +16,11 @@ use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID,
     LLAMA_SIEVE_OK,
 };
-use crate::ffi::failure::{Failure, usable, value};
-use crate::ffi::grammar_making::{GRAMMAR, OWN, constructed};
+use crate::ffi::failure::{Failure, room_for, usable, value};
+use crate::ffi::grammar::hosted::{HOSTED, HostedGrammar};
+use crate::ffi::grammar::making::{GRAMMAR, OWN, constructed};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
-use crate::ffi::hosted_grammar::{HOSTED, HostedGrammar};
 use crate::ffi::known_vocabularies::forget;
 use crate::ffi::trie::llama_sieve_cache_stats;
 use crate::grammar::sampler::Slot;
@@ -78,18 +86,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     value("llama_sieve_grammar_mask", 0, || {
         // SAFETY: the caller guarantees the sampler.
         let mask = unsafe { slot_of(smpl) }?.allowed();
-        if !bits.is_null() && n_words > 0 {
-            usable("bits", bits)?;
-            let words = mask
-                .words()
-                .iter()
-                .flat_map(|&word| [word as u32, (word >> 32) as u32]);
-            let words = words.chain(std::iter::repeat(0)).take(n_words);
-            for (i, word) in words.enumerate() {
-                // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
-                unsafe { bits.add(i).write(word) };
-            }
-        }
+        // SAFETY: the caller guarantees the room.
+        mask.copy_to(unsafe { room_for("bits", bits, n_words) }?);
         Ok::<_, Failure>(mask.count())
     })
 }
