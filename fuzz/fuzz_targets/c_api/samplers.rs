@@ -1,0 +1,160 @@
+//! Samplers of the host's, ours and built-in ones: making, cloning, copying, applying, freeing.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+
+use llama_sieve::TokenData;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::library::*;
+use llama_sieve::ffi::seed::llama_sieve_get_seed;
+use llama_sieve::ffi::trie::handles::*;
+use vendor_llama_cpp::sys;
+
+use crate::answers::assert_reason;
+use crate::calls::{Array, Call, Wrong};
+use crate::certify::certify;
+use crate::tries::unbind;
+use crate::{MOST_OBJECTS, Smp, World};
+
+impl World {
+    /// # Safety
+    /// All objects live.
+    pub(crate) unsafe fn call(&mut self, call: &Call) {
+        // SAFETY: the objects live, arrays are as long as the calls are told, and strings end.
+        unsafe {
+            match call {
+                Call::Make(maker) if self.samplers.len() < MOST_OBJECTS => self.make(maker),
+                Call::Chain(members) if self.samplers.len() < MOST_OBJECTS => self.chain(members),
+                Call::Make(_) | Call::Chain(_) => {}
+                Call::Apply { which, array } => self.apply(*which, array),
+                Call::Accept { which, token } => {
+                    let smpl = self.smp(*which);
+                    if !smpl.is_null() {
+                        sys::llama_sampler_accept(smpl.cast(), token.0);
+                    }
+                }
+                Call::Reset(which) => {
+                    let smpl = self.smp(*which);
+                    if !smpl.is_null() {
+                        sys::llama_sampler_reset(smpl.cast());
+                    }
+                }
+                Call::Clone(which) => self.clone_sampler(*which),
+                Call::Copy { from, to } => {
+                    let (from, to) = (self.smp(*from), self.smp(*to));
+                    // The host aborts on samplers of two kinds.
+                    if !from.is_null() && !to.is_null() && (*from).iface == (*to).iface {
+                        let name = |smpl: *mut llama_sampler| {
+                            CStr::from_ptr(sys::llama_sampler_name(smpl.cast()))
+                        };
+                        if name(from) != c"chain" {
+                            sys::llama_sampler_copy(from.cast(), to.cast());
+                        }
+                    }
+                }
+                Call::Free(which) => self.free_sampler(*which),
+                Call::Seed(which) => {
+                    llama_sieve_get_seed(self.smp(*which));
+                }
+                Call::Library => {
+                    assert!(!llama_sieve_version().is_null() && !llama_sieve_simd().is_null());
+                    assert_eq!(llama_sieve_bind_host(null_mut()), LLAMA_SIEVE_ERROR_NULL);
+                    assert_reason();
+                }
+                Call::Certify(name) => certify(name),
+                other => self.call_trie(other),
+            }
+        }
+    }
+
+    /// # Safety
+    /// All objects live.
+    unsafe fn clone_sampler(&mut self, which: u8) {
+        let ptr = self.smp(which);
+        let Some(smp) = self.samplers.iter().find(|smp| smp.ptr == ptr) else {
+            return;
+        };
+        if self.samplers.len() >= MOST_OBJECTS {
+            return;
+        }
+        // SAFETY: it lives.
+        let copy = unsafe { sys::llama_sampler_clone(ptr.cast()) };
+        assert!(!copy.is_null());
+        let copy = Smp {
+            ptr: copy.cast(),
+            ..*smp
+        };
+        self.samplers.push(copy);
+    }
+
+    /// # Safety
+    /// All objects live.
+    unsafe fn free_sampler(&mut self, which: u8) {
+        let ptr = self.smp(which);
+        self.samplers.retain(|smp| smp.ptr != ptr);
+        // SAFETY: it lived, and is not used any more. NULL is allowed by the host.
+        unsafe { sys::llama_sampler_free(ptr.cast()) };
+        let gone: Vec<usize> = self
+            .bound
+            .iter()
+            .filter(|(_, bound)| **bound == ptr)
+            .map(|(&handle, _)| handle)
+            .collect();
+        for handle in gone {
+            // The handle is known, but what it was bound to is no more.
+            eliza_inference_clear_token_trie(handle as *mut c_void);
+            assert_reason();
+            self.bound.remove(&handle);
+            unbind(&handle);
+        }
+    }
+
+    /// # Safety
+    /// All objects live.
+    unsafe fn apply(&mut self, which: u8, array: &Array) {
+        let ptr = self.smp(which);
+        let Some(smp) = self.samplers.iter().find(|smp| smp.ptr == ptr) else {
+            return;
+        };
+        let logits = array.logits.iter().take(200).enumerate();
+        let mut data: Vec<TokenData> = logits
+            .map(|(i, logit)| TokenData {
+                id: i32::from(array.first_id) + i as i32 * i32::from(array.step.max(1)),
+                logit: logit.value(),
+                p: 0.0,
+            })
+            .collect();
+        let n = data.len();
+        let mut raw = sys::llama_token_data_array {
+            data: data.as_mut_ptr().cast(),
+            size: n,
+            selected: i64::from(array.selected),
+            sorted: array.sorted,
+        };
+        let selected = raw.selected;
+        match array.wrong {
+            Wrong::NullArray if smp.is_ours => {
+                // SAFETY: NULL is an answer to ours; the host passes it through.
+                unsafe { sys::llama_sampler_apply(ptr.cast(), null_mut()) };
+                return assert_reason();
+            }
+            Wrong::NullData if smp.is_ours && n > 0 => raw.data = null_mut(),
+            Wrong::HugeSize if smp.is_ours => raw.size = usize::MAX,
+            // Others believe the host.
+            _ if n == 0 && !smp.is_ours => return,
+            _ => {}
+        }
+        let (size, wrong) = (raw.size, raw.data.is_null() || raw.size > n);
+        // SAFETY: the sampler lives; ours check the array, and the others get a good one.
+        unsafe { sys::llama_sampler_apply(ptr.cast(), &raw mut raw) };
+        if wrong && n > 0 {
+            assert_reason();
+            assert_eq!((raw.size, raw.selected), (size, selected));
+            return;
+        }
+        if raw.size > n {
+            return assert!(wrong);
+        }
+        assert!(raw.size > 0 || n == 0);
+    }
+}
