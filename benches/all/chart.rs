@@ -59,7 +59,21 @@ fn names<'r>(rows: impl Iterator<Item = &'r Measurement>) -> Vec<&'r str> {
     names
 }
 
-/// Two bars for each row that has a built-in, on a logarithmic scale.
+/// The rows of the bars: one of each kind of chain, sampler and constraint.
+const BARS: [&str; 10] = [
+    "chain: top_k 40, top_p, min_p, temp, dist",
+    "chain: penalties, top_k 40, top_p, min_p, temp, dist",
+    "chain: top_p, temp, dist",
+    "top_k(40)",
+    "top_p(.95)",
+    "min_p(.05)",
+    "typical(.9)",
+    "mirostat_v2(5, .1)",
+    "all grammars, mask and apply, mean, in turn",
+    "trie, 30 choices, compact",
+];
+
+/// A bar for each of these and each of the two shapes, from 1 on a logarithmic scale.
 fn ratios(run: &Run, path: &Path) {
     const LEFT: i32 = 330;
     const WIDTH: i32 = 520;
@@ -67,16 +81,22 @@ fn ratios(run: &Run, path: &Path) {
     const TOP: i32 = 78;
     let chosen = || {
         let rows = run.rows.iter();
-        rows.filter(|row| row.n == N && !row.shape.is_empty() && row.theirs_ns.is_some())
+        rows.filter(|row| row.n == N && BARS.contains(&row.name.as_str()))
+            .filter(|row| ["", "peaked", "flat"].contains(&row.shape.as_str()))
+            .filter(|row| row.theirs_ns.is_some())
     };
-    let names = names(chosen());
+    let there = names(chosen());
+    let names: Vec<&str> = BARS
+        .into_iter()
+        .filter(|name| there.contains(name))
+        .collect();
     if names.is_empty() {
         return;
     }
     let most = chosen().filter_map(Measurement::ratio).fold(2.0, f64::max);
-    // From 0.5 to beyond the longest bar.
-    let scale = f64::from(WIDTH) / (most * 1.4 / 0.5).ln();
-    let x = |ratio: f64| LEFT + ((ratio / 0.5).ln() * scale).max(0.0) as i32;
+    // From 1 to beyond the longest bar.
+    let scale = f64::from(WIDTH) / (most * 2.0).ln();
+    let x = |ratio: f64| LEFT + (ratio.ln() * scale).max(0.0) as i32;
     let height = TOP + ROW * names.len() as i32 + 16;
     let area = SVGBackend::new(path, (900, height as u32)).into_drawing_area();
     area.fill(&WHITE).expect("an SVG in memory");
@@ -89,7 +109,7 @@ fn ratios(run: &Run, path: &Path) {
     );
     text(&area, (16, 42), HPos::Left, 11, &run.title());
     let bottom = height - 12;
-    for ratio in [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0] {
+    for ratio in [1.0, 3.0, 10.0, 30.0, 100.0, 1000.0, 10_000.0] {
         if ratio < most * 1.3 {
             let color = if ratio == 1.0 {
                 BLACK
@@ -109,13 +129,15 @@ fn ratios(run: &Run, path: &Path) {
     for (i, name) in names.iter().enumerate() {
         let y = TOP + ROW * i as i32;
         text(&area, (LEFT - 8, y + ROW / 2), HPos::Right, 12, name);
-        for (j, (shape, color)) in [("peaked", OURS), ("flat", OURS_FLAT)].iter().enumerate() {
-            let row = chosen().find(|row| row.name == *name && row.shape == *shape);
+        // What has no logits has no shape.
+        let shapes = [("", OURS, 8), ("peaked", OURS, 3), ("flat", OURS_FLAT, 13)];
+        for (shape, color, below) in shapes {
+            let row = chosen().find(|row| row.name == *name && row.shape == shape);
             let Some(ratio) = row.and_then(Measurement::ratio) else {
                 continue;
             };
-            let y = y + 3 + 10 * j as i32;
-            bar(&area, [(x(0.5), y), (x(ratio), y + 9)], *color);
+            let y = y + below;
+            bar(&area, [(x(1.0), y), (x(ratio), y + 9)], color);
             text(
                 &area,
                 (x(ratio) + 4, y + 5),
