@@ -29,9 +29,9 @@ use llama_sieve::ffi::library::{LLAMA_SIEVE_OK, llama_sieve_bind_host};
 use llama_sieve::{last_error, log};
 
 use crate::constructors::Constructor;
-use crate::host_constructors::{Address, Host, caller, meant};
+use crate::host_constructors::{Address, Host, caller, meant, own_of_any};
 use crate::presence;
-use crate::routes::{Route, route_of};
+use crate::routes::{Function, Route};
 use crate::settings::settings;
 
 /// The host that our samplers are made for, and its build; or why that is not known.
@@ -91,21 +91,17 @@ pub fn serves(way: Route) -> bool {
     sampled_for().is_some_and(|served| served.host.lies_at(way.base))
 }
 
+/// The first question of a host that samples.
+pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
+
 /// The function that leads from the common library's sampler to its chain, for a call of
 /// `common_sampler_sample` that goes this way; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
-    const NAME: &CStr = c"_Z18common_sampler_getPK14common_sampler";
-    const SAMPLED: &CStr = c"llama_get_sampled_probs_ith";
+    static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
     let served = sampled_for()?;
-    guard(
-        "common_sampler_get",
-        || None,
-        || {
-            let of_host = route_of(SAMPLED, way.address)?;
-            let get = route_of(NAME, way.address)?;
-            (served.host.lies_at(of_host.base) && get.base == way.base).then_some(get)
-        },
-    )
+    let of_host = SAMPLED_PROBS.route_from(way.address)?;
+    let get = GET.route_from(way.address)?;
+    (served.host.lies_at(of_host.base) && get.base == way.base).then_some(get)
 }
 
 /// This thread is inside the common library's `common_sampler_init`, which may lie in the same
@@ -235,6 +231,28 @@ fn tried(constructor: &Constructor, build: Option<Build>) -> Result<(), Reason> 
     }
 }
 
+/// What ours came to.
+pub enum Ours {
+    /// A sampler.
+    Made(*mut llama_sampler),
+    /// Nothing, which is not to be expected: the host's own is made. The last error says why.
+    Failed,
+    /// Nothing, of a text that a client has written: the host's own constructor is to judge it. The
+    /// last error says why.
+    Refused,
+    /// NULL is the answer. The last error says why.
+    Nothing,
+}
+
+impl From<*mut llama_sampler> for Ours {
+    fn from(sampler: *mut llama_sampler) -> Self {
+        match sampler.is_null() {
+            true => Self::Failed,
+            false => Self::Made(sampler),
+        }
+    }
+}
+
 /// What a constructor's stand-in is to do.
 pub enum Chosen {
     /// Return this, which may be NULL.
@@ -263,7 +281,7 @@ impl Theirs {
     fn of(symbol: &'static CStr, caller: Option<Address>) -> Option<Self> {
         let address = match Inside::depth_of(symbol) {
             0 => meant(symbol, caller)?,
-            1 => Host::any()?.own(symbol)?,
+            1 => own_of_any(symbol)?,
             _ => return None,
         };
         Some(Self {
@@ -310,10 +328,10 @@ pub type Named<'a> = (&'static str, &'a dyn Argument);
 
 /// Makes a sampler with `ours`, which gets the host's build where it is known; or says which of the
 /// host's is to be called. What the `arguments` are may follow from the build.
-pub fn choose<'a>(
+pub fn choose<'a, T: Into<Ours>>(
     constructor: &'static Constructor,
     arguments: &dyn Fn(Option<Build>) -> Vec<Named<'a>>,
-    ours: impl FnOnce(Option<Build>) -> *mut llama_sampler,
+    ours: impl FnOnce(Option<Build>) -> T,
 ) -> Chosen {
     presence::asked();
     let what = constructor.name;
@@ -328,19 +346,22 @@ pub fn choose<'a>(
     let certified = decided.and_then(|build| tried(constructor, build).map(|()| build));
     let made = certified.and_then(|build| {
         // Ours is guarded itself, but for what the host throws that it asks.
-        let sampler = ours(build);
-        match sampler.is_null() {
-            // Of a text that a client has written.
-            true if constructor.reads_grammars => Err(Reason::Refused(last_error::get())),
-            true => Err(Reason::internal()),
-            false => Ok(sampler),
+        match ours(build).into() {
+            Ours::Made(sampler) => Ok(Some(sampler)),
+            Ours::Nothing => Ok(None),
+            Ours::Failed => Err(Reason::internal()),
+            Ours::Refused => Err(Reason::Refused(last_error::get())),
         }
     });
     let nothing = || Chosen::Made(null_mut());
     let chosen = guard(what, nothing, || match made {
-        Ok(sampler) => {
+        Ok(Some(sampler)) => {
             call.report(&"ours");
             Chosen::Made(sampler)
+        }
+        Ok(None) => {
+            call.report(&format_args!("none: {}", last_error::get()));
+            nothing()
         }
         Err(reason) => call.theirs(&reason, caller),
     });

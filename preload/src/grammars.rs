@@ -3,17 +3,15 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
-use std::ptr::null_mut;
 
 use llama_sieve::Token;
 use llama_sieve::ffi::grammar::hosted::{Hosted, Triggers, forget_model, hosted};
 use llama_sieve::ffi::host::llama_h::{llama_model, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
 
-use crate::choice::{self, Chosen, Named, Theirs, choose};
+use crate::choice::{self, Chosen, Named, Ours, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};
-use crate::routes::Route;
-use crate::sampling::way;
+use crate::routes::{Function, Route};
 
 /// What every constructor is given: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
@@ -26,61 +24,21 @@ unsafe fn chosen(
     constructor: &'static Constructor,
     grammar: Arguments,
     triggers: Triggers,
-    numbers: &[Named<'_>],
+    told: &[Named<'_>],
 ) -> Chosen {
-    let mut is_nothing = false;
     // SAFETY: the caller guarantees the arguments.
-    let mut ours = || match unsafe { hosted(grammar, triggers) } {
-        Hosted::Made(sampler) => sampler,
-        Hosted::Theirs => null_mut(),
-        Hosted::Nothing => {
-            is_nothing = true;
-            null_mut()
-        }
+    let ours = |_| match unsafe { hosted(grammar, triggers) } {
+        Hosted::Made(sampler) => Ours::Made(sampler),
+        Hosted::Theirs => Ours::Refused,
+        Hosted::Nothing => Ours::Nothing,
     };
-    let chosen = choose(constructor, &|_| numbers.to_vec(), |_| ours());
-    match is_nothing {
-        true => Chosen::Made(null_mut()),
-        false => chosen,
-    }
+    choose(constructor, &|_| told.to_vec(), ours)
 }
 
-/// Calls the host's constructor with these arguments, outside any guard, so that what it throws
-/// passes through.
-macro_rules! call_host {
-    ($theirs:expr, ($($argument:ident: $kind:ty),*)) => {{
-        type Function = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
-        let theirs: Theirs = $theirs;
-        // SAFETY: the host's function of the name that was called, with the arguments of the call.
-        unsafe { transmute::<*mut c_void, Function>(theirs.address())($($argument),*) }
-    }};
-}
-
-/// Stand-in for `llama_sampler_init_grammar`.
-///
-/// # Safety
-/// The arguments are what llama.h asks for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn llama_sampler_init_grammar(
-    vocab: *const llama_vocab,
-    grammar: *const c_char,
-    root: *const c_char,
-) -> *mut llama_sampler {
-    let arguments = (vocab, grammar, root);
-    // SAFETY: the caller guarantees the arguments.
-    let chosen = unsafe { chosen(&GRAMMAR, arguments, Triggers::None, &[]) };
-    match chosen {
-        Chosen::Made(sampler) => sampler,
-        Chosen::Theirs(theirs) => call_host!(
-            theirs,
-            (vocab: *const llama_vocab, grammar: *const c_char, root: *const c_char)
-        ),
-    }
-}
-
-/// The stand-ins for lazy grammars.
-macro_rules! lazy {
-    ($($symbol:ident: $which:ident, $triggers:ident;)*) => {$(
+/// Exports of constructors for grammars: what they take beside vocabulary, text and root; what is
+/// waited for; and which of the arguments are told.
+macro_rules! constructors {
+    ($($symbol:ident($($argument:ident: $kind:ty),*): $which:ident, $triggers:expr, $told:expr;)*) => {$(
         /// The built-in constructor's stand-in.
         ///
         /// # Safety
@@ -90,38 +48,36 @@ macro_rules! lazy {
             vocab: *const llama_vocab,
             grammar: *const c_char,
             root: *const c_char,
-            texts: *mut *const c_char,
-            n_texts: usize,
-            tokens: *const Token,
-            n_tokens: usize,
+            $($argument: $kind),*
         ) -> *mut llama_sampler {
-            let triggers = Triggers::$triggers((texts, n_texts), (tokens, n_tokens));
-            let numbers: [Named<'_>; 2] =
-                [("n_texts", &n_texts), ("n_tokens", &n_tokens)];
+            let arguments = (vocab, grammar, root);
             // SAFETY: the caller guarantees the arguments.
-            let chosen = unsafe { chosen(&$which, (vocab, grammar, root), triggers, &numbers) };
-            match chosen {
+            match unsafe { chosen(&$which, arguments, $triggers, $told) } {
                 Chosen::Made(sampler) => sampler,
                 Chosen::Theirs(theirs) => call_host!(
                     theirs,
-                    (
-                        vocab: *const llama_vocab,
-                        grammar: *const c_char,
-                        root: *const c_char,
-                        texts: *mut *const c_char,
-                        n_texts: usize,
-                        tokens: *const Token,
-                        n_tokens: usize
-                    )
+                    (*const llama_vocab, *const c_char, *const c_char, $($kind),*)
+                        -> *mut llama_sampler,
+                    (vocab, grammar, root, $($argument),*)
                 ),
             }
         }
     )*};
 }
-
-lazy! {
-    llama_sampler_init_grammar_lazy: GRAMMAR_LAZY, Words;
-    llama_sampler_init_grammar_lazy_patterns: GRAMMAR_LAZY_PATTERNS, Patterns;
+constructors! {
+    llama_sampler_init_grammar(): GRAMMAR, Triggers::None, &[];
+    llama_sampler_init_grammar_lazy(
+        words: *mut *const c_char, n_words: usize, tokens: *const Token, n_tokens: usize
+    ):
+        GRAMMAR_LAZY,
+        Triggers::Words((words, n_words), (tokens, n_tokens)),
+        &[("num_trigger_words", &n_words), ("num_trigger_tokens", &n_tokens)];
+    llama_sampler_init_grammar_lazy_patterns(
+        patterns: *mut *const c_char, n_patterns: usize, tokens: *const Token, n_tokens: usize
+    ):
+        GRAMMAR_LAZY_PATTERNS,
+        Triggers::Patterns((patterns, n_patterns), (tokens, n_tokens)),
+        &[("num_trigger_patterns", &n_patterns), ("num_trigger_tokens", &n_tokens)];
 }
 
 /// Forgets the vocabulary of a model that is freed, and calls the host's.
@@ -146,8 +102,9 @@ unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
 /// `model` is what llama.h asks for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
+    static HOSTS: Function = Function::new(c"llama_model_free");
     // SAFETY: the caller guarantees the model.
-    unsafe { free_model(way(c"llama_model_free"), model) }
+    unsafe { free_model(HOSTS.route(), model) }
 }
 
 /// Stand-in for its deprecated name, which llama.cpp may implement without the other.
@@ -156,6 +113,7 @@ pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
 /// `model` is what llama.h asks for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_free_model(model: *mut llama_model) {
+    static HOSTS: Function = Function::new(c"llama_free_model");
     // SAFETY: the caller guarantees the model.
-    unsafe { free_model(way(c"llama_free_model"), model) }
+    unsafe { free_model(HOSTS.route(), model) }
 }

@@ -4,13 +4,14 @@
 //! definition in the linker's global order, or, for a library that was loaded with RTLD_LOCAL, to
 //! one among that library's own dependencies.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// An address that the dynamic linker gave.
-pub type Address = NonNull<c_void>;
+use crate::libraries::{self, Library};
+
+pub use crate::libraries::Address;
 
 /// What makes a library a llama.cpp: every build with samplers exports it, and we do not.
 const MARK: &CStr = c"llama_sampler_chain_init";
@@ -33,38 +34,16 @@ unsafe impl Sync for Host {}
 impl Host {
     /// The llama.cpp that a call from `caller` was meant for.
     pub fn of(caller: Option<Address>) -> Option<Self> {
-        Self::at(meant(MARK, caller)?)
-    }
-
-    /// The one that `address` is in.
-    fn at(address: Address) -> Option<Self> {
-        let library = Library::of(address)?;
-        let known = Self::remembered(|known| {
-            let same = known.iter().find(|host| host.base == library.base);
-            same.copied()
-        });
+        let address = meant(MARK, caller)?;
+        let base = base_of(address)?;
+        let known = Self::remembered(|known| known.iter().find(|host| host.base == base).copied());
         if known.is_some() {
             return known;
         }
-        let host = Self {
-            handle: library.open()?,
-            base: library.base,
-        };
+        let handle = open(address)?;
+        let host = Self { handle, base };
         Self::remembered(|known| known.push(host));
         Some(host)
-    }
-
-    /// Any llama.cpp of the process.
-    pub fn any() -> Option<Self> {
-        Self::at(anywhere(MARK)?)
-    }
-
-    /// Its own function of that name.
-    pub fn own(&self, symbol: &CStr) -> Option<Address> {
-        // SAFETY: the handle is never closed.
-        let found = unsafe { symbol_of(self.handle.as_ptr(), symbol) };
-        // The handle also stands for the library's dependencies.
-        found.filter(|&address| self.contains(address))
     }
 
     /// Those found before. They stay open, so that a base address always means the same library.
@@ -80,13 +59,6 @@ impl Host {
         self.handle.as_ptr()
     }
 
-    /// Where it was loaded from.
-    pub fn path(&self) -> Option<String> {
-        let all = Library::all();
-        let library = all.iter().find(|library| library.base == self.base)?;
-        Some(library.path.to_string_lossy().into_owned())
-    }
-
     /// Whether it is the library that lies there.
     pub fn lies_at(&self, base: usize) -> bool {
         self.base == base
@@ -99,99 +71,119 @@ impl Host {
 
     /// Whether the library itself exports `symbol`.
     pub fn exports(&self, symbol: &CStr) -> bool {
-        self.own(symbol).is_some()
+        libraries::with_all(|all| {
+            let own = all.iter().find(|library| library.base() == self.base);
+            own.is_some_and(|library| library.symbol(symbol).is_some())
+        })
     }
 
     /// Whether `address` lies in the library.
     pub fn contains(&self, address: Address) -> bool {
-        Library::of(address).is_some_and(|library| library.base == self.base)
+        base_of(address) == Some(self.base)
     }
 }
 
 /// What a call of `symbol` from `caller` would have reached without us.
 pub fn meant(symbol: &CStr, caller: Option<Address>) -> Option<Address> {
+    next(symbol).or_else(|| {
+        libraries::with_all(|all| {
+            let caller = caller.and_then(|caller| libraries::position(all, caller));
+            let scope = caller.map_or(Vec::new(), |caller| libraries::scope(all, caller));
+            let in_scope = scope.into_iter().find_map(|i| foreign(&all[i], symbol));
+            // For callers in memory of no library, as compilers at run time make them, or that have
+            // the name from a handle.
+            in_scope.or_else(|| all.iter().find_map(|library| foreign(library, symbol)))
+        })
+    })
+}
+
+/// What follows us in the linker's global order: for all callers the same.
+pub fn next(symbol: &CStr) -> Option<Address> {
     // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
     // return address.
-    let next = unsafe { symbol_of(libc::RTLD_NEXT, symbol) };
-    next.filter(|&address| is_foreign(address))
-        .or_else(|| in_dependencies(symbol, caller?))
-        .or_else(|| anywhere(symbol))
+    let found = NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) })?;
+    let is_foreign = libraries::with_all(|all| {
+        let library = libraries::position(all, found);
+        library.is_none_or(|library| !is_copy(&all[library]))
+    });
+    is_foreign.then_some(found)
 }
 
 /// Where the library lies that `address` is in.
 pub fn base_of(address: Address) -> Option<usize> {
-    Library::of(address).map(|library| library.base)
+    libraries::with_all(|all| Some(all[libraries::position(all, address)?].base()))
+}
+
+/// Whether what lies at `address` is there until the process ends: the program needs it.
+pub fn stays(address: Address) -> bool {
+    libraries::with_all(|all| {
+        let library = libraries::position(all, address);
+        library.is_some_and(|library| libraries::scope(all, 0).contains(&library))
+    })
 }
 
 /// How many libraries have a `symbol` of their own, this one and copies of it not counted.
 pub fn exporters(symbol: &CStr) -> usize {
-    let all = Library::all();
-    let exports = |library: &&Library| {
-        let found = library.open().and_then(|handle| in_library(symbol, handle));
-        // The handle also stands for dependencies.
-        found.and_then(base_of) == Some(library.base)
-    };
-    all.iter().filter(exports).count()
+    libraries::with_all(|all| {
+        let exporters = all.iter().filter_map(|library| foreign(library, symbol));
+        exporters.count()
+    })
 }
 
-/// In the library that `caller` is in, or what it was linked with.
-fn in_dependencies(symbol: &CStr, caller: Address) -> Option<Address> {
-    in_library(symbol, Library::of(caller)?.open()?)
+/// The function that the first llama.cpp in the process has of that name.
+pub fn own_of_any(symbol: &CStr) -> Option<Address> {
+    libraries::with_all(|all| all.iter().find(|l| is_llama_cpp(l))?.symbol(symbol))
 }
 
-/// In any loaded library, in load order. For callers in memory of no library, as compilers at run
-/// time make them.
-fn anywhere(symbol: &CStr) -> Option<Address> {
-    let all = Library::all();
-    all.iter()
-        .find_map(|library| in_library(symbol, library.open()?))
+/// Where the first llama.cpp in the process was loaded from.
+pub fn path_of_any() -> Option<String> {
+    libraries::with_all(|all| {
+        let library = all.iter().find(|library| is_llama_cpp(library))?;
+        Some(library.path().to_string_lossy().into_owned())
+    })
 }
 
-/// Takes the handle over.
-fn in_library(symbol: &CStr, handle: Address) -> Option<Address> {
-    // SAFETY: the handle was just opened, and is closed only here; the library stays loaded, since
-    // that handle was not the first.
-    unsafe {
-        let found = symbol_of(handle.as_ptr(), symbol);
-        libc::dlclose(handle.as_ptr());
-        found.filter(|&address| is_foreign(address))
-    }
+fn is_llama_cpp(library: &Library<'_>) -> bool {
+    foreign(library, MARK).is_some()
 }
 
-/// Whether `address` lies neither in this library nor in another copy of it.
-fn is_foreign(address: Address) -> bool {
-    if is_ours(address) {
-        return false;
-    }
-    let library = Library::of(address);
-    let Some(handle) = library.as_ref().and_then(Library::open) else {
-        return true;
-    };
-    // SAFETY: the handle was just opened, and is closed only here; the library stays loaded, since
-    // that handle was not the first.
-    let mark = unsafe {
-        let mark = symbol_of(handle.as_ptr(), OUR_MARK);
-        libc::dlclose(handle.as_ptr());
-        mark
-    };
-    // The handle also stands for dependencies.
-    let of_mark = mark.and_then(Library::of);
-    of_mark.is_none_or(|of_mark| library.is_none_or(|library| library.base != of_mark.base))
+/// The library's own `symbol`, if it is a library, and no copy of this one.
+fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
+    let address = library.symbol(symbol)?;
+    let is_program = library.path().is_empty();
+    (!is_program && !is_copy(library)).then_some(address)
 }
+
+/// Whether it is this library, or another copy of it.
+fn is_copy(library: &Library<'_>) -> bool {
+    let here = NonNull::from(&HERE).cast();
+    library.contains(here) || library.symbol(OUR_MARK).is_some()
+}
+
+/// A handle of the library that `address` is in; `None` for the program itself. Only of one that is
+/// in use: see `libraries`.
+fn open(address: Address) -> Option<Address> {
+    let path = libraries::with_all(|all| {
+        let library = &all[libraries::position(all, address)?];
+        Some(library.path().to_owned())
+    });
+    let path = path.filter(|path| !path.is_empty())?;
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: a C string; RTLD_NOLOAD only finds a library whose initialisers have run.
+    NonNull::new(unsafe { libc::dlopen(path.as_ptr(), flags) })
+}
+
+/// Lies in this library.
+static HERE: u8 = 0;
 
 /// Whether `address` lies in this library.
 fn is_ours(address: Address) -> bool {
     static OURS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
-    static HERE: u8 = 0;
     let ours = OURS.get_or_init(|| {
-        let here = &raw const HERE as usize;
-        let mut ours = Vec::new();
-        for_each_library(|info| {
-            if segments(info).any(|segment| segment.contains(&here)) {
-                ours = segments(info).collect();
-            }
-        });
-        ours
+        libraries::with_all(|all| {
+            let here = libraries::position(all, NonNull::from(&HERE).cast());
+            here.map_or(Vec::new(), |here| all[here].segments().collect())
+        })
     });
     let address = address.as_ptr() as usize;
     ours.iter().any(|segment| segment.contains(&address))
@@ -235,97 +227,6 @@ pub fn caller() -> Option<Address> {
     found
 }
 
-/// The program or a loaded library.
-struct Library {
-    base: usize,
-    /// Empty for the program.
-    path: CString,
-}
-
-impl Library {
-    /// The one that `address` is in. Not by dladdr, which also looks through all symbols for the
-    /// nearest.
-    fn of(address: Address) -> Option<Self> {
-        let address = address.as_ptr() as usize;
-        let mut found = None;
-        for_each_library(|info| {
-            if found.is_none() && segments(info).any(|segment| segment.contains(&address)) {
-                found = Some(Self::new(info));
-            }
-        });
-        found
-    }
-
-    fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for_each_library(|info| all.push(Self::new(info)));
-        all
-    }
-
-    fn new(info: &libc::dl_phdr_info) -> Self {
-        let path = match info.dlpi_name.is_null() {
-            true => CString::default(),
-            // SAFETY: a C string of the dynamic linker, copied during its callback.
-            false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned(),
-        };
-        Self {
-            base: info.dlpi_addr as usize,
-            path,
-        }
-    }
-
-    /// A handle; `None` for the program itself.
-    fn open(&self) -> Option<Address> {
-        if self.path.is_empty() {
-            return None;
-        }
-        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-        // SAFETY: a C string; RTLD_NOLOAD runs no code of the library, it only finds it.
-        NonNull::new(unsafe { libc::dlopen(self.path.as_ptr(), flags) })
-    }
-}
-
-/// Where a library lies in memory.
-fn segments(info: &libc::dl_phdr_info) -> impl Iterator<Item = Range<usize>> {
-    let headers = match info.dlpi_phdr.is_null() {
-        true => &[],
-        // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
-        false => unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) },
-    };
-    let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
-    loaded.map(|header| {
-        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
-        start..start.saturating_add(header.p_memsz as usize)
-    })
-}
-
-/// In load order.
-fn for_each_library(mut visit: impl FnMut(&libc::dl_phdr_info)) {
-    unsafe extern "C" fn pass_on<F: FnMut(&libc::dl_phdr_info)>(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        visit: *mut c_void,
-    ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the closure, which
-        // nobody else uses.
-        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
-        visit(info);
-        0
-    }
-    fn call<F: FnMut(&libc::dl_phdr_info)>(visit: &mut F) {
-        // SAFETY: the callback matches the closure's type, and the closure outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(pass_on::<F>), (&raw mut *visit).cast()) };
-    }
-    call(&mut visit);
-}
-
-/// # Safety
-/// `handle` is live, or one of the RTLD_ constants.
-unsafe fn symbol_of(handle: *mut c_void, symbol: &CStr) -> Option<Address> {
-    // SAFETY: the caller guarantees the handle, the type the string.
-    NonNull::new(unsafe { libc::dlsym(handle, symbol.as_ptr()) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,8 +236,10 @@ mod tests {
         let here = NonNull::new(caller as *mut c_void).expect("a function");
         assert!(is_ours(here));
         // SAFETY: RTLD_DEFAULT is no handle that could be closed.
-        let outside = unsafe { symbol_of(libc::RTLD_DEFAULT, c"strlen") };
-        assert!(!is_ours(outside.expect("the C library has it")));
+        let outside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getenv".as_ptr()) };
+        assert!(!is_ours(
+            NonNull::new(outside).expect("the C library has it")
+        ));
     }
 
     #[test]

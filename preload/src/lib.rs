@@ -18,6 +18,7 @@
 //!
 //! - `settings`: the environment variables.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
+//! - `libraries`: what is loaded, and what each library defines.
 //! - `host_constructors`: finding what we stand in front of.
 //! - `choice`: ours or the host's.
 //! - `routes`: the same for calls that are made for every token.
@@ -32,11 +33,23 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
+/// Calls the host's function at an address with these arguments: outside any guard, so that what
+/// it throws passes through.
+macro_rules! call_host {
+    ($theirs:expr, ($($kind:ty),* $(,)?) -> $result:ty, ($($argument:expr),* $(,)?)) => {{
+        type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
+        let theirs = $theirs;
+        // SAFETY: the host's function of the name that was called, with the arguments of the call.
+        unsafe { transmute::<*mut c_void, Function>(theirs.address())($($argument),*) }
+    }};
+}
+
 mod calls;
 mod choice;
 mod constructors;
 mod grammars;
 mod host_constructors;
+mod libraries;
 mod presence;
 mod routes;
 mod sampling;
@@ -59,17 +72,6 @@ use choice::{Chosen, Named, choose};
 #[unsafe(no_mangle)]
 #[used]
 pub static llama_sieve_preload_marker: u8 = 1;
-
-/// Calls the host's function at an address with these arguments: outside any guard, so that what
-/// it throws passes through.
-macro_rules! call_host {
-    ($theirs:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*)) => {{
-        type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
-        let theirs = $theirs;
-        // SAFETY: the host's function of the name that was called, with the arguments of the call.
-        unsafe { transmute::<*mut c_void, Function>(theirs.address())($($argument),*) }
-    }};
-}
 
 /// Exports of constructors whose arguments have been the same in every build: forwards them as they
 /// are.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
 
-use crate::host_constructors::Host;
+use crate::host_constructors::path_of_any;
 use crate::settings::{settings, verbose};
 
 /// Of any program that llama.cpp is linked into: a function that its messages name.
@@ -44,10 +44,7 @@ extern "C" fn at_load() {
             if !verbose() {
                 return;
             }
-            let this = process::id();
-            if PROCESS.swap(this, Ordering::Relaxed) == this {
-                return;
-            }
+            PROCESS.store(process::id(), Ordering::Relaxed);
             // SAFETY: both are C strings that are never freed.
             let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
@@ -80,7 +77,7 @@ fn likely_reason() -> String {
     if settings().is_off() {
         return "LLAMA_SIEVE_PRELOAD is off".into();
     }
-    if let Some(path) = Host::any().and_then(|host| host.path()) {
+    if let Some(path) = path_of_any() {
         return format!(
             "nobody called the constructors of {path} through the dynamic linker; a host that asks \
              the library's own handle for them, as Python's ctypes does, cannot be reached this way"

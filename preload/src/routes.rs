@@ -1,11 +1,19 @@
-//! Where calls go that are made for every token: found once for each caller, not at each call.
+//! Where calls go that are made for every token: found once, not at each call.
 //!
-//! What was found holds as long as no library comes or goes, which the dynamic linker counts.
+//! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as long
+//! as the process lives, and is kept with the function. Otherwise libraries may come and go, and the
+//! ways of two callers may differ: what was found then holds until the dynamic linker has counted
+//! another library, and is kept by thread and caller.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::host_constructors::{Address, base_of, caller, exporters, meant};
+use llama_sieve::ffi::guard::guard;
+
+use crate::host_constructors::{Address, base_of, caller, exporters, meant, next, stays};
+use crate::libraries::changes;
 
 /// A function of the host's, and the library that it is in.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +23,18 @@ pub struct Route {
     pub base: usize,
 }
 
+/// A name of the host's that is called for every token.
+pub struct Function {
+    symbol: &'static CStr,
+    /// The way for all callers and for ever; NULL if there is none, or none was found yet.
+    address: AtomicPtr<c_void>,
+    /// Written before that address.
+    base: AtomicUsize,
+}
+
 /// A route that was found.
 struct Known {
-    symbol: &'static CStr,
+    function: &'static Function,
     /// Of the call; `None` where all callers go the same way.
     caller: Option<Address>,
     route: Route,
@@ -29,44 +46,80 @@ thread_local! {
     static AS_OF: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The function that this call of `symbol` was meant for.
-pub fn route(symbol: &'static CStr) -> Option<Route> {
-    forget_what_is_old();
-    if let Some(route) = known(symbol, None) {
-        return Some(route);
-    }
-    found(symbol, caller())
-}
-
-/// The function that a call of `symbol` from `caller` is meant for.
-pub fn route_of(symbol: &'static CStr, caller: Address) -> Option<Route> {
-    forget_what_is_old();
-    known(symbol, None).or_else(|| found(symbol, Some(caller)))
-}
-
-fn found(symbol: &'static CStr, caller: Option<Address>) -> Option<Route> {
-    if let Some(route) = known(symbol, caller) {
-        return Some(route);
-    }
-    let address = meant(symbol, caller)?;
-    let route = Route {
-        address,
-        base: base_of(address)?,
-    };
-    // The routes may differ where several libraries have the function.
-    let only_one = exporters(symbol) == 1;
-    let caller = caller.filter(|_| !only_one);
-    if only_one || caller.is_some() {
-        keep(Known {
+impl Function {
+    pub const fn new(symbol: &'static CStr) -> Self {
+        Self {
             symbol,
-            caller,
-            route,
-        });
+            address: AtomicPtr::new(null_mut()),
+            base: AtomicUsize::new(0),
+        }
     }
-    Some(route)
+
+    /// The host's function that this call of ours was meant for.
+    #[inline]
+    pub fn route(&'static self) -> Option<Route> {
+        self.kept().or_else(|| self.look(None))
+    }
+
+    /// The one that a call from `caller` is meant for.
+    pub fn route_from(&'static self, caller: Address) -> Option<Route> {
+        self.kept().or_else(|| self.look(Some(caller)))
+    }
+
+    #[inline]
+    fn kept(&self) -> Option<Route> {
+        let address = NonNull::new(self.address.load(Ordering::Acquire))?;
+        let base = self.base.load(Ordering::Relaxed);
+        Some(Route { address, base })
+    }
+
+    fn keep(&self, route: Route) {
+        self.base.store(route.base, Ordering::Relaxed);
+        self.address
+            .store(route.address.as_ptr(), Ordering::Release);
+    }
+
+    #[cold]
+    fn look(&'static self, from: Option<Address>) -> Option<Route> {
+        guard(
+            self.symbol.to_string_lossy(),
+            || None,
+            || {
+                forget_what_is_old();
+                let from = || from.or_else(caller);
+                known(self, None).or_else(|| self.found(from()))
+            },
+        )
+    }
+
+    fn found(&'static self, caller: Option<Address>) -> Option<Route> {
+        if let Some(route) = known(self, caller) {
+            return Some(route);
+        }
+        let address = meant(self.symbol, caller)?;
+        let route = Route {
+            address,
+            base: base_of(address)?,
+        };
+        if next(self.symbol) == Some(address) && stays(address) {
+            self.keep(route);
+            return Some(route);
+        }
+        // The routes may differ where several libraries have the function.
+        let only_one = exporters(self.symbol) == 1;
+        let caller = caller.filter(|_| !only_one);
+        if only_one || caller.is_some() {
+            remember(Known {
+                function: self,
+                caller,
+                route,
+            });
+        }
+        Some(route)
+    }
 }
 
-fn keep(known: Known) {
+fn remember(known: Known) {
     const MOST: usize = 256;
     let _ = KNOWN.try_with(|all| {
         let Ok(mut all) = all.try_borrow_mut() else {
@@ -78,43 +131,21 @@ fn keep(known: Known) {
     });
 }
 
-fn known(symbol: &'static CStr, caller: Option<Address>) -> Option<Route> {
+fn known(function: &'static Function, caller: Option<Address>) -> Option<Route> {
     let look = |all: &RefCell<Vec<Known>>| {
         let all = all.try_borrow().ok()?;
-        let is_it = |known: &&Known| {
-            std::ptr::eq(known.symbol.as_ptr(), symbol.as_ptr()) && known.caller == caller
-        };
+        let is_it =
+            |known: &&Known| std::ptr::eq(known.function, function) && known.caller == caller;
         Some(all.iter().find(is_it)?.route)
     };
     KNOWN.try_with(look).ok().flatten()
 }
 
 fn forget_what_is_old() {
-    let now = linker_count();
+    let now = changes();
     let _ = AS_OF.try_with(|as_of| {
         if as_of.replace(now) != now {
             let _ = KNOWN.try_with(|all| all.try_borrow_mut().map(|mut all| all.clear()));
         }
     });
-}
-
-/// How often libraries have come and gone.
-fn linker_count() -> u64 {
-    unsafe extern "C" fn first(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        count: *mut c_void,
-    ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the variable below.
-        unsafe {
-            let counted = (*info).dlpi_adds.wrapping_add((*info).dlpi_subs);
-            *count.cast::<u64>() = counted;
-        }
-        // Every entry tells the same.
-        1
-    }
-    let mut count = 0u64;
-    // SAFETY: the callback matches, and the variable outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
-    count
 }

@@ -1,20 +1,19 @@
 //! The exports that sample: what programs call for every token. Each decides inside the guard, and
 //! calls the host outside of it.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::null_mut;
 
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front;
-use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::{
     llama_context, llama_model, llama_sampler, llama_token_data_array,
 };
 
 use crate::calls::{self, Apply, Entered};
 use crate::choice::{self, FromCommon};
-use crate::routes::{Route, route};
+use crate::routes::Function;
 
 /// The common library's `common_sampler`.
 #[allow(non_camel_case_types)]
@@ -31,11 +30,6 @@ pub struct common_params_sampling {
 }
 
 const NO_TOKEN: Token = -1;
-
-/// Where a call of `symbol` goes, found inside the guard.
-pub fn way(symbol: &'static CStr) -> Option<Route> {
-    guard(symbol.to_string_lossy(), || None, || route(symbol))
-}
 
 /// Calls the host's function at a route, outside any guard, so that what it throws passes through;
 /// `$otherwise` where there is none.
@@ -63,7 +57,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
     ctx: *mut llama_context,
     idx: i32,
 ) -> Token {
-    let way = way(c"llama_sampler_sample");
+    static HOSTS: Function = Function::new(c"llama_sampler_sample");
+    let way = HOSTS.route();
     if way.is_some_and(choice::serves) {
         // SAFETY: the caller guarantees them, and they are of the host that is served.
         if let Some(token) = unsafe { in_front::sample(smpl, ctx, idx) } {
@@ -88,13 +83,14 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     smpl: *mut llama_sampler,
     array: *mut llama_token_data_array,
 ) {
+    static HOSTS: Function = Function::new(c"llama_sampler_apply");
     // SAFETY: the caller guarantees sampler and array.
     let during = match unsafe { calls::apply(smpl, array) } {
         Apply::Nothing => return,
         Apply::Theirs(applying) => applying,
     };
     call_host!(
-        way(c"llama_sampler_apply"),
+        HOSTS.route(),
         (*mut llama_sampler, *mut llama_token_data_array) -> (),
         (smpl, array),
         ()
@@ -114,8 +110,9 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
     idx: i32,
     grammar_first: bool,
 ) -> Token {
-    const NAME: &CStr = c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib";
-    let way = way(NAME);
+    static HOSTS: Function =
+        Function::new(c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib");
+    let way = HOSTS.route();
     let get = way.and_then(choice::common_sampler_get);
     let chain = call_host!(
         get,
@@ -167,7 +164,8 @@ macro_rules! common_sampler_init {
             model: *const llama_model,
             params: *mut common_params_sampling,
         ) -> *mut common_sampler {
-            let way = way($symbol);
+            static HOSTS: Function = Function::new($symbol);
+            let way = HOSTS.route();
             let _from_common = FromCommon::enter();
             call_host!(
                 way,
@@ -213,7 +211,7 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
         return probs;
     }
     call_host!(
-        way(c"llama_get_sampled_probs_ith"),
+        choice::SAMPLED_PROBS.route(),
         (*mut llama_context, i32) -> *mut f32,
         (ctx, idx),
         null_mut()
@@ -229,11 +227,12 @@ macro_rules! questions {
         /// The arguments are what llama.h asks for.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $symbol(ctx: *mut llama_context, idx: i32) -> $result {
+            static HOSTS: Function = Function::new($text);
             if let Some(answer) = $answer(ctx, idx) {
                 return answer;
             }
             call_host!(
-                way($text),
+                HOSTS.route(),
                 (*mut llama_context, i32) -> $result,
                 (ctx, idx),
                 $otherwise

@@ -127,7 +127,7 @@ pub fn settings() -> &'static Settings {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     let (settings, warnings) = PARSED.get_or_init(|| Settings::parse(environment::variable));
     // Not while parsing: who receives the warning may call us.
-    if !REPORTED.swap(true, Ordering::Relaxed) {
+    if !REPORTED.load(Ordering::Relaxed) && !REPORTED.swap(true, Ordering::Relaxed) {
         for warning in warnings {
             log::warn(warning);
         }

@@ -89,7 +89,7 @@ fn grammars_of_a_build_that_was_not_compared_are_its_own() {
 #[test]
 fn texts_that_end_a_program_do_not() {
     let run = preloaded_of_known_build(program()).arg("hostile");
-    let said = run.arg(model()).said();
+    let said = run.env("LLAMA_SIEVE_VERBOSE", 1).arg(model()).said();
     let mut lines = said.out.lines();
     assert!(
         lines.by_ref().take(5).all(|line| line == "1"),
@@ -102,4 +102,12 @@ fn texts_that_end_a_program_do_not() {
             .is_some_and(|line| line.starts_with("refused: caught: "))
     );
     assert_eq!(lines.collect::<Vec<_>>(), ["1"]);
+    // Nobody's was made of four of the texts, and that is what is told.
+    let made = made(&said);
+    assert_eq!(made.get(OURS), Some(&1), "{made:?}");
+    let none = made
+        .iter()
+        .filter(|(key, _)| key.starts_with("grammar: none: "));
+    assert_eq!(none.map(|(_, count)| count).sum::<usize>(), 4, "{made:?}");
+    assert!(!made.keys().any(|key| key.contains("llama.cpp's own")));
 }

@@ -23,6 +23,11 @@ mod hosts;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod libraries;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod old_builds;
 #[cfg(all(
     target_env = "gnu",

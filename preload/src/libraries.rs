@@ -1,0 +1,353 @@
+//! The loaded libraries, and what each says of itself in memory: its name, what it needs, what it
+//! defines.
+//!
+//! Read there, and not asked of the dynamic linker by `dlopen` with RTLD_NOLOAD: while a process
+//! ends, that runs the initialisers of a library once more whose finalisers have begun.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+
+/// An address that the dynamic linker gave.
+pub type Address = NonNull<c_void>;
+
+/// The program or a loaded library, while it cannot be unloaded.
+pub struct Library<'a> {
+    info: libc::dl_phdr_info,
+    held: PhantomData<&'a ()>,
+}
+
+/// What `look` finds among the program, which comes first, and all libraries in load order. None of
+/// them comes or goes meanwhile: the linker's lock is held, so `look` calls nobody else.
+pub fn with_all<T>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
+    let mut look = Some(look);
+    let mut found = None;
+    // The lock may be taken again by the thread that has it.
+    for_each(&mut |_| {
+        let mut all = Vec::new();
+        for_each(&mut |info| {
+            all.push(Library {
+                info: *info,
+                held: PhantomData,
+            });
+            true
+        });
+        found = look.take().map(|look| look(&all));
+        false
+    });
+    // Without any library, which cannot be: this one is loaded.
+    found.unwrap_or_else(|| look.map(|look| look(&[])).expect("it was not called"))
+}
+
+/// The position of the one that `address` is in.
+pub fn position(all: &[Library<'_>], address: Address) -> Option<usize> {
+    all.iter().position(|library| library.contains(address))
+}
+
+/// The library at `start` and those that it needs, whatever these need and so on, each once, the
+/// nearest first: where a symbol is looked for.
+pub fn scope(all: &[Library<'_>], start: usize) -> Vec<usize> {
+    let mut scope = vec![start];
+    let mut at = 0;
+    while let Some(&library) = scope.get(at) {
+        for name in all[library].needed() {
+            let found = all.iter().position(|library| library.is_called(name));
+            scope.extend(found.filter(|found| !scope.contains(found)));
+        }
+        at += 1;
+    }
+    scope
+}
+
+impl Library<'_> {
+    pub fn base(&self) -> usize {
+        self.info.dlpi_addr as usize
+    }
+
+    /// Empty for the program.
+    pub fn path(&self) -> &CStr {
+        match self.info.dlpi_name.is_null() {
+            true => c"",
+            // SAFETY: a C string of the dynamic linker's, which stays as long as the library does.
+            false => unsafe { CStr::from_ptr(self.info.dlpi_name) },
+        }
+    }
+
+    pub fn contains(&self, address: Address) -> bool {
+        let address = address.as_ptr() as usize;
+        self.segments().any(|segment| segment.contains(&address))
+    }
+
+    /// Where it lies in memory.
+    pub fn segments(&self) -> impl Iterator<Item = Range<usize>> {
+        let loaded = self.headers().filter(|h| h.p_type == libc::PT_LOAD);
+        loaded.map(|header| {
+            let start = self.base().wrapping_add(header.p_vaddr as usize);
+            start..start.saturating_add(header.p_memsz as usize)
+        })
+    }
+
+    fn headers(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+        let headers = match self.info.dlpi_phdr.is_null() {
+            true => &[],
+            // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
+            false => unsafe {
+                slice::from_raw_parts(self.info.dlpi_phdr, self.info.dlpi_phnum.into())
+            },
+        };
+        headers.iter()
+    }
+
+    /// Its own function of that name.
+    pub fn symbol(&self, name: &CStr) -> Option<Address> {
+        let symbols = self.symbols()?;
+        let found = symbols.find(name)?;
+        NonNull::new(self.base().wrapping_add(found.st_value as usize) as *mut c_void)
+    }
+
+    /// Whether a library that needs `name` means this one.
+    fn is_called(&self, name: &CStr) -> bool {
+        let path = self.path().to_bytes();
+        let file = path.rsplit(|&byte| byte == b'/').next();
+        let own = || self.texts(DT_SONAME).next();
+        path == name.to_bytes() || file == Some(name.to_bytes()) || own() == Some(name)
+    }
+
+    fn needed(&self) -> impl Iterator<Item = &CStr> {
+        self.texts(DT_NEEDED)
+    }
+
+    fn texts(&self, tag: i64) -> impl Iterator<Item = &CStr> {
+        let table = self.pointer::<c_char>(DT_STRTAB);
+        let entries = self.entries().filter(move |entry| entry.tag == tag);
+        entries.filter_map(move |entry| {
+            // SAFETY: such an entry is the place of a C string in the table.
+            Some(unsafe { CStr::from_ptr(table?.add(entry.value as usize)) })
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        let header = self.headers().find(|h| h.p_type == libc::PT_DYNAMIC);
+        let entries: &[Entry] = header.map_or(&[], |header| {
+            let start = self.base().wrapping_add(header.p_vaddr as usize) as *const Entry;
+            // SAFETY: the section of that header, which is loaded and of that size.
+            unsafe { slice::from_raw_parts(start, header.p_memsz as usize / size_of::<Entry>()) }
+        });
+        entries.iter().take_while(|entry| entry.tag != DT_NULL)
+    }
+
+    /// What an entry points to.
+    fn pointer<T>(&self, tag: i64) -> Option<*const T> {
+        let value = self.entries().find(|entry| entry.tag == tag)?.value as usize;
+        // The linker has written addresses, but into the kernel's own library.
+        let is_address = value >= self.base();
+        let address = if is_address {
+            value
+        } else {
+            self.base() + value
+        };
+        Some(address as *const T)
+    }
+
+    fn symbols(&self) -> Option<Symbols> {
+        Some(Symbols {
+            table: self.pointer(DT_SYMTAB)?,
+            names: self.pointer(DT_STRTAB)?,
+            gnu_hash: self.pointer(DT_GNU_HASH),
+            hash: self.pointer(DT_HASH),
+        })
+    }
+}
+
+/// An entry of the dynamic section.
+#[repr(C)]
+struct Entry {
+    tag: i64,
+    value: u64,
+}
+
+const DT_NULL: i64 = 0;
+const DT_NEEDED: i64 = 1;
+const DT_HASH: i64 = 4;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_SONAME: i64 = 14;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
+
+/// A library's table of symbols, and one or both of the two indexes of it.
+struct Symbols {
+    table: *const libc::Elf64_Sym,
+    names: *const c_char,
+    gnu_hash: Option<*const u32>,
+    hash: Option<*const u32>,
+}
+
+impl Symbols {
+    fn find(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
+        match (self.gnu_hash, self.hash) {
+            // SAFETY: the library's own tables.
+            (Some(index), _) => unsafe { self.find_by_hash(index, name) },
+            // SAFETY: as above; the second number says how many symbols there are.
+            (None, Some(index)) => unsafe {
+                let mut all = 0..*index.add(1);
+                all.find_map(|at| self.defined(at, name))
+            },
+            (None, None) => None,
+        }
+    }
+
+    /// By the index that GNU's linkers make: four numbers, a filter of 64-bit words, the first
+    /// symbol of each bucket, and a hash for each symbol from `first` on, whose lowest bit ends the
+    /// bucket.
+    ///
+    /// # Safety
+    /// `index` is the library's.
+    unsafe fn find_by_hash(&self, index: *const u32, name: &CStr) -> Option<&libc::Elf64_Sym> {
+        // SAFETY: the caller guarantees the index.
+        let [buckets, first, words, _] = unsafe { *index.cast::<[u32; 4]>() };
+        if buckets == 0 {
+            return None;
+        }
+        let step = |hash: u32, &byte: &u8| hash.wrapping_mul(33).wrapping_add(byte.into());
+        let wanted = name.to_bytes().iter().fold(5381, step);
+        // SAFETY: as above: these are the index's parts, and a bucket that is not empty begins with
+        // a symbol that has a hash.
+        unsafe {
+            let starts = index.add(4 + 2 * words as usize);
+            let hashes = starts.add(buckets as usize);
+            let mut at = *starts.add((wanted % buckets) as usize);
+            while at >= first {
+                let hash = *hashes.add((at - first) as usize);
+                if hash | 1 == wanted | 1
+                    && let Some(found) = self.defined(at, name)
+                {
+                    return Some(found);
+                }
+                if hash & 1 == 1 {
+                    return None;
+                }
+                at += 1;
+            }
+        }
+        None
+    }
+
+    /// The symbol there, if it is defined and of that name.
+    ///
+    /// # Safety
+    /// There are more symbols than `at`.
+    unsafe fn defined(&self, at: u32, name: &CStr) -> Option<&libc::Elf64_Sym> {
+        /// Kinds of symbols: of none, data, function.
+        const AT_AN_ADDRESS: Range<u8> = 0..3;
+        // SAFETY: the caller guarantees the symbol, whose name lies in the table of names.
+        unsafe {
+            let symbol = &*self.table.add(at as usize);
+            let own = CStr::from_ptr(self.names.add(symbol.st_name as usize));
+            let is_it = symbol.st_shndx != 0 && AT_AN_ADDRESS.contains(&(symbol.st_info & 0xf));
+            (is_it && own == name).then_some(symbol)
+        }
+    }
+}
+
+/// Visits the program and the libraries in load order, as long as `visit` wants more.
+fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
+    type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
+    unsafe extern "C" fn pass_on(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the reference, which
+        // nobody else uses.
+        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
+        c_int::from(!visit(info))
+    }
+    let mut visit: Visit<'_> = visit;
+    // SAFETY: the callback matches, and the reference outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
+}
+
+/// How often libraries have come and gone.
+pub fn changes() -> u64 {
+    let mut changes = 0;
+    for_each(&mut |info| {
+        changes = info.dlpi_adds.wrapping_add(info.dlpi_subs);
+        // Every entry tells the same.
+        false
+    });
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<'a, 'b>(all: &'a [Library<'b>], part: &str) -> &'a Library<'b> {
+        let found = all.iter().find(|library| {
+            let path = library.path().to_string_lossy();
+            path.contains(part)
+        });
+        found.expect("it is loaded")
+    }
+
+    /// The dynamic linker finds the same.
+    #[test]
+    fn symbols_are_where_the_linker_finds_them() {
+        for name in [c"getenv", c"qsort", c"stdout", c"dl_iterate_phdr", c"abort"] {
+            // SAFETY: RTLD_DEFAULT is no handle that could be closed.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            let own = with_all(|all| named(all, "/libc.so").symbol(name));
+            assert_eq!(own, NonNull::new(found), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_library_does_not_define_is_not_in_it() {
+        with_all(|all| {
+            let libc = named(all, "/libc.so");
+            assert_eq!(libc.symbol(c"llama_sampler_init_top_k"), None);
+            assert_eq!(libc.symbol(c""), None);
+            // It is asked for there, and defined elsewhere.
+            assert_eq!(libc.symbol(c"__tls_get_addr"), None);
+            for library in all {
+                assert_eq!(library.symbol(c"no library has this"), None);
+            }
+        });
+    }
+
+    #[test]
+    fn the_program_needs_what_it_is_linked_with() {
+        with_all(|all| {
+            let scope = scope(all, 0);
+            let of = |part| {
+                scope
+                    .iter()
+                    .any(|&i| all[i].path() == named(all, part).path())
+            };
+            assert!(of("/libc.so") && of("/ld-linux"));
+            assert_eq!(scope[0], 0);
+            let mut once = scope.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), scope.len());
+            // The kernel's own library is needed by nobody.
+            assert!(scope.len() < all.len());
+        });
+    }
+
+    #[test]
+    fn a_library_that_comes_is_counted() {
+        let before = changes();
+        assert_eq!(changes(), before);
+        // SAFETY: a library whose initialisers do nothing of note.
+        let handle = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null());
+        assert_ne!(changes(), before);
+        let loaded = changes();
+        // SAFETY: just opened, and of no more use.
+        unsafe { libc::dlclose(handle) };
+        assert_ne!(changes(), loaded);
+    }
+}
