@@ -20,7 +20,7 @@
 //! the host has the whole vocabulary.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Candidates};
@@ -129,8 +129,16 @@ struct Call {
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
-    /// The host applies a sampler, which may apply others.
-    applying: bool,
+    applied: Applied,
+}
+
+/// What the host is applying at the moment, which may apply others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Applied {
+    Nothing,
+    /// A grammar of ours, to see whether it allows the token.
+    Check(*mut llama_sampler),
+    Other,
 }
 
 /// What a chain has left, in the columns that the host asks for.
@@ -168,8 +176,17 @@ thread_local! {
     static COLUMNS: Cell<Option<Box<Columns>>> = const { Cell::new(None) };
 }
 
+/// Whether a call was ever begun. Where this library is off or steps aside, none is, and whatever the
+/// host asks costs a look at this.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 /// What `look` gives of the call that this thread is in, if it is in one.
+#[inline]
 fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
+    // A thread that is in a call has written it itself.
+    if !BEGUN.load(Ordering::Relaxed) {
+        return None;
+    }
     let look = |call: &RefCell<Option<Call>>| look(call.try_borrow_mut().ok()?.as_mut()?);
     CALL.try_with(look).ok().flatten()
 }
@@ -206,8 +223,9 @@ impl Entered {
             grammar: None,
             stage,
             seen: Seen::default(),
-            applying: false,
+            applied: Applied::Nothing,
         };
+        BEGUN.store(true, Ordering::Relaxed);
         Self {
             before: exchange(Some(call)),
         }
@@ -342,9 +360,8 @@ pub enum Apply {
 
 /// While this lives, samplers that are applied are members of another.
 pub struct Applying {
-    set: bool,
-    /// The grammar that looks at the token.
-    grammar: Option<*mut llama_sampler>,
+    /// It is no member itself.
+    outermost: bool,
 }
 
 impl Applying {
@@ -353,15 +370,15 @@ impl Applying {
     /// # Safety
     /// `array` is what was applied to.
     pub unsafe fn finish(self, array: *const llama_token_data_array) {
-        let Some(grammar) = self.grammar else {
-            return;
-        };
-        // SAFETY: `apply` has found one candidate in it.
-        if unsafe { (*(*array).data).logit } != f32::NEG_INFINITY {
+        if !self.outermost {
             return;
         }
         with_call(|call| {
-            if call.stage == Stage::Checked {
+            if let Applied::Check(grammar) = call.applied
+                && call.stage == Stage::Checked
+                // SAFETY: a check has found one candidate in it.
+                && unsafe { (*(*array).data).logit } == f32::NEG_INFINITY
+            {
                 (call.stage, call.grammar) = (Stage::Rejected, Some(grammar));
             }
             Some(())
@@ -371,9 +388,9 @@ impl Applying {
 
 impl Drop for Applying {
     fn drop(&mut self) {
-        if self.set {
+        if self.outermost {
             with_call(|call| {
-                call.applying = false;
+                call.applied = Applied::Nothing;
                 Some(())
             });
         }
@@ -386,63 +403,51 @@ impl Drop for Applying {
 /// `smpl` is NULL or a live sampler, `array` NULL or a valid array that nobody else uses during the
 /// call.
 pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array) -> Apply {
-    let of_call = with_call(|call| {
-        if call.applying || smpl.is_null() {
+    // SAFETY: the caller guarantees sampler and array.
+    let of_call = with_call(|call| unsafe { call.apply(smpl, array) });
+    of_call.unwrap_or(Apply::Theirs(Applying { outermost: false }))
+}
+
+impl Call {
+    /// `None` for a member of what is being applied.
+    ///
+    /// # Safety
+    /// As for [`apply`].
+    unsafe fn apply(
+        &mut self,
+        smpl: *mut llama_sampler,
+        array: *mut llama_token_data_array,
+    ) -> Option<Apply> {
+        if self.applied != Applied::Nothing || smpl.is_null() {
             return None;
         }
-        let is_chain = smpl == call.chain;
-        match call.stage {
-            Stage::Watched => call.seen.apply(is_chain),
-            // It was run before the chain. The second time nobody asks for the backend's token.
-            Stage::Answering | Stage::Answered if call.grammar == Some(smpl) => {
-                call.stage = Stage::Answered;
-                return Some(Do::Nothing);
-            }
+        let is_chain = smpl == self.chain;
+        self.applied = Applied::Other;
+        match self.stage {
+            Stage::Watched => self.seen.apply(is_chain),
             Stage::Answering | Stage::Answered => {
-                let first = is_chain && call.grammar.is_none();
-                call.stage = if first { Stage::Checked } else { Stage::Done };
-                if is_chain {
-                    return Some(Do::Select);
+                // It was run before the chain. The second time nobody asks for the backend's token.
+                let was_run = self.grammar == Some(smpl);
+                // SAFETY: the caller guarantees the array.
+                let selects = !was_run && is_chain && unsafe { select(array) };
+                self.stage = match (was_run, selects, self.grammar) {
+                    (true, ..) => Stage::Answered,
+                    (_, true, None) => Stage::Checked,
+                    _ => Stage::Done,
+                };
+                if was_run || selects {
+                    self.applied = Applied::Nothing;
+                    return Some(Apply::Nothing);
                 }
             }
             // SAFETY: the caller guarantees sampler and array.
             Stage::Checked if unsafe { is_check(smpl, array) } => {
-                call.applying = true;
-                return Some(Do::Check);
+                self.applied = Applied::Check(smpl);
             }
             Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done => {}
         }
-        call.applying = true;
-        Some(Do::Apply)
-    });
-    match of_call {
-        Some(Do::Nothing) => Apply::Nothing,
-        // SAFETY: the caller guarantees the array.
-        Some(Do::Select) if unsafe { select(array) } => Apply::Nothing,
-        Some(Do::Select) => {
-            with_call(|call| {
-                call.stage = Stage::Done;
-                Some(())
-            });
-            Apply::Theirs(Applying {
-                set: false,
-                grammar: None,
-            })
-        }
-        of_call => Apply::Theirs(Applying {
-            set: matches!(of_call, Some(Do::Apply | Do::Check)),
-            grammar: (of_call == Some(Do::Check)).then_some(smpl),
-        }),
+        Some(Apply::Theirs(Applying { outermost: true }))
     }
-}
-
-/// What a call asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Do {
-    Nothing,
-    Select,
-    Check,
-    Apply,
 }
 
 /// Whether a grammar of ours looks at one token.
