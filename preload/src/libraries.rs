@@ -340,7 +340,6 @@ mod tests {
     #[test]
     fn a_library_that_comes_is_counted() {
         let before = changes();
-        assert_eq!(changes(), before);
         // SAFETY: a library whose initialisers do nothing of note.
         let handle = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null());
