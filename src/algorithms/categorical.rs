@@ -33,6 +33,23 @@ pub fn choose<T>(
     }
 }
 
+/// The same in the operations of the built-in: two `double` sums in order.
+pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
+    let doubles = || terms.iter().map(|t| f64::from(term(t)));
+    let sum = doubles().fold(0.0f64, |sum, p| sum + p);
+    first_reaching(doubles(), sum * draw).unwrap_or(terms.len().saturating_sub(1))
+}
+
+/// The first of `terms` at which their running sum reaches `target`. `None` where none does, as
+/// where the sum is NaN since the largest logit is infinite: the built-in then takes the last.
+pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
+    let mut running = 0.0;
+    terms.position(|term| {
+        running += term;
+        running >= target
+    })
+}
+
 /// The first index at which the sum of the terms up to it reaches `target`.
 #[expect(
     clippy::indexing_slicing,

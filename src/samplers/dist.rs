@@ -11,6 +11,7 @@
 
 use std::ffi::CStr;
 
+use crate::algorithms::categorical::choose_in_order;
 use crate::algorithms::descending_draw::{Descending, DescendingDraw};
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::scratch::clone_by_field;
@@ -72,7 +73,7 @@ const MANY: usize = 4096;
 impl Dist {
     fn draw_aside(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
         let sum = self.work.exponentiate_double(data, sorted);
-        let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
+        let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
         let chosen = self.work.choose(sum, draw, exactly);
         self.work.write_p_divided(data, sum);
         chosen
@@ -93,7 +94,7 @@ impl Dist {
             return false;
         }
         let draw = self.next_draw();
-        let exactly = |values: &[f32]| one_by_one(values, |&value| value, draw);
+        let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
         let chosen = self.work.choose(sum, draw, exactly);
         pool.select_weighted(chosen, Weights::Double);
         true
@@ -135,7 +136,7 @@ impl Dist {
 
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
         let sum = self.softmax.exponentiate(data, sorted);
-        let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);
+        let exactly = |data: &[TokenData]| choose_in_order(data, |c| c.p, draw);
         let chosen = self.softmax.choose(data, sum, draw, exactly);
         kernels::divide_p_double(data, sum);
         chosen
@@ -224,17 +225,3 @@ impl Dist {
 
 /// How many of the largest logits are looked at before all are.
 const HEAD: usize = 256;
-
-/// The choice in the operations of the built-in.
-fn one_by_one<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
-    let doubles = || terms.iter().map(|t| f64::from(term(t)));
-    let target = doubles().fold(0.0f64, |sum, p| sum + p) * draw;
-    let mut running = 0.0f64;
-    let chosen = doubles().position(|p| {
-        running += p;
-        running >= target
-    });
-    // The sum is NaN when the largest logit is infinite: nothing is ever reached, and the built-in
-    // takes the last.
-    chosen.unwrap_or(terms.len() - 1)
-}

@@ -36,6 +36,20 @@ clone_by_field!(MinP {
     passing
 });
 
+/// The least logit that is kept where the largest is `max`.
+#[inline]
+pub(crate) fn least_kept(max: f32, p: f32) -> f32 {
+    max + ln(p)
+}
+
+/// How many of `data`, which descend, are kept: at least `min_keep`, and the first.
+pub(crate) fn kept_of_sorted(data: &[TokenData], p: f32, min_keep: usize) -> usize {
+    let least = least_kept(data.first().map_or(0.0, |c| c.logit), p);
+    let mut others = data.iter().enumerate().skip(1);
+    let cut = others.find(|&(i, c)| c.logit < least && i >= min_keep);
+    cut.map_or(data.len(), |(i, _)| i)
+}
+
 impl MinP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p <= 0`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
@@ -75,12 +89,12 @@ impl MinP {
     /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes
     /// the largest of all, since the threshold rises with it.
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        let ln_p = ln(self.p);
         self.passing.clear();
         // An array of nothing but minus infinity has the lowest finite value as its maximum, so
         // that nothing passes. From p > 1 on nothing passes either.
-        let max = kernels::near_max(candidates.as_slice(), ln_p.min(0.0), &mut self.passing);
-        let threshold = max + ln_p;
+        let range = ln(self.p).min(0.0);
+        let max = kernels::near_max(candidates.as_slice(), range, &mut self.passing);
+        let threshold = least_kept(max, self.p);
         self.passing.retain(|c| c.logit >= threshold);
         if self.passing.is_empty() || self.passing.len() < self.min_keep {
             return false;
@@ -92,7 +106,7 @@ impl MinP {
     /// The same of a pool, which then has nothing but what passed.
     fn retain_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         let max = pool.max();
-        let threshold = max + ln(self.p);
+        let threshold = least_kept(max, self.p);
         // From p > 1 on, and where nothing is finite, the built-in's own way tells.
         if !max.is_finite() || !threshold.is_finite() || threshold > max {
             return false;
@@ -104,20 +118,6 @@ impl MinP {
         }
         pool.keep(&self.passing, false);
         true
-    }
-
-    /// Cuts the sorted array; the first candidate always stays.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the caller has a candidate; `i` runs below their number"
-    )]
-    fn cut_sorted(&self, candidates: &mut Candidates<'_>) {
-        let data = candidates.as_slice();
-        let threshold = data[0].logit + ln(self.p);
-        let kept = (1..data.len())
-            .find(|&i| data[i].logit < threshold && i >= self.min_keep)
-            .unwrap_or(data.len());
-        candidates.truncate(kept);
     }
 }
 
@@ -143,7 +143,8 @@ impl Sampler for MinP {
             return;
         }
         candidates.sort(&mut self.order);
-        self.cut_sorted(candidates);
+        let kept = kept_of_sorted(candidates.as_slice(), self.p, self.min_keep);
+        candidates.truncate(kept);
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {

@@ -20,13 +20,87 @@ use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 
+/// Repetition, frequency and presence penalty, applied in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    /// Divides a logit above 0, multiplies one at or below 0, so that it always loses. 1 disables.
+    pub repeat: f32,
+    /// Subtracted once per occurrence. 0 disables.
+    pub freq: f32,
+    /// Subtracted once. 0 disables.
+    pub present: f32,
+}
+
+impl Factors {
+    /// Whether they would change a logit.
+    pub fn is_active(&self) -> bool {
+        self.repeat != 1.0 || self.freq != 0.0 || self.present != 0.0
+    }
+
+    /// The logit of a token that occurs `count` times in the window; unchanged for 0.
+    #[inline]
+    pub fn adjust(&self, logit: f32, count: u32) -> f32 {
+        match count {
+            0 => logit,
+            _ => self.penalised(logit, count),
+        }
+    }
+
+    /// The same of a token that occurs at least once. The operations and their order are
+    /// llama.cpp's.
+    #[inline]
+    fn penalised(&self, logit: f32, count: u32) -> f32 {
+        let scaled = match logit <= 0.0 {
+            true => logit * self.repeat,
+            false => logit / self.repeat,
+        };
+        scaled - (count as f32 * self.freq + self.present)
+    }
+
+    /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of
+    /// the window); tokens outside are ignored.
+    pub fn apply(&self, logits: &mut [f32], history: &History) {
+        for &(token, count) in history.distinct() {
+            let index = usize::try_from(token).ok();
+            if let Some(logit) = index.and_then(|i| logits.get_mut(i)) {
+                *logit = self.adjust(*logit, count);
+            }
+        }
+    }
+
+    /// The repetition penalty alone.
+    pub fn repetition(repeat: f32) -> Self {
+        Self {
+            repeat,
+            freq: 0.0,
+            present: 0.0,
+        }
+    }
+
+    /// The frequency penalty alone.
+    pub fn frequency(freq: f32) -> Self {
+        Self {
+            repeat: 1.0,
+            freq,
+            present: 0.0,
+        }
+    }
+
+    /// The presence penalty alone.
+    pub fn presence(present: f32) -> Self {
+        Self {
+            repeat: 1.0,
+            freq: 0.0,
+            present,
+        }
+    }
+}
+
 /// Penalises what was accepted lately.
 #[derive(Clone, Debug)]
 pub struct Penalties {
     n_vocab: i32,
-    repeat: f32,
-    freq: f32,
-    present: f32,
+    factors: Factors,
     history: History,
     warned: bool,
 }
@@ -37,14 +111,14 @@ impl Penalties {
     /// tokens outside the vocabulary; 0 or less if unknown.
     pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
         let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
-        if repeat == 1.0 && freq == 0.0 && present == 0.0 {
-            return None;
-        }
-        Some(Self {
-            n_vocab,
+        let factors = Factors {
             repeat,
             freq,
             present,
+        };
+        factors.is_active().then(|| Self {
+            n_vocab,
+            factors,
             history: History::new(last_n),
             warned: false,
         })
@@ -64,18 +138,7 @@ impl Penalties {
 
     #[inline]
     fn penalise(&self, candidate: &mut TokenData, count: u32) {
-        candidate.logit = self.penalised(candidate.logit, count);
-    }
-
-    /// The logit of a token that occurs `count` times in the window, which is at least once.
-    #[inline]
-    fn penalised(&self, logit: f32, count: u32) -> f32 {
-        let scaled = if logit <= 0.0 {
-            logit * self.repeat
-        } else {
-            logit / self.repeat
-        };
-        scaled - (count as f32 * self.freq + self.present)
+        candidate.logit = self.factors.penalised(candidate.logit, count);
     }
 
     /// Penalises the tokens of the window in their places, if every one is there.
@@ -118,9 +181,9 @@ impl Sampler for Penalties {
         Some(BuiltIn::Penalties {
             n_vocab: self.n_vocab,
             last_n: i32::try_from(self.history.capacity()).ok()?,
-            repeat: self.repeat,
-            freq: self.freq,
-            present: self.present,
+            repeat: self.factors.repeat,
+            freq: self.factors.freq,
+            present: self.factors.present,
             accepted: self.history.tokens().collect(),
         })
     }
@@ -140,7 +203,7 @@ impl Sampler for Penalties {
             pool.expect(token);
         }
         for &(token, count) in self.history.distinct() {
-            pool.edit(token, |logit| self.penalised(logit, count));
+            pool.edit(token, |logit| self.factors.penalised(logit, count));
         }
     }
 

@@ -1,9 +1,29 @@
-//! The running sum by which top-p and locally typical sampling cut, added in blocks.
+//! The running sum by which top-p and locally typical sampling cut, and where it is enough.
 
 use crate::kernels;
 
 /// How many probabilities are added before the sum is looked at.
 pub(super) const SUMMED_AT_ONCE: usize = 512;
+
+/// When the first of some ranked candidates are enough: their probabilities have reached `sum`, and
+/// they are at least `n`.
+///
+/// The samplers' sums are `float`s, added one by one, as the built-in's are. Fast mode adds
+/// `double`s in any order, of exponentials that it has not divided by their sum: what a sum of many
+/// `float`s rounds away is then the only difference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enough<T> {
+    pub sum: T,
+    pub n: usize,
+}
+
+impl<T: PartialOrd> Enough<T> {
+    /// Whether it is reached where `n` candidates have this sum.
+    #[inline(always)]
+    pub(crate) fn at(&self, sum: T, n: usize) -> bool {
+        sum >= self.sum && n >= self.n
+    }
+}
 
 /// A `float` sum of probabilities in their order, which ends where enough are kept.
 #[derive(Debug, Default)]
@@ -14,20 +34,19 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Adds `ps`. If the sum reaches `p` among them, and at least `min_keep` are added: how many
-    /// that takes.
-    pub(super) fn add(&mut self, ps: &[f32], p: f32, min_keep: usize) -> Option<usize> {
+    /// Adds `ps`. If there are enough among them: how many that takes.
+    pub(super) fn add(&mut self, ps: &[f32], enough: Enough<f32>) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;
         self.count += ps.len();
         // Nowhere in the block can the nucleus end: its sum stays below, or too few are kept.
-        if after < p || self.count < min_keep {
+        if after < enough.sum || self.count < enough.n {
             self.sum = after;
             return None;
         }
         for (i, x) in ps.iter().enumerate() {
             self.sum += x;
-            if self.sum >= p && start + i + 1 >= min_keep {
+            if enough.at(self.sum, start + i + 1) {
                 return Some(start + i + 1);
             }
         }

@@ -13,7 +13,7 @@
 
 use std::ffi::CStr;
 
-use super::running::{Running, SUMMED_AT_ONCE};
+use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
@@ -28,6 +28,7 @@ use crate::kernels::online_softmax::Sums;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::MAX_LANES;
+use crate::simd::libm::exp;
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
@@ -60,6 +61,35 @@ clone_by_field!(TopP {
     ps,
     kept
 });
+
+/// What a nucleus is: the most probable candidates, as few as reach `p`, at least `min_keep`.
+pub(crate) fn enough<T: From<f32>>(p: f32, min_keep: usize) -> Enough<T> {
+    Enough {
+        sum: p.into(),
+        n: min_keep,
+    }
+}
+
+/// How many of a few candidates, which descend, the nucleus has; leaves their exponentials in `p`.
+///
+/// In the operations of [`TopP`], one by one: its passes are made for arrays of any size and order,
+/// and are slow where their code has left the cache, as after every forward pass.
+pub(crate) fn nucleus_of_few(candidates: &mut [TokenData], p: f32, min_keep: usize) -> usize {
+    let max = candidates.first().map_or(0.0, |c| c.logit);
+    let mut sum = 0.0f32;
+    for candidate in &mut *candidates {
+        candidate.p = exp(candidate.logit - max);
+        sum += candidate.p;
+    }
+    let enough = enough(p, min_keep);
+    let mut running = 0.0f32;
+    let ends = |(i, candidate): (usize, &TokenData)| {
+        running += candidate.p / sum;
+        enough.at(running, i + 1)
+    };
+    let last = candidates.iter().enumerate().position(ends);
+    last.map_or(candidates.len(), |last| last + 1)
+}
 
 impl TopP {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
@@ -109,7 +139,8 @@ impl TopP {
     fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut running = Running::default();
         let mut blocks = ps.chunks(SUMMED_AT_ONCE);
-        blocks.find_map(|block| running.add(block, self.p, self.min_keep))
+        let enough = enough(self.p, self.min_keep);
+        blocks.find_map(|block| running.add(block, enough))
     }
 
     /// Selects the candidates, whose logits are `logits`, at or above `threshold`.
@@ -259,6 +290,7 @@ impl TopP {
         self.ps.resize(logits.len(), 0.0);
         let mut probabilities = [0.0; SUMMED_AT_ONCE];
         let mut running = Running::default();
+        let enough = enough(self.p, self.min_keep);
         for logits in logits.chunks(SUMMED_AT_ONCE) {
             let es = &mut self.ps[running.count..running.count + logits.len()];
             es.copy_from_slice(logits);
@@ -266,7 +298,7 @@ impl TopP {
             let ps = &mut probabilities[..es.len()];
             ps.copy_from_slice(es);
             kernels::divide(ps, of.sum);
-            if let Some(kept) = running.add(ps, self.p, self.min_keep) {
+            if let Some(kept) = running.add(ps, enough) {
                 return Some(kept);
             }
         }

@@ -23,7 +23,7 @@ use std::ffi::CStr;
 use std::hint::black_box;
 use std::ops::Range;
 
-use super::running::{Running, SUMMED_AT_ONCE};
+use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::fallbacks::Fallback;
@@ -76,6 +76,22 @@ clone_by_field!(Typical {
     ps,
     tied
 });
+
+/// What the most typical candidates are: as few as exceed `p`, at least `min_keep`.
+fn enough(p: f32, min_keep: usize) -> Enough<f32> {
+    Enough {
+        sum: p.next_up(),
+        n: min_keep,
+    }
+}
+
+/// The same of sums in double precision.
+pub(crate) fn enough_double(p: f32, min_keep: usize) -> Enough<f64> {
+    Enough {
+        sum: f64::from(p).next_up(),
+        n: min_keep,
+    }
+}
 
 impl Typical {
     /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
@@ -285,8 +301,7 @@ impl Typical {
             let start = self.ps.len();
             let end = distances.len().min(start + SUMMED_AT_ONCE);
             self.ps.extend(self.near[start..end].iter().map(p));
-            // The sum must be above `p`.
-            let kept = running.add(&self.ps[start..], self.p.next_up(), self.min_keep);
+            let kept = running.add(&self.ps[start..], enough(self.p, self.min_keep));
             // Together with the first that is not kept, or not looked at yet.
             let seen = distances.len().min(kept.unwrap_or(end) + 1);
             if distances[start..seen].windows(2).any(is_tied) {

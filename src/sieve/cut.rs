@@ -4,9 +4,11 @@
 //! above each of eight thresholds in the bracket; what lies between the two thresholds around the
 //! cut is divided by a histogram, and of one of its bins the logits are sorted.
 
+use crate::algorithms::host_order::{Item, item, place};
 use crate::kernels::collect::between;
 use crate::kernels::packed::{Packed, THRESHOLDS, masses_above};
-use crate::sieve::select::{Sample, index_of, key, place_in};
+use crate::samplers::running::Enough;
+use crate::sieve::sampled::{Sample, place_in};
 use crate::sieve::source::Source;
 use crate::sieve::workspace::reserve;
 use crate::token::TokenData;
@@ -60,29 +62,27 @@ const BINS: usize = 512;
 
 /// What a cut needs beside the candidates.
 pub(super) struct Cut<'a> {
-    pub keys: &'a mut Vec<u64>,
+    pub keys: &'a mut Vec<Item>,
     pub band: &'a mut Vec<TokenData>,
     pub exponentials: &'a mut crate::algorithms::Workspace,
 }
 
 /// Leaves of `survivors` the most probable ones whose exponentials relative to the largest logit
-/// `max` reach `mass`, at least `min_keep` and at least one; gives how many those are. All are at
-/// or above `low`.
+/// `max` are `enough`, which asks for at least one; gives how many those are. All are at or above
+/// `low`.
 ///
 /// Only what lies in the part of `divided` that the cut falls into is ranked: a histogram of it,
 /// with sums of exponentials, gives the bin that the cut falls into, and that alone is sorted.
 pub(super) fn cut_nucleus(
-    mass: f64,
-    min_keep: usize,
+    enough: Enough<f64>,
     (max, low): (f32, f32),
     divided: &Divided,
     survivors: &mut Packed,
     cut: &mut Cut<'_>,
 ) -> usize {
-    let least = min_keep.max(1);
-    let (range, over) = divided.part(mass, least, low);
+    let (range, over) = divided.part(enough, low);
     let histogram = Histogram::of(range, max, survivors, cut);
-    let last = histogram.last_kept(over, mass, least, cut);
+    let last = histogram.last_kept(over, enough, cut);
     let (threshold, last) = last.unwrap_or((range.0, u32::MAX));
     // Of equal ones, those behind the last.
     for tied in &*cut.band {
@@ -123,16 +123,16 @@ impl Divided {
     }
 
     /// The part that the cut falls into, and what lies above; from `low` to the largest if it is
-    /// above the bracket, or if `least`, not the mass, may decide.
-    fn part(&self, mass: f64, least: usize, low: f32) -> ((f32, f32), Part) {
+    /// above the bracket, or if the number, not the mass, may decide.
+    fn part(&self, enough: Enough<f64>, low: f32) -> ((f32, f32), Part) {
         let mut end = f32::INFINITY;
         let mut over = Part { sum: 0.0, n: 0 };
-        if least > 1 {
+        if enough.n > 1 {
             return ((low, end), over);
         }
         for (&threshold, &sum) in self.thresholds.iter().zip(&self.above).rev() {
             // Of nothing the sum is 0, which a share of 0 would be content with.
-            if sum >= mass && sum > 0.0 {
+            if sum >= enough.sum && sum > 0.0 {
                 return ((threshold, end), over);
             }
             end = threshold;
@@ -202,18 +202,12 @@ impl Histogram {
         clippy::indexing_slicing,
         reason = "keys have places of `band`, for each of which there is an exponential; `half` is below the length"
     )]
-    fn last_kept(
-        &self,
-        above: Part,
-        mass: f64,
-        least: usize,
-        cut: &mut Cut<'_>,
-    ) -> Option<(f32, u32)> {
+    fn last_kept(&self, above: Part, enough: Enough<f64>, cut: &mut Cut<'_>) -> Option<(f32, u32)> {
         let (keys, band) = (&mut *cut.keys, &cut.band[..]);
         let exponentials = cut.exponentials.values();
         let Part { mut sum, mut n } = above;
         let last = self.bins.iter().position(|bin| {
-            let reached = sum + bin.sum >= mass && n + bin.n >= least;
+            let reached = enough.at(sum + bin.sum, n + bin.n);
             if !reached {
                 sum += bin.sum;
                 n += bin.n;
@@ -224,17 +218,17 @@ impl Histogram {
         // Places in `band`, which rise as the candidates' do.
         keys.clear();
         reserve(keys, band.len());
-        let ranked = (0u32..).zip(band);
+        let ranked = band.iter().enumerate();
         let of_bin = ranked.filter(|(_, ranked)| self.bin(ranked.logit) == last);
-        keys.extend(of_bin.map(|(place, ranked)| key(ranked.logit, place)));
-        let p = |key: u64| f64::from(exponentials[index_of(key)]);
+        keys.extend(of_bin.map(|(place, ranked)| item(ranked.logit, place)));
+        let p = |key: Item| f64::from(exponentials[place(key)]);
         // By halves until few are left: where all are equal they are in one bin.
         let mut rest = &mut keys[..];
         while rest.len() > SORTED {
             let half = rest.len() / 2;
             rest.select_nth_unstable(half);
             let upper: f64 = rest[..half].iter().map(|&key| p(key)).sum();
-            if sum + upper >= mass && n + half >= least {
+            if enough.at(sum + upper, n + half) {
                 rest = &mut rest[..half];
             } else {
                 sum += upper;
@@ -243,14 +237,14 @@ impl Histogram {
             }
         }
         rest.sort_unstable();
-        let after = |last: u64| {
-            let ranked = band[index_of(last)];
+        let after = |last: Item| {
+            let ranked = band[place(last)];
             (ranked.logit, ranked.id as u32)
         };
         for &key in &*rest {
             sum += p(key);
             n += 1;
-            if sum >= mass && n >= least {
+            if enough.at(sum, n) {
                 return Some(after(key));
             }
         }

@@ -1,6 +1,7 @@
 //! The draw: one of the candidates, each with its probability.
 
 use crate::algorithms::Workspace;
+use crate::algorithms::categorical::{choose_in_order, first_reaching};
 use crate::kernels;
 use crate::kernels::layout::SUM_BLOCK;
 use crate::kernels::packed::Packed;
@@ -15,16 +16,9 @@ use crate::token::{Token, TokenData};
 /// the sum is not a number: the last.
 pub(super) fn cdf(candidates: &mut [TokenData], max: f32, uniform: f64) -> usize {
     let sum = kernels::exponentiate(candidates, max);
-    let target = sum * uniform;
-    let mut running = 0.0f64;
-    let mut chosen = None;
-    for (i, candidate) in candidates.iter_mut().enumerate() {
-        if chosen.is_none() {
-            running += f64::from(candidate.p);
-            if running >= target {
-                chosen = Some(i);
-            }
-        }
+    let terms = candidates.iter().map(|candidate| f64::from(candidate.p));
+    let chosen = first_reaching(terms, sum * uniform);
+    for candidate in &mut *candidates {
         candidate.p = (f64::from(candidate.p) / sum) as f32;
     }
     if let [only] = candidates {
@@ -44,7 +38,7 @@ pub(super) fn cdf_of_many(
     exponentials: &mut Workspace,
 ) -> usize {
     let sum = exponentials.exponentiate_double(candidates, false);
-    let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
+    let chosen = exponentials.choose(sum, uniform, |ps| choose_in_order(ps, |&p| p, uniform));
     exponentials.write_p_divided(candidates, sum);
     chosen
 }
@@ -74,7 +68,7 @@ pub(super) fn cdf_of_survivors(
     }
     let max = survivors.max();
     let sum = exponentials.exponentiate_logits(survivors.settle(), max);
-    let chosen = exponentials.choose(sum, uniform, |ps| in_order(ps, uniform));
+    let chosen = exponentials.choose(sum, uniform, |ps| choose_in_order(ps, |&p| p, uniform));
     // Before the first the sum is 0, which a number of 0 is content with; and the last takes what
     // is no number.
     let mut kept = (chosen..survivors.len()).chain((0..chosen).rev());
@@ -100,19 +94,6 @@ fn reach(survivors: &Packed, sums: &[f64], target: f64) -> Option<usize> {
         sum += f64::from(exp(logit - max));
         sum >= target
     })
-}
-
-/// The first of `ps` at which their running sum reaches the share `uniform` of the whole, the sums
-/// added in order.
-fn in_order(ps: &[f32], uniform: f64) -> usize {
-    let running = |sum: &mut f64, &p: &f32| {
-        *sum += f64::from(p);
-        Some(*sum)
-    };
-    let sum = ps.iter().scan(0.0, running).last().unwrap_or(0.0);
-    let mut sums = ps.iter().scan(0.0, running);
-    let chosen = sums.position(|s| s >= sum * uniform);
-    chosen.unwrap_or(ps.len().saturating_sub(1))
 }
 
 /// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel

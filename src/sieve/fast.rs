@@ -22,6 +22,10 @@
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
 use crate::metrics::Summary;
+use crate::samplers::min_p::least_kept;
+use crate::samplers::running::Enough;
+use crate::samplers::temp::divide_few;
+use crate::samplers::{top_p, typical};
 use crate::sieve::Error;
 use crate::sieve::cut::{Bracket, Cut, Divided, SORTED, cut_nucleus};
 use crate::sieve::few;
@@ -35,7 +39,6 @@ use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
 use crate::sieve::stats::Stats;
 use crate::sieve::workspace::{Workspace, reserve};
-use crate::simd::libm::ln;
 use crate::token::TokenData;
 
 /// The stage whose work is done already.
@@ -201,7 +204,9 @@ fn reduce(
             return Err(Error::NoCandidate);
         }
         top_k(k, source, maxima, sample, candidates, keys);
-        divide(candidates, divisor);
+        if divisor != 1.0 {
+            divide_few(candidates, divisor);
+        }
         // Even the largest, divided, may be minus infinity.
         if candidates
             .first()
@@ -226,15 +231,6 @@ fn reduce(
     let candidates = &mut workspace.candidates;
     collect(&source, &mut workspace.maxima, f32::MIN, candidates);
     Ok(Reduced::To(Done::TopK, false))
-}
-
-fn divide(candidates: &mut [TokenData], divisor: f32) {
-    if divisor == 1.0 {
-        return;
-    }
-    for candidate in candidates {
-        candidate.logit /= divisor;
-    }
 }
 
 /// Of infinite logits the first wins. Says whether there was one.
@@ -288,17 +284,19 @@ fn nucleus(
         stats.after_top_p = 1;
         return Ok(Reduced::To(Done::TopP, true));
     }
-    let mass = f64::from(params.top_p) * all.mass();
+    let share: Enough<f64> = top_p::enough(params.top_p, params.min_keep.max(1));
+    let mass = share.sum * all.mass();
+    let enough = Enough { sum: mass, ..share };
     let first = threshold_of(FIRST, maxima, sample).unwrap_or(f32::MIN);
     collect(source, maxima, first, candidates);
-    if candidates.len() <= SORTED && cut_few(mass, params.min_keep, max, candidates, keys) {
+    if candidates.len() <= SORTED && cut_few(enough, max, candidates, keys) {
         stats.after_top_p = candidates.len();
         return Ok(Reduced::To(Done::TopP, true));
     }
     let mut bracket = Bracket::guess(all.mass() - mass, max, source);
     collect_packed(source, maxima, (max, bracket.low), survivors);
     let mut divided = Divided::of(survivors, max, bracket);
-    if divided.sum < mass || survivors.len() < params.min_keep {
+    if !enough.at(divided.sum, survivors.len()) {
         bracket.low = f32::MIN;
         collect_packed(source, maxima, (max, bracket.low), survivors);
         divided = Divided::of(survivors, max, bracket);
@@ -309,8 +307,7 @@ fn nucleus(
         exponentials,
     };
     let within = (max, bracket.low);
-    let keep = params.min_keep;
-    let kept = cut_nucleus(mass, keep, within, &divided, survivors, &mut cut);
+    let kept = cut_nucleus(enough, within, &divided, survivors, &mut cut);
     stats.after_top_p = kept;
     if kept > SORTED {
         return Ok(Reduced::Apart);
@@ -352,7 +349,7 @@ fn above_min_p(
     collect(
         source,
         maxima,
-        (max + ln(params.min_p)).max(f32::MIN),
+        least_kept(max, params.min_p).max(f32::MIN),
         candidates,
     );
     if candidates.len() >= least {
@@ -390,8 +387,8 @@ fn keep_typical(
     let all = Summary::of_candidates(candidates);
     // The logit of a token whose surprisal is the entropy.
     let centre = all.log_sum_exp() - all.entropy().unwrap_or(0.0);
-    let (p, least) = (f64::from(params.typical_p), params.min_keep);
-    nearest.keep(centre, least, |share| share > p, candidates, buffers);
+    let enough = typical::enough_double(params.typical_p, params.min_keep.max(1));
+    nearest.keep(centre, enough, candidates, buffers);
 }
 
 /// Top-p on many candidates that are not sorted, which stay so.
@@ -402,6 +399,6 @@ fn keep_probable(
     buffers: &mut Buffers<'_>,
 ) {
     let centre = f64::from(kernels::max_logit(candidates, false));
-    let (p, least) = (f64::from(params.top_p), params.min_keep);
-    nearest.keep(centre, least, |share| share >= p, candidates, buffers);
+    let enough = top_p::enough(params.top_p, params.min_keep.max(1));
+    nearest.keep(centre, enough, candidates, buffers);
 }

@@ -1,14 +1,12 @@
-//! Few sorted candidates through top-p, min-p and the temperature, with the arithmetic of the
-//! samplers of these names.
-//!
-//! The samplers are made for arrays of any size and order, and are slow where their code has left
-//! the cache, as after every forward pass. This is some hundred instructions, and two `exp` for
-//! each candidate.
+//! Few sorted candidates through top-p, min-p and the temperature, by the rules of the samplers of
+//! these names without their passes: some hundred instructions, and two `exp` for each candidate.
 
+use crate::samplers::min_p::kept_of_sorted;
+use crate::samplers::temp::divide_few;
+use crate::samplers::top_p::nucleus_of_few;
 use crate::sieve::params::{Order, Params};
 use crate::sieve::stages::Stages;
 use crate::sieve::stats::Stats;
-use crate::simd::libm::{exp, ln};
 use crate::token::TokenData;
 
 /// More than that are the samplers' to cut.
@@ -24,11 +22,12 @@ pub(super) fn fits(stages: &Stages, candidates: &[TokenData]) -> bool {
 pub(super) fn filter(params: &Params, candidates: &mut Vec<TokenData>, stats: &mut Stats) {
     stats.after_typical = candidates.len();
     if params.top_p < 1.0 {
-        cut_nucleus(params, candidates);
+        let kept = nucleus_of_few(candidates, params.top_p, params.min_keep);
+        candidates.truncate(kept);
     }
     stats.after_top_p = candidates.len();
     if params.min_p > 0.0 {
-        cut_below_min_p(params, candidates);
+        candidates.truncate(kept_of_sorted(candidates, params.min_p, params.min_keep));
     }
     stats.after_min_p = candidates.len();
     // An early temperature can have divided the last ones down to it.
@@ -40,37 +39,6 @@ pub(super) fn filter(params: &Params, candidates: &mut Vec<TokenData>, stats: &m
     }
     stats.after_top_n_sigma = candidates.len();
     if params.order == Order::TempLast && params.temperature != 1.0 {
-        for candidate in candidates {
-            candidate.logit /= params.temperature;
-        }
-    }
-}
-
-/// Probabilities, their sum and its running value are `float`s.
-fn cut_nucleus(params: &Params, candidates: &mut Vec<TokenData>) {
-    let max = candidates.first().map_or(0.0, |c| c.logit);
-    let mut sum = 0.0f32;
-    for candidate in &mut *candidates {
-        candidate.p = exp(candidate.logit - max);
-        sum += candidate.p;
-    }
-    let mut running = 0.0f32;
-    let reaches = |(i, candidate): (usize, &TokenData)| {
-        running += candidate.p / sum;
-        running >= params.top_p && i + 1 >= params.min_keep
-    };
-    if let Some(last) = candidates.iter().enumerate().position(reaches) {
-        candidates.truncate(last + 1);
-    }
-}
-
-/// The first stays.
-fn cut_below_min_p(params: &Params, candidates: &mut Vec<TokenData>) {
-    let max = candidates.first().map_or(0.0, |c| c.logit);
-    let threshold = max + ln(params.min_p);
-    let mut others = candidates.iter().enumerate().skip(1);
-    let cut = others.find(|&(i, c)| c.logit < threshold && i >= params.min_keep);
-    if let Some((cut, _)) = cut {
-        candidates.truncate(cut);
+        divide_few(candidates, params.temperature);
     }
 }

@@ -48,9 +48,9 @@ mod in_chain;
 mod nearest;
 mod params;
 mod parity;
-mod penalties;
 mod pool;
 mod reserve;
+mod sampled;
 mod select;
 mod source;
 mod stages;
@@ -62,9 +62,10 @@ pub use batch::{Job, sample_batch, share};
 pub use error::Error;
 pub use in_chain::SieveSampler;
 pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
-pub use penalties::Penalties;
 pub use source::Logits;
 pub use stats::Stats;
+
+pub use crate::samplers::penalties::Factors as Penalties;
 
 use crate::candidates::Candidates;
 use crate::fault;

@@ -6,6 +6,7 @@
 //! all, in growing portions; computing distances again in each pass instead of keeping them.
 
 use crate::kernels;
+use crate::samplers::running::Enough;
 use crate::sieve::workspace::reserve;
 use crate::token::TokenData;
 
@@ -57,8 +58,8 @@ impl Nearest {
     }
 
     /// Leaves the candidates whose logits are nearest to `centre`, in their order; of equally near
-    /// ones the first. As few as together have a share of the probability that is `enough`, at
-    /// least `min_keep` and at least one; all if no share is. No logit is masked or infinite.
+    /// ones the first. As few as together have a share of the probability that is `enough`, which
+    /// asks for at least one; all if no share is. No logit is masked or infinite.
     #[expect(
         clippy::indexing_slicing,
         reason = "there are a weight and a nearness for each candidate, whose places the others are"
@@ -66,8 +67,7 @@ impl Nearest {
     pub(super) fn keep(
         &mut self,
         centre: f64,
-        min_keep: usize,
-        enough: impl Fn(f64) -> bool,
+        enough: Enough<f64>,
         candidates: &mut Vec<TokenData>,
         buffers: &mut Buffers<'_>,
     ) {
@@ -79,7 +79,7 @@ impl Nearest {
         let n = candidates.len();
         let total = exponentials.exponentiate_double(candidates, false);
         let weights = exponentials.values();
-        let is_enough = |sum: f64, n: usize| enough(sum / total) && n >= min_keep.max(1);
+        let is_enough = |sum: f64, n: usize| enough.at(sum / total, n);
         self.measure(centre, candidates);
         let Some((cut, before)) = cut(&histogram(&self.nearness, weights), is_enough) else {
             return;
@@ -223,6 +223,7 @@ fn last_kept(
 mod tests {
     use super::*;
     use crate::lcg::Lcg;
+    use crate::samplers::typical::enough_double;
 
     /// By a sort of all.
     fn naive(centre: f64, least: usize, p: f64, logits: &[f32]) -> Vec<i32> {
@@ -269,15 +270,15 @@ mod tests {
                         .zip(&logits)
                         .map(|(id, &logit)| TokenData { id, logit, p: 0.0 })
                         .collect();
-                    let enough = |share: f64| share > p;
+                    let enough = enough_double(p, least);
                     let mut buffers = Buffers {
                         keys: &mut keys,
                         spare: &mut spare,
                         exponentials: &mut exponentials,
                     };
-                    nearest.keep(centre, least, enough, &mut candidates, &mut buffers);
+                    nearest.keep(centre, enough, &mut candidates, &mut buffers);
                     let ids: Vec<i32> = candidates.iter().map(|c| c.id).collect();
-                    let expected = naive(centre, least, p, &logits);
+                    let expected = naive(centre, least, p.into(), &logits);
                     // The sums differ in the last places.
                     let off = ids.len().abs_diff(expected.len());
                     assert!(off <= 1, "{n}, kind {kind}, {p}: {off}");

@@ -1,8 +1,8 @@
 //! What a sieve can be told, its defaults, and what switches each stage off.
 
 use crate::rng::DEFAULT_SEED;
+use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::Error;
-use crate::sieve::penalties::Penalties;
 use crate::token::Token;
 
 /// Which arithmetic.

@@ -8,45 +8,32 @@
 //! A threshold that rises as the k largest so far do takes one pass, but looks into every block that
 //! reaches what is known by then, and lost.
 
+use crate::algorithms::host_order::{Item, item, place};
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::kernels::packed::Packed;
 use crate::kernels::rank;
+use crate::kernels::sort_key::logit_of;
+use crate::samplers::running::Enough;
+use crate::sieve::sampled::sampled_threshold;
 use crate::sieve::source::{Source, Touched, split_before};
 use crate::sieve::workspace::reserve;
 use crate::simd::libm::exp;
 use crate::token::{Token, TokenData, comparable};
 
-/// Falls as `logit` rises (not NaN), above the index, so that equal logits stay in order. -0 and +0
-/// are equal.
+/// A candidate by its token as an [`Item`]: a larger logit comes first, of equals the lower token.
 #[inline]
-pub(super) fn key(logit: f32, index: u32) -> u64 {
-    let bits = (logit + 0.0).to_bits();
-    let falling = if bits >> 31 == 1 {
-        bits
-    } else {
-        !(bits | 1 << 31)
-    };
-    u64::from(falling) << 32 | u64::from(index)
+fn key_of(candidate: &TokenData) -> Item {
+    item(candidate.logit, candidate.id as usize)
 }
 
+/// That candidate; a zero has lost its sign.
 #[inline]
-pub(super) fn index_of(key: u64) -> usize {
-    key as u32 as usize
-}
-
-#[inline]
-fn candidate_of(key: u64) -> TokenData {
-    let falling = (key >> 32) as u32;
-    let bits = if falling >> 31 == 1 {
-        falling
-    } else {
-        !falling & !(1 << 31)
-    };
+fn candidate_of(key: Item) -> TokenData {
     TokenData {
-        id: key as u32 as Token,
-        logit: f32::from_bits(bits),
+        id: place(key) as Token,
+        logit: logit_of((key >> 32) as u32),
         p: 0.0,
     }
 }
@@ -194,87 +181,6 @@ pub(super) fn threshold_of(k: usize, maxima: &[f32], sample: &mut Vec<f32>) -> O
     Some(nearly_kth_largest(sample, k).unwrap_or(f32::MIN))
 }
 
-/// A whole number below `bins`. By way of 32 bits, which takes two instructions where 64 take ten.
-#[inline]
-pub(super) fn place_in(x: f32, bins: usize) -> usize {
-    (x as i32).max(0).min(bins as i32 - 1) as usize
-}
-
-/// How many logits are looked at to guess a threshold.
-const SAMPLE: usize = 2048;
-/// How many of them lie together: from the second-level cache each line takes longer than all that
-/// is done with it.
-const NEIGHBOURS: usize = 8;
-
-/// A histogram of some of the logits, from all over the vocabulary, without bias and penalties.
-pub(super) struct Sample {
-    max: f32,
-    /// How many logits are in each bin; the first has the largest.
-    pub(super) bins: [u32; Self::BINS],
-    pub(super) n: usize,
-}
-
-impl Sample {
-    pub(super) const BINS: usize = 1024;
-    /// Bins for each unit of a logit: what lies further down than all of them is in the last.
-    pub(super) const PER_UNIT: f32 = 32.0;
-
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`place_in` gives a number below `BINS`; a group has `NEIGHBOURS` at most"
-    )]
-    pub(super) fn take(source: &Source<'_>, max: f32) -> Self {
-        let mut sample = Self {
-            max,
-            bins: [0; Self::BINS],
-            n: SAMPLE.min(source.len()),
-        };
-        // From within each of as many intervals, at another place each time, so that no pattern of
-        // the vocabulary repeats in it.
-        let group = NEIGHBOURS.min(source.len());
-        let groups = sample.n / group.max(1);
-        sample.n = groups * group;
-        let interval = (source.len() - group) / groups.max(1) + 1;
-        let (mut start, mut place) = (0, 0);
-        let step = 7919 % interval;
-        let mut logits = [0.0; NEIGHBOURS];
-        for _ in 0..groups {
-            let here = (start + place).min(source.len() - group);
-            source.logits.widen(here, &mut logits[..group]);
-            let places = logits.map(|logit| {
-                let below = (comparable(logit / source.divisor) - max) * -Self::PER_UNIT;
-                place_in(below, Self::BINS)
-            });
-            // In the last bin, too, are the undefined ones.
-            for place in &places[..group] {
-                sample.bins[*place] += 1;
-            }
-            start += interval;
-            place += step;
-            place -= if place >= interval { interval } else { 0 };
-        }
-        sample
-    }
-
-    /// The upper end of a bin.
-    pub(super) fn upper_end(&self, bin: usize) -> f32 {
-        self.max - bin as f32 / Self::PER_UNIT
-    }
-}
-
-/// A threshold that a sample says the `k` largest reach, with room for chance.
-fn sampled_threshold(k: usize, max: f32, source: &Source<'_>) -> f32 {
-    let sample = Sample::take(source, max);
-    let expected = (k * sample.n) as f64 / source.len() as f64;
-    let rank = (expected + 4.0 * expected.sqrt() + 3.0) as usize;
-    let mut above = 0;
-    let bin = sample.bins[..Sample::BINS - 1].iter().position(|&bin| {
-        above += bin as usize;
-        above > rank
-    });
-    bin.map_or(f32::MIN, |bin| sample.upper_end(bin + 1).max(f32::MIN))
-}
-
 /// All candidates of `source` whose logits are at least `threshold`, which is above minus infinity,
 /// in order of their tokens. Reads the blocks that have one.
 #[expect(
@@ -397,7 +303,7 @@ pub(super) fn top_k(
     maxima: &mut [f32],
     sample: &mut Vec<f32>,
     candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
+    keys: &mut Vec<Item>,
 ) {
     let threshold = threshold_of(k, maxima, sample).unwrap_or_else(|| {
         let max = Logits::F32(maxima).max();
@@ -417,7 +323,7 @@ pub(super) fn top_k(
         }
         keys.clear();
         reserve(keys, candidates.len());
-        keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
+        keys.extend(candidates.iter().map(key_of));
     }
     keep_least(k, keys);
     keys.sort_unstable();
@@ -447,7 +353,7 @@ fn collect_keys(
     maxima: &[f32],
     mut threshold: f32,
     candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
+    keys: &mut Vec<Item>,
 ) {
     let room = (4 * k).max(CHUNK);
     keys.clear();
@@ -462,7 +368,7 @@ fn collect_keys(
         let part = source.logits.part(start, end);
         part.collect(blocks, start as u32, threshold, candidates);
         correct(here, threshold, candidates);
-        keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
+        keys.extend(candidates.iter().map(key_of));
         if keys.len() >= room {
             keep_least(k, keys);
             // Of equal ones those that come later lose.
@@ -473,7 +379,7 @@ fn collect_keys(
 }
 
 /// Leaves the `k` least keys, the largest of them last.
-fn keep_least(k: usize, keys: &mut Vec<u64>) {
+fn keep_least(k: usize, keys: &mut Vec<Item>) {
     if k < keys.len() {
         keys.select_nth_unstable(k - 1);
         keys.truncate(k);
@@ -501,37 +407,36 @@ fn sort_few(candidates: &mut [TokenData]) {
 }
 
 /// Sorts candidates descending, equals by token.
-pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<u64>) {
+pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<Item>) {
     keys.clear();
     reserve(keys, candidates.len());
-    keys.extend(candidates.iter().map(|c| key(c.logit, c.id as u32)));
+    keys.extend(candidates.iter().map(key_of));
     keys.sort_unstable();
     candidates.clear();
     candidates.extend(keys.iter().map(|&key| candidate_of(key)));
 }
 
 /// The same as [`cut_nucleus`] of a few candidates that may be too few: sorts them, and says
-/// whether they reach `mass` and `min_keep`. If not, nothing is cut.
+/// whether they are `enough`. If not, nothing is cut.
 #[expect(
     clippy::indexing_slicing,
     reason = "`i` runs below the number of candidates"
 )]
 pub(super) fn cut_few(
-    mass: f64,
-    min_keep: usize,
+    enough: Enough<f64>,
     max: f32,
     candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
+    keys: &mut Vec<Item>,
 ) -> bool {
     let exponentials = candidates.iter().map(|c| f64::from(exp(c.logit - max)));
-    if exponentials.sum::<f64>() < mass * (1.0 - 1e-9) {
+    if exponentials.sum::<f64>() < enough.sum * (1.0 - 1e-9) {
         return false;
     }
     sort(candidates, keys);
     let mut sum = 0.0;
     for i in 0..candidates.len() {
         sum += f64::from(exp(candidates[i].logit - max));
-        if sum >= mass && i + 1 >= min_keep {
+        if enough.at(sum, i + 1) {
             candidates.truncate(i + 1);
             return true;
         }
@@ -547,13 +452,13 @@ pub(super) fn cut_few(
 pub(super) fn keep_largest(
     n: usize,
     candidates: &mut Vec<TokenData>,
-    keys: &mut Vec<u64>,
+    keys: &mut Vec<Item>,
     spare: &mut Vec<TokenData>,
 ) {
     keys.clear();
     reserve(keys, candidates.len());
     let ranks = candidates.iter().enumerate();
-    keys.extend(ranks.map(|(i, c)| key(c.logit, i as u32)));
+    keys.extend(ranks.map(|(i, c)| item(c.logit, i)));
     if n < keys.len() {
         keys.select_nth_unstable(n);
         keys.truncate(n);
@@ -561,7 +466,7 @@ pub(super) fn keep_largest(
     keys.sort_unstable();
     spare.clear();
     reserve(spare, candidates.len());
-    spare.extend(keys.iter().map(|&key| candidates[index_of(key)]));
+    spare.extend(keys.iter().map(|&key| candidates[place(key)]));
     std::mem::swap(candidates, spare);
 }
 
@@ -574,7 +479,7 @@ mod tests {
     #[test]
     fn keys_keep_the_logit_and_fall() {
         let logits = [f32::INFINITY, 3.0, 1e-40, 0.0, -0.0, -1e-40, -2.5, f32::MIN];
-        let keys: Vec<u64> = (0..).zip(logits).map(|(i, l)| key(l, i)).collect();
+        let keys: Vec<Item> = (0..).zip(logits).map(|(i, l)| item(l, i)).collect();
         assert!(keys.is_sorted());
         for (&key, logit) in keys.iter().zip(logits) {
             assert_eq!(candidate_of(key).logit, logit);

@@ -13,8 +13,8 @@ use crate::kernels;
 use crate::kernels::layout::CHUNK;
 pub use crate::kernels::logits::Logits;
 use crate::memory;
+use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::params::Params;
-use crate::sieve::penalties::Penalties;
 use crate::sieve::workspace::reserve;
 use crate::token::Token;
 

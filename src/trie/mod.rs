@@ -4,6 +4,7 @@
 //! - [`descriptor`]: the JSON payload that names the values, with errors that say where.
 //! - [`arena`]: the immutable trie, three flat arrays.
 //! - [`cursor`]: a position in it: the state machine of a constrained span.
+//! - `children`: finding what may follow among the candidates.
 //! - [`cache`]: the process-wide cache of tries, by the SHA-256 of the payload.
 //! - [`sampler`]: the constraint as a sampler, and the slot through which it is set, also from
 //!   other threads.
@@ -15,6 +16,7 @@
 
 pub mod arena;
 pub mod cache;
+mod children;
 pub mod cursor;
 pub mod descriptor;
 pub mod sampler;

@@ -1,0 +1,239 @@
+//! The tokens that may follow, among the candidates: finding them, and leaving no others.
+
+use crate::candidates::Candidates;
+use crate::token::{Token, TokenData, comparable};
+
+/// Why no token that may follow was possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Some are absent, all others banned: the absent ones are put back.
+    Cut,
+    /// All are there, with minus infinity.
+    Banned,
+}
+
+/// What was found of the children among the candidates.
+pub(super) struct Found {
+    /// Index of the child with the largest logit, if any is above minus infinity.
+    pub(super) best: Option<usize>,
+    /// How many are above minus infinity.
+    pub(super) possible: usize,
+}
+
+/// A bitmap of children may have this many words for each candidate, 2.7 times the array's bytes.
+const WORDS_PER_CANDIDATE: usize = 4;
+
+/// Buffers, reused.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Indices of the children among the candidates, ascending.
+    indices: Vec<usize>,
+    logits: Vec<f32>,
+    /// Children that are among the candidates, sorted.
+    present: Vec<Token>,
+    /// One bit per token, all 0 between calls.
+    bits: Vec<u64>,
+}
+
+impl Scratch {
+    /// Looks for the children: one step each while nobody has reordered the array, else one pass
+    /// over it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
+    pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
+        self.indices.clear();
+        let in_place = children
+            .iter()
+            .map_while(|&token| candidates.index_in_place(token));
+        self.indices.extend(in_place);
+        if self.indices.len() < children.len() {
+            self.search(candidates.as_slice(), children);
+        }
+        let data = candidates.as_slice();
+        let mut found = Found {
+            best: None,
+            possible: 0,
+        };
+        let mut max = f32::NEG_INFINITY;
+        for &index in &self.indices {
+            let logit = comparable(data[index].logit);
+            found.possible += usize::from(logit > f32::NEG_INFINITY);
+            if logit > max {
+                max = logit;
+                found.best = Some(index);
+            }
+        }
+        found
+    }
+
+    /// Takes one pass over the candidates. Its memory follows from their number, not from that of a
+    /// token.
+    fn search(&mut self, data: &[TokenData], children: &[Token]) {
+        let last = children.last().map_or(0, |&token| token as usize);
+        let words = last / 64 + 1;
+        self.indices.clear();
+        if words <= WORDS_PER_CANDIDATE * data.len() {
+            return self.search_by_bits(data, children, words);
+        }
+        let is_child = |candidate: &TokenData| children.binary_search(&candidate.id).is_ok();
+        let found = data.iter().enumerate().filter(|(_, c)| is_child(c));
+        self.indices.extend(found.map(|(index, _)| index));
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`bits` has a word for the last child, and children ascend from 0"
+    )]
+    fn search_by_bits(&mut self, data: &[TokenData], children: &[Token], words: usize) {
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
+        }
+        for &token in children {
+            self.bits[token as usize / 64] |= 1 << (token % 64);
+        }
+        let bits = &self.bits[..words];
+        let is_child = |token: Token| {
+            let index = usize::try_from(token).unwrap_or(usize::MAX);
+            bits.get(index / 64)
+                .is_some_and(|word| word >> (index % 64) & 1 == 1)
+        };
+        let found = data.iter().enumerate().filter(|(_, c)| is_child(c.id));
+        self.indices.extend(found.map(|(index, _)| index));
+        for &token in children {
+            self.bits[token as usize / 64] = 0;
+        }
+    }
+
+    /// Where none that was found is possible: puts those back that were not found, as many as there
+    /// is room for; keeps those that were found if there is no other. Nothing is done to an empty
+    /// array.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
+    pub(super) fn fall_back(
+        &mut self,
+        candidates: &mut Candidates<'_>,
+        children: &[Token],
+    ) -> Option<Lack> {
+        if candidates.is_empty() {
+            return None;
+        }
+        self.present.clear();
+        let data = candidates.as_slice();
+        let present = self.indices.iter().map(|&index| data[index].id);
+        self.present.extend(present);
+        self.present.sort_unstable();
+        let is_absent = |token: &Token| self.present.binary_search(token).is_err();
+        let absent = children.iter().copied().filter(is_absent);
+        let mut kept = 0;
+        for (candidate, id) in candidates.as_mut_slice().iter_mut().zip(absent) {
+            let (logit, p) = (0.0, 0.0);
+            *candidate = TokenData { id, logit, p };
+            kept += 1;
+        }
+        if kept > 0 {
+            candidates.truncate(kept);
+            candidates.set_sorted(false);
+            return Some(Lack::Cut);
+        }
+        self.compact(candidates);
+        for candidate in candidates.as_mut_slice() {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+        Some(Lack::Banned)
+    }
+
+    /// Keeps the children that were found, in their order; a sorted array stays sorted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` are distinct places of the same candidates, ascending: `to <= from`"
+    )]
+    pub(super) fn compact(&mut self, candidates: &mut Candidates<'_>) {
+        let data = candidates.as_mut_slice();
+        // Indices ascend, so nothing is overwritten that is still to be read.
+        for (to, &from) in self.indices.iter().enumerate() {
+            data[to] = data[from];
+        }
+        candidates.truncate(self.indices.len());
+    }
+
+    /// Masks all but the children that were found.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`indices` were found among the same candidates"
+    )]
+    pub(super) fn mask(&mut self, candidates: &mut Candidates<'_>) {
+        let data = candidates.as_mut_slice();
+        self.logits.clear();
+        let kept = self
+            .indices
+            .iter()
+            .map(|&index| comparable(data[index].logit));
+        self.logits.extend(kept);
+        for candidate in &mut *data {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+        for (&index, &logit) in self.indices.iter().zip(&self.logits) {
+            data[index].logit = logit;
+        }
+        candidates.set_sorted(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates in an order in which none is where a host puts it.
+    fn reversed(n: i32) -> Vec<TokenData> {
+        let ids = (0..n).rev();
+        ids.map(|id| TokenData {
+            id,
+            logit: id as f32,
+            p: 0.0,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_bitmap_is_bounded_by_the_candidates() {
+        // A token of the 64th word is the last for which 16 candidates get a bitmap.
+        for (last, words) in [(64 * 64 - 1, 64), (64 * 64, 0), (Token::MAX, 0)] {
+            let mut data = reversed(16);
+            let candidates = Candidates::new(&mut data, false);
+            let mut scratch = Scratch::default();
+            let found = scratch.find(&candidates, &[3, 5, last]);
+            assert_eq!((found.best, found.possible), (Some(10), 2));
+            assert_eq!(scratch.indices, [10, 12]);
+            assert_eq!(scratch.bits.len(), words);
+            assert!(scratch.bits.iter().all(|&word| word == 0));
+        }
+    }
+
+    #[test]
+    fn a_candidate_with_an_impossible_id_is_no_child() {
+        let mut data = reversed(16);
+        data[0].id = -1;
+        data[1].id = Token::MIN;
+        data[2].id = Token::MAX;
+        let candidates = Candidates::new(&mut data, false);
+        let mut scratch = Scratch::default();
+        scratch.find(&candidates, &[0, 63, 64]);
+        assert_eq!(scratch.indices, [15]);
+    }
+
+    #[test]
+    fn of_equal_logits_the_first_is_the_best() {
+        let mut data = reversed(16);
+        for candidate in &mut data {
+            candidate.logit = 1.0;
+        }
+        let candidates = Candidates::new(&mut data, false);
+        let found = Scratch::default().find(&candidates, &[3, 5, 7]);
+        // Token 7, which stands in front of the others.
+        assert_eq!((found.best, found.possible), (Some(8), 3));
+    }
+}
