@@ -189,7 +189,7 @@ def of_python() -> Report:
         report.remarks.append("llama-cpp-python is not installed here.")
         return report
     try:
-        import llama_cpp  # type: ignore[import-not-found,unused-ignore]
+        import llama_cpp  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         from .patching import patch
     except Exception as error:
