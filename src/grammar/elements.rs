@@ -210,7 +210,7 @@ impl Rules {
         linked.sequences.reserve(n_elements.min(MOST_RESERVED));
         for rule in rules {
             let (mut heads, mut seen) = (Vec::new(), Set::default());
-            for alternative in rule.split(|&element| element == Element::Alternative) {
+            for alternative in rule.split(is_end) {
                 let head = linked.sequence(alternative, &mut numbers)?;
                 if seen.insert(head) {
                     heads.push(head);
@@ -265,31 +265,94 @@ impl Rules {
 /// with an alternative that is *written* empty, but not behind those that are empty by what they
 /// refer to.
 fn left_recursive(rules: &[Vec<Element>]) -> Option<u32> {
-    let is_end = |element: &Element| *element == Element::Alternative;
-    let may_be_empty: Vec<bool> = rules
-        .iter()
-        .map(|rule| rule.split(is_end).any(<[Element]>::is_empty))
-        .collect();
-    let leftmost = |rule: usize| -> Vec<u32> {
+    let beginnings = Beginnings::of(rules);
+    first_cycle(rules.len(), |rule| beginnings.of_rule(rule))
+}
+
+/// Whether the host's check for left recursion ends before it has looked at so many rules. It looks
+/// at a rule anew whenever it comes to it, so that rules which begin with two others each double
+/// what there is to do.
+pub fn host_check_ends(rules: &[Vec<Element>], most: usize) -> bool {
+    let beginnings = Beginnings::of(rules);
+    // In the order in which they are looked at, the next one last.
+    let next = |rule: usize| {
+        let mut next = beginnings.of_rule(rule);
+        next.reverse();
+        next
+    };
+    let (mut is_done, mut is_open) = (vec![false; rules.len()], vec![false; rules.len()]);
+    let mark = |marks: &mut [bool], rule: usize, value| {
+        if let Some(mark) = marks.get_mut(rule) {
+            *mark = value;
+        }
+    };
+    let mut looked_at = 0;
+    for start in 0..rules.len() {
+        if is_done.get(start) == Some(&true) {
+            continue;
+        }
+        let mut path = vec![(start, next(start))];
+        mark(&mut is_open, start, true);
+        while let Some((rule, to_do)) = path.last_mut() {
+            looked_at += 1;
+            if looked_at > most {
+                return false;
+            }
+            let Some(to) = to_do.pop() else {
+                mark(&mut is_open, *rule, false);
+                mark(&mut is_done, *rule, true);
+                path.pop();
+                continue;
+            };
+            let to = to as usize;
+            if is_open.get(to) == Some(&true) {
+                return true;
+            }
+            mark(&mut is_open, to, true);
+            path.push((to, next(to)));
+        }
+    }
+    true
+}
+
+/// What rules can begin with, as far as the host's check sees it.
+struct Beginnings<'a> {
+    rules: &'a [Vec<Element>],
+    may_be_empty: Vec<bool>,
+}
+
+impl<'a> Beginnings<'a> {
+    fn of(rules: &'a [Vec<Element>]) -> Self {
+        let may_be_empty = rules
+            .iter()
+            .map(|rule| rule.split(is_end).any(<[Element]>::is_empty));
+        Self {
+            rules,
+            may_be_empty: may_be_empty.collect(),
+        }
+    }
+
+    /// The rules that this one can begin with, in order, one as often as it is found.
+    fn of_rule(&self, rule: usize) -> Vec<u32> {
         let mut found = Vec::new();
-        for alternative in rules
-            .get(rule)
-            .into_iter()
-            .flat_map(|rule| rule.split(is_end))
-        {
+        let elements = self.rules.get(rule).into_iter();
+        for alternative in elements.flat_map(|rule| rule.split(is_end)) {
             for element in alternative {
                 let Element::Rule(number) = *element else {
                     break;
                 };
                 found.push(number);
-                if may_be_empty.get(number as usize) != Some(&true) {
+                if self.may_be_empty.get(number as usize) != Some(&true) {
                     break;
                 }
             }
         }
         found
-    };
-    first_cycle(rules.len(), leftmost)
+    }
+}
+
+fn is_end(element: &Element) -> bool {
+    *element == Element::Alternative
 }
 
 /// A node on a cycle of the graph in which `next` gives a node's successors, if there is one.
@@ -416,5 +479,26 @@ mod tests {
         assert!(link(&[vec![rule(1), rule(0)], vec![class]]).is_none());
         // Not behind one that is empty by another.
         assert!(link(&[vec![rule(1), rule(0)], vec![rule(2)], vec![class, end]]).is_none());
+    }
+    #[test]
+    fn rules_that_begin_with_two_others_double_the_hosts_check() {
+        let chain = |n: u32, last: Vec<Element>| {
+            let rules = 1..n;
+            let double = |i| vec![Element::Rule(i), Element::Alternative, Element::Rule(i)];
+            let mut rules: Vec<Vec<Element>> = rules.map(double).collect();
+            rules.push(last);
+            rules
+        };
+        let class = || vec![Element::Class(0)];
+        assert!(host_check_ends(&chain(10, class()), 5000));
+        assert!(!host_check_ends(&chain(60, class()), 1 << 20));
+        assert!(Rules::link(Vec::new(), &chain(60, class()), 0).is_ok());
+        // It ends with the first rule that begins with itself, if it gets there.
+        let circle = vec![Element::Rule(0)];
+        assert!(host_check_ends(&chain(60, circle.clone()), 1000));
+        let mut late = chain(60, class());
+        late.push(vec![Element::Rule(60)]);
+        assert!(!host_check_ends(&late, 1 << 20));
+        assert!(Rules::link(Vec::new(), &late, 0).is_err());
     }
 }

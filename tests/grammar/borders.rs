@@ -121,6 +121,14 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
         assert!(made(vocabulary, text).is_none(), "{text}");
         assert!(!said().is_empty());
     }
+    // Rules that begin with two others each: the built-in's check looks at all ways.
+    let chain: String = (0..60)
+        .map(|i| format!("r{i} ::= r{n} | r{n}\n", n = i + 1))
+        .collect();
+    assert!(made(vocabulary, &format!("root ::= r0\n{chain}r60 ::= \"c\"\n")).is_some());
+    let circle = format!("{chain}r60 ::= \"c\"\nroot ::= root\n");
+    assert!(made(vocabulary, &circle).is_none());
+    assert!(said().contains("may begin with itself"), "{}", said());
     // Much text, and much that a little text stands for.
     let long = format!("root ::= \"{}\"", "ab".repeat(500_000));
     assert!(made(vocabulary, &long).is_some());

@@ -11,8 +11,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use crate::grammar::elements::{Class, Classes, Element, Rules, Unlinked};
+use crate::grammar::elements::{Class, Classes, Element, Rules, Unlinked, host_check_ends};
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
+use crate::grammar::utf8::counted;
 use crate::token::Token;
 
 /// Why a text is no grammar, and where.
@@ -77,6 +78,8 @@ fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
 
 /// How deep recursions of llama.cpp's may be without coming near the end of a thread's stack.
 pub const DEEP: usize = 1000;
+/// How many rules its check for left recursion may look at in a time that nobody notices.
+const MOST_CHECKED: usize = 1 << 20;
 
 /// Reads the rules of `text`, of which `root` is the first. `token` gives the token whose text,
 /// angle brackets included, is the one in question, if there is exactly one.
@@ -86,9 +89,34 @@ pub fn parse(
     token: impl Fn(&[u8]) -> Option<Token>,
 ) -> Result<Rules, ParseError> {
     // A C string ends at the first NUL.
-    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    let text = counted(text);
     let mut parser = Parser::new(text, &token);
     parser.rules(root).map_err(|fault| place(text, fault))
+}
+
+/// Rules as they are written, repetitions and groups written out as rules of their own: what
+/// llama.cpp's own goes through.
+#[derive(Debug)]
+pub struct Written {
+    /// By number.
+    pub classes: Vec<Class>,
+    /// The elements of each rule.
+    pub rules: Vec<Vec<Element>>,
+    /// The rule that a text must follow.
+    pub root: u32,
+}
+
+/// The same as [`parse`], before the rules are linked and looked at for left recursion. For tests
+/// that must know beforehand what llama.cpp's own would go through.
+#[doc(hidden)]
+pub fn written(
+    text: &[u8],
+    root: &[u8],
+    token: impl Fn(&[u8]) -> Option<Token>,
+) -> Result<Written, ParseError> {
+    let text = counted(text);
+    let mut parser = Parser::new(text, &token);
+    parser.written(root).map_err(|fault| place(text, fault))
 }
 
 /// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
@@ -182,6 +210,15 @@ impl<'a> Parser<'a> {
     }
 
     fn rules(&mut self, root: &[u8]) -> Parsed<Rules> {
+        let written = self.written(root)?;
+        let rules = &written.rules;
+        Rules::link(written.classes, rules, written.root).map_err(|unlinked| match unlinked {
+            Unlinked::LeftRecursion(rule) => self.left_recursion(rule, rules),
+            Unlinked::TooMany => Fault::nowhere("the grammar has too many different sequences"),
+        })
+    }
+
+    fn written(&mut self, root: &[u8]) -> Parsed<Written> {
         if self.text.len() > MAX_TEXT {
             return Err(Fault::nowhere(format!(
                 "the text has {} bytes, and at most {MAX_TEXT} are read",
@@ -193,12 +230,10 @@ impl<'a> Parser<'a> {
             self.rule()?;
         }
         self.all_defined()?;
-        let root = self.root(root)?;
-        let rules: Vec<Vec<Element>> = self.rules.drain(..).flatten().collect();
-        let classes = std::mem::take(&mut self.classes.all);
-        Rules::link(classes, &rules, root).map_err(|unlinked| match unlinked {
-            Unlinked::LeftRecursion(rule) => self.left_recursion(rule),
-            Unlinked::TooMany => Fault::nowhere("the grammar has too many different sequences"),
+        Ok(Written {
+            root: self.root(root)?,
+            rules: self.rules.drain(..).flatten().collect(),
+            classes: std::mem::take(&mut self.classes.all),
         })
     }
 
@@ -228,13 +263,13 @@ impl<'a> Parser<'a> {
         fault(at, format!("rule '{}' is not defined", self.name_of(rule)))
     }
 
-    fn left_recursion(&self, rule: u32) -> Fault {
+    fn left_recursion(&self, rule: u32, rules: &[Vec<Element>]) -> Fault {
         let name = self.name_of(rule as usize);
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
-            // llama.cpp looks for it by recursion from rule to rule.
-            is_trap: self.symbols.len() > DEEP,
+            // llama.cpp looks for it by recursion from rule to rule, and anew on every way.
+            is_trap: self.symbols.len() > DEEP || !host_check_ends(rules, MOST_CHECKED),
         }
     }
 
