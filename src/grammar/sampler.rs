@@ -371,7 +371,7 @@ impl Core {
             && pool.is_whole()
             && let Ok(mask) = self.current_mask()
         {
-            return apply_to_column(mask.words(), pool.column_mut());
+            return pool.mask(mask.words());
         }
         pool.apply(|candidates| self.apply(candidates));
     }
@@ -530,24 +530,6 @@ impl Core {
         match self.engine.initial() {
             Ok(place) => self.place = place,
             Err(TooMuch) => self.exceeds(),
-        }
-    }
-}
-
-/// Gives minus infinity to the logits of tokens whose bit is not set, or which have none.
-fn apply_to_column(words: &[u64], column: &mut [f32]) {
-    let words = words.iter().copied().chain(std::iter::repeat(0));
-    for (logits, word) in column.chunks_mut(64).zip(words) {
-        match word {
-            u64::MAX => {}
-            0 => logits.fill(f32::NEG_INFINITY),
-            _ => {
-                for (bit, logit) in logits.iter_mut().enumerate() {
-                    if word >> bit & 1 == 0 {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                }
-            }
         }
     }
 }

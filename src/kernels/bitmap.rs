@@ -8,6 +8,9 @@ dispatched! {
     /// Gives minus infinity to the candidates whose tokens are not in `allowed`. Reads 12 bytes per
     /// candidate, and writes where something changes.
     pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) => mask_tokens_on;
+    /// Gives minus infinity to the logits of the tokens that are not in `allowed`, the first of which
+    /// is token 0. Reads and writes 4 bytes per logit where a word has some of both.
+    pub fn mask_column(column: &mut [f32], allowed: &[u64]) => mask_column_on;
     /// How many bits are set.
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
 }
@@ -35,6 +38,27 @@ fn mask_tokens_on<V: Vector>(v: V, data: &mut [TokenData], allowed: &[u64]) {
         let masked = !lanes_of(v, chunk, allowed) & (u32::MAX >> (32 - V::LANES));
         if masked != 0 {
             v.mask_logits(chunk, masked);
+        }
+    }
+}
+
+#[inline(always)]
+fn mask_column_on<V: Vector>(_: V, column: &mut [f32], allowed: &[u64]) {
+    let words = allowed.iter().copied().chain(std::iter::repeat(0));
+    for (logits, word) in column.chunks_mut(64).zip(words) {
+        match word {
+            u64::MAX => {}
+            0 => logits.fill(f32::NEG_INFINITY),
+            // Each is written, so that the compiler does it by registers.
+            _ => {
+                for (half, logits) in logits.chunks_mut(32).enumerate() {
+                    let word = (word >> (32 * half)) as u32;
+                    for (bit, logit) in logits.iter_mut().enumerate() {
+                        let is_set = word >> bit & 1 != 0;
+                        *logit = if is_set { *logit } else { f32::NEG_INFINITY };
+                    }
+                }
+            }
         }
     }
 }

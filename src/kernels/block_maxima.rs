@@ -17,6 +17,8 @@ dispatched! {
     /// Writes the largest of each [`GROUP`] into `maxima`, as many as there are groups, and returns
     /// the largest of all. Reads each number once.
     pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 => block_maxima_on;
+    fn masked_block_maxima(xs: Logits<'_>, allowed: &[u64], maxima: &mut [f32]) -> f32
+        => masked_block_maxima_on;
 }
 
 impl Logits<'_> {
@@ -29,6 +31,12 @@ impl Logits<'_> {
     /// the largest of all: minus infinity where every logit is masked.
     pub fn block_maxima(&self, maxima: &mut [f32]) -> f32 {
         block_maxima(*self, maxima)
+    }
+
+    /// The same of those whose bits are set, bit i % 64 of word i / 64; the others count as minus
+    /// infinity. Blocks of which none is set are not read.
+    pub fn masked_block_maxima(&self, allowed: &[u64], maxima: &mut [f32]) -> f32 {
+        masked_block_maxima(*self, allowed, maxima)
     }
 }
 
@@ -198,4 +206,64 @@ fn maxima_of_chunk<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) {
         }
         *to = last;
     }
+}
+
+// A word of a bitmap stands for a block.
+const _: () = assert!(GROUP == u64::BITS as usize);
+
+#[inline(always)]
+fn masked_block_maxima_on<V: Vector>(
+    v: V,
+    xs: Logits<'_>,
+    allowed: &[u64],
+    maxima: &mut [f32],
+) -> f32 {
+    each!(xs, xs => masked_maxima_of(v, xs, allowed, maxima))
+}
+
+#[inline(always)]
+fn masked_maxima_of<V: Vector, T: Load>(
+    v: V,
+    xs: &[T],
+    allowed: &[u64],
+    maxima: &mut [f32],
+) -> f32 {
+    assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
+    let mut words = allowed.iter().copied().chain(std::iter::repeat(0));
+    let mut to = maxima.iter_mut();
+    let mut groups = xs.chunks_exact(4 * GROUP);
+    for group in &mut groups {
+        let mut of_each = [v.splat(f32::NEG_INFINITY); 4];
+        for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
+            *lanes = match words.next() {
+                Some(u64::MAX) => max_lanes(v, block),
+                Some(word) if word != 0 => masked_lanes(v, block, word),
+                _ => continue,
+            };
+        }
+        for (max, to) in v.reduce_max_each(of_each).into_iter().zip(&mut to) {
+            *to = max;
+        }
+    }
+    let blocks = groups.remainder().chunks(GROUP);
+    for ((block, word), to) in blocks.zip(words).zip(to) {
+        let set = block
+            .iter()
+            .enumerate()
+            .filter(|&(i, _)| word >> i & 1 != 0);
+        let numbers = set.map(|(_, x)| comparable(x.to_f32()));
+        *to = numbers.fold(f32::NEG_INFINITY, f32::max);
+    }
+    max_of(v, maxima)
+}
+
+/// The largest of each lane of a block, of those whose bits are set.
+#[inline(always)]
+fn masked_lanes<V: Vector, T: Load>(v: V, block: &[T], word: u64) -> V::F {
+    let mut lanes = v.splat(f32::NEG_INFINITY);
+    for (i, register) in block.chunks_exact(V::LANES).enumerate() {
+        let set = (word >> (i * V::LANES)) as u32;
+        lanes = v.max_masked(set, T::load(v, register), lanes);
+    }
+    lanes
 }

@@ -3,6 +3,7 @@
 
 use half::{bf16, f16};
 
+use super::bitmap::mask_column;
 use super::collect::between;
 use super::layout::{CHUNK, GROUP, SUM_BLOCK};
 use super::logits::Logits;
@@ -78,6 +79,26 @@ fn maxima() {
         let counted = naive::block_maxima_and_count(xs, &mut a);
         assert_eq!(xs.block_maxima_and_count(&mut c), counted);
         assert_eq!(a, c);
+        // Words with all bits, none, some; the last ones missing.
+        let n_words = blocks.saturating_sub(blocks % 3);
+        let pattern = [u64::MAX, 0, 0x8421_F00D_0000_FFFE, 1, 1 << 63];
+        let allowed: Vec<u64> = pattern.into_iter().cycle().take(n_words).collect();
+        let mut masked: Vec<f32> = (0..xs.len()).map(|i| xs.at(i)).collect();
+        let mut column = masked.clone();
+        for (i, x) in masked.iter_mut().enumerate() {
+            if allowed
+                .get(i / 64)
+                .is_none_or(|word| word >> (i % 64) & 1 == 0)
+            {
+                *x = f32::NEG_INFINITY;
+            }
+        }
+        let max = naive::block_maxima(Logits::from(&masked), &mut a);
+        assert_eq!(xs.masked_block_maxima(&allowed, &mut b), max);
+        assert_eq!(a, b);
+        mask_column(&mut column, &allowed);
+        let bits = |xs: &[f32]| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&column), bits(&masked));
     });
 }
 

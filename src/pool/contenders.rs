@@ -22,10 +22,20 @@ impl Pool<'_> {
         if k == 0 || k >= n / FEW || !max.is_finite() || host_order::overflows(max) {
             return None;
         }
-        // As many blocks reach it as are asked for, and each with a candidate at least.
-        let threshold = nearly_kth_largest(&self.buffers.maxima, k + 1)?;
-        self.buffers.collected.clear();
         let blocks = self.buffers.maxima.len();
+        // As many blocks reach it as are asked for, and each with a candidate at least.
+        let Some(threshold) = nearly_kth_largest(&self.buffers.maxima, k + 1) else {
+            // Few of many have one that is not masked: behind the first ones each of these may
+            // enter.
+            if k > HEAP || blocks <= k {
+                return None;
+            }
+            let first = (EAGER * k).div_ceil(GROUP).min(blocks);
+            self.collect_all(first);
+            self.collect(first, blocks, f32::MIN);
+            return (self.buffers.collected.len() <= n / 2).then_some(&self.buffers.collected);
+        };
+        self.buffers.collected.clear();
         self.collect(0, blocks, threshold);
         if self.buffers.collected.len() > n / FEW {
             return None;

@@ -1,7 +1,8 @@
 //! Candidates on their way from the logits of a vocabulary to the few that are left.
 //!
 //! A pool begins as the caller's logits, which are only read. It stays that way while samplers
-//! change the logits of a few named tokens ([`Pool::edit`]), becomes a column of its own where one
+//! change the logits of a few named tokens ([`Pool::edit`]) or let only some tokens through
+//! ([`Pool::mask`]), becomes a column of its own where one
 //! changes them all ([`Pool::column_mut`]), and an array of candidates where one keeps few of them
 //! ([`Pool::keep`]) or has no quicker way ([`Pool::apply`]). The 12-byte array of the whole
 //! vocabulary, which a host fills before each token, is only made where somebody asks for it.
@@ -13,12 +14,14 @@ mod contenders;
 mod in_order;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::collections::TryReserveError;
 
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Softmax, Workspace};
 use crate::candidates::Candidates;
+use crate::kernels::bitmap::has;
 use crate::kernels::divide_p_double;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
@@ -26,6 +29,7 @@ use crate::kernels::scan::position_of;
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 pub use in_order::{InOrder, Weights};
+use whole::{Whole, block_of};
 
 /// A token whose logit is another than the caller's.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,8 @@ const MOST_EDITS: usize = 512;
 pub struct Buffers {
     /// By rising token, each once.
     edits: Vec<Edit>,
+    /// Which tokens a masked pool lets through, as many words as the vocabulary takes.
+    allowed: Vec<u64>,
     column: Vec<f32>,
     maxima: Vec<f32>,
     array: Vec<TokenData>,
@@ -58,6 +64,7 @@ impl Buffers {
     /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.edits, MOST_EDITS)?;
+        reserve(&mut self.allowed, n.div_ceil(64))?;
         reserve(&mut self.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
         reserve(&mut self.array, n)?;
@@ -71,7 +78,7 @@ impl Buffers {
             Form::Array { start, len, .. } => {
                 self.array.get(start..start + len).unwrap_or_default()
             }
-            Form::Logits | Form::Column => &[],
+            Form::Logits | Form::Masked | Form::Column => &[],
         }
     }
 }
@@ -86,6 +93,8 @@ fn reserve<T>(buffer: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 enum Form {
     /// The caller's logits but for the edits.
     Logits,
+    /// The same, of which only the tokens count whose bits are set in the buffers.
+    Masked,
     /// The column of the buffers: a logit for every token.
     Column,
     /// Some candidates of the array of the buffers.
@@ -164,7 +173,7 @@ impl<'a> Pool<'a> {
     /// How many candidates are left.
     pub fn len(&self) -> usize {
         match self.form {
-            Form::Logits | Form::Column => {
+            Form::Logits | Form::Masked | Form::Column => {
                 let dropped = self.order.map_or(0, |order| order.dropped);
                 self.logits.len() - dropped
             }
@@ -201,7 +210,7 @@ impl<'a> Pool<'a> {
         }
         let index = self.selected.filter(|&index| index < self.len())?;
         match self.form {
-            Form::Logits | Form::Column => Token::try_from(index).ok(),
+            Form::Logits | Form::Masked | Form::Column => Token::try_from(index).ok(),
             Form::Array { start, .. } => Some(self.buffers.array.get(start + index)?.id),
         }
     }
@@ -298,21 +307,19 @@ impl<'a> Pool<'a> {
     fn fill(&mut self) {
         let Buffers {
             edits,
+            allowed,
             column,
             array,
             ..
         } = &mut *self.buffers;
-        let logits = match self.form {
-            Form::Column => Logits::F32(column),
-            _ => self.logits,
-        };
-        let n = logits.len();
+        let whole = Whole::of(self.form, self.logits, column, allowed);
+        let n = self.logits.len();
         array.clear();
         reserve(array, n).unwrap_or_else(memory::exhausted);
         let mut chunk = [0.0; CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let chunk = &mut chunk[..CHUNK.min(n - start)];
-            logits.widen(start, chunk);
+            whole.widen(start, chunk);
             let ids = start as Token..;
             let candidate = |(id, &logit): (Token, &f32)| TokenData { id, logit, p: 0.0 };
             array.extend(ids.zip(&*chunk).map(candidate));
@@ -362,12 +369,13 @@ impl Pool<'_> {
             }
             return;
         }
+        let whole = Whole::of(self.form, self.logits, &buffers.column, &buffers.allowed);
         let place = buffers.edits.binary_search_by_key(&token, |e| e.token);
         match place.map(|place| buffers.edits.get_mut(place)) {
             Ok(Some(edit)) => edit.logit = change(edit.logit),
             Ok(None) => {}
             Err(place) => {
-                let logit = change(self.logits.at(index));
+                let logit = change(whole.at(index));
                 buffers.edits.insert(place, Edit { token, logit });
             }
         }
@@ -428,11 +436,16 @@ impl Pool<'_> {
         if matches!(self.form, Form::Column) {
             return;
         }
-        let Buffers { edits, column, .. } = &mut *self.buffers;
+        let Buffers {
+            edits,
+            allowed,
+            column,
+            ..
+        } = &mut *self.buffers;
         let n = self.logits.len();
         reserve(column, n).unwrap_or_else(memory::exhausted);
         column.resize(n, 0.0);
-        self.logits.widen(0, column);
+        Whole::of(self.form, self.logits, &[], allowed).widen(0, column);
         for edit in edits.drain(..) {
             column[edit.token as usize] = edit.logit;
         }
@@ -454,26 +467,24 @@ impl Pool<'_> {
     fn find_maxima(&mut self) -> f32 {
         let Buffers {
             edits,
+            allowed,
             column,
             maxima,
             ..
         } = &mut *self.buffers;
-        let logits = match self.form {
-            Form::Column => Logits::F32(column),
-            _ => self.logits,
-        };
-        maxima.resize(logits.len().div_ceil(GROUP), 0.0);
-        let max = logits.block_maxima(maxima);
+        let whole = Whole::of(self.form, self.logits, column, allowed);
+        maxima.resize(self.logits.len().div_ceil(GROUP), 0.0);
+        let max = whole.block_maxima(maxima);
         if edits.is_empty() {
             return max;
         }
         for edit in &*edits {
             let number = edit.token as usize / GROUP;
             let logit = comparable(edit.logit);
-            let raw = comparable(logits.at(edit.token as usize));
+            let raw = comparable(whole.at(edit.token as usize));
             if logit < raw && raw >= maxima[number] {
                 let mut block = [0.0; GROUP];
-                let block = block_of(logits, edits, number, &mut block);
+                let block = block_of(whole, edits, number, &mut block);
                 let largest = |max: f32, &x: &f32| max.max(comparable(x));
                 maxima[number] = block.iter().fold(f32::NEG_INFINITY, largest);
             } else if logit > maxima[number] {
@@ -512,11 +523,11 @@ impl Pool<'_> {
     }
 
     /// The logits but for the edits.
-    fn whole(&self) -> Logits<'_> {
-        match self.form {
-            Form::Column => Logits::F32(&self.buffers.column),
-            _ => self.logits,
-        }
+    fn whole(&self) -> Whole<'_> {
+        let Buffers {
+            allowed, column, ..
+        } = &*self.buffers;
+        Whole::of(self.form, self.logits, column, allowed)
     }
 
     /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is
@@ -528,24 +539,30 @@ impl Pool<'_> {
     fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let Buffers {
             edits,
+            allowed,
             column,
             maxima,
             collected,
             ..
         } = &mut *self.buffers;
-        let logits = match self.form {
-            Form::Column => Logits::F32(column),
-            _ => self.logits,
-        };
+        let whole = Whole::of(self.form, self.logits, column, allowed);
         let before = collected.len();
-        let tokens = first * GROUP..logits.len().min(end * GROUP);
-        let part = logits.part(tokens.start, tokens.end);
+        let tokens = first * GROUP..whole.logits.len().min(end * GROUP);
+        let part = whole.logits.part(tokens.start, tokens.end);
         part.collect(
             &maxima[first..end],
             tokens.start as u32,
             threshold,
             collected,
         );
+        if let Some(allowed) = whole.allowed {
+            let mut kept = before;
+            for i in before..collected.len() {
+                collected[kept] = collected[i];
+                kept += usize::from(has(allowed, collected[i].id));
+            }
+            collected.truncate(kept);
+        }
         let place = |token: usize| edits.partition_point(|e| (e.token as usize) < token);
         let edits = &edits[place(tokens.start)..place(tokens.end)];
         for edit in edits {
@@ -569,28 +586,4 @@ impl Pool<'_> {
             }
         }
     }
-}
-
-/// The logits of block `number` with the edits, some of which are in it.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller names a block of the vocabulary, which has at most `GROUP` logits"
-)]
-fn block_of<'b>(
-    logits: Logits<'_>,
-    edits: &[Edit],
-    number: usize,
-    to: &'b mut [f32; GROUP],
-) -> &'b [f32] {
-    let start = number * GROUP;
-    let block = &mut to[..GROUP.min(logits.len() - start)];
-    logits.widen(start, block);
-    let first = edits.partition_point(|e| (e.token as usize) < start);
-    for edit in &edits[first..] {
-        match block.get_mut(edit.token as usize - start) {
-            Some(logit) => *logit = edit.logit,
-            None => break,
-        }
-    }
-    block
 }

@@ -37,7 +37,40 @@ fn bits(data: &[TokenData]) -> Vec<(Token, u32, u32)> {
     bits.collect()
 }
 
-/// Edits, then what each method says of the logits, which a copy knows, too.
+/// Masks a pool and a copy of its logits; some words have all bits, some none, some are missing.
+fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
+    let n_words = copy.len().div_ceil(64) + 1 - numbers.below(3).min(1);
+    let words = (0..n_words).map(|_| match numbers.below(4) {
+        0 => 0,
+        1 => u64::MAX,
+        _ => numbers.next() << 20 | numbers.next() >> 20,
+    });
+    let words: Vec<u64> = words.collect();
+    pool.mask(&words);
+    for (i, x) in copy.iter_mut().enumerate() {
+        let word = words.get(i / 64).copied().unwrap_or(0);
+        if word >> (i % 64) & 1 == 0 {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Leaves fewer tokens than a top-k may keep.
+fn mask_most(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
+    let mut words = vec![0_u64; copy.len().div_ceil(64)];
+    for _ in 0..1 + numbers.below(60) {
+        let token = numbers.below(copy.len());
+        words[token / 64] |= 1 << (token % 64);
+    }
+    pool.mask(&words);
+    for (i, x) in copy.iter_mut().enumerate() {
+        if words[i / 64] >> (i % 64) & 1 == 0 {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Edits and masks, then what each method says of the logits, which a copy knows, too.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn edited_logits_are_those_of_a_changed_copy() {
@@ -53,7 +86,16 @@ fn edited_logits_are_those_of_a_changed_copy() {
             pool.max();
         }
         let edits = numbers.below([3, 80, 1500][round % 3]);
-        for _ in 0..edits {
+        // A mask before the edits, among them, twice, or none.
+        let masked_before = [0, edits / 2, edits, usize::MAX][numbers.below(4)];
+        let masked_again = [edits / 3, usize::MAX][numbers.below(2)];
+        for i in 0..=edits {
+            if i == masked_before || i == masked_again {
+                mask(&mut pool, &mut copy, &mut numbers);
+            }
+            if i == edits {
+                break;
+            }
             let token = numbers.below(n + 3) as Token - 1;
             let by = [-3.0, 2.5, f32::NEG_INFINITY, -0.0][numbers.below(4)];
             pool.edit(token, |x| x + by);
@@ -86,7 +128,10 @@ fn contenders_are_enough_for_a_top_k() {
     let mut buffers = Buffers::default();
     let mut found = 0;
     for round in 0..400 {
-        let n = 3000 + numbers.below(60_000);
+        let n = match round % 10 {
+            0 => 1 + numbers.below(3000),
+            _ => 3000 + numbers.below(60_000),
+        };
         let coarse = [1e5, 100.0, 8.0, 1.0][round % 4];
         let logits = numbers.logits(n, coarse);
         let k = [1, 2, 40, 100, 128, 129, 300, 900][numbers.below(8)];
@@ -96,6 +141,11 @@ fn contenders_are_enough_for_a_top_k() {
             let token = numbers.below(n);
             pool.edit(token as Token, |x| x - 1.0);
             copy[token] -= 1.0;
+        }
+        match round % 3 {
+            0 => mask(&mut pool, &mut copy, &mut numbers),
+            1 => mask_most(&mut pool, &mut copy, &mut numbers),
+            _ => {}
         }
         let Some(contenders) = pool.contenders(k) else {
             continue;

@@ -315,6 +315,18 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn max_masked(self, lanes: u32, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let set = _mm256_and_si256(_mm256_set1_epi32(lanes as i32), own);
+            let set = _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, own));
+            let lowest = _mm256_set1_ps(f32::NEG_INFINITY);
+            _mm256_max_ps(_mm256_blendv_ps(lowest, a, set), b)
+        }
+    }
+
+    #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= 8);
         let from = data.as_ptr().cast::<f32>();

@@ -1,0 +1,108 @@
+//! The logits of a pool that is whole, masked or not, with the edits.
+
+use super::{Edit, Form, Pool};
+use crate::kernels::bitmap::{has, mask_column};
+use crate::kernels::layout::GROUP;
+use crate::kernels::logits::Logits;
+use crate::token::Token;
+
+/// The logits of a vocabulary, before the edits.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'a> {
+    pub(super) logits: Logits<'a>,
+    /// The tokens that count; the others are minus infinity.
+    pub(super) allowed: Option<&'a [u64]>,
+}
+
+impl<'a> Whole<'a> {
+    pub(super) fn of(
+        form: Form,
+        logits: Logits<'a>,
+        column: &'a [f32],
+        allowed: &'a [u64],
+    ) -> Self {
+        Self {
+            logits: match form {
+                Form::Column => Logits::F32(column),
+                _ => logits,
+            },
+            allowed: matches!(form, Form::Masked).then_some(allowed),
+        }
+    }
+
+    pub(super) fn at(self, index: usize) -> f32 {
+        match self.allowed {
+            Some(allowed) if !has(allowed, index as Token) => f32::NEG_INFINITY,
+            _ => self.logits.at(index),
+        }
+    }
+
+    /// Writes those from `start` on, which is a multiple of 64, into `to`.
+    pub(super) fn widen(self, start: usize, to: &mut [f32]) {
+        self.logits.widen(start, to);
+        if let Some(allowed) = self.allowed {
+            mask_column(to, allowed.get(start / 64..).unwrap_or_default());
+        }
+    }
+
+    pub(super) fn block_maxima(self, maxima: &mut [f32]) -> f32 {
+        match self.allowed {
+            Some(allowed) => self.logits.masked_block_maxima(allowed, maxima),
+            None => self.logits.block_maxima(maxima),
+        }
+    }
+}
+
+/// Of a pool that [is whole](Pool::is_whole).
+impl Pool<'_> {
+    /// Gives minus infinity to the tokens whose bits are not set: bit t % 64 of word t / 64 stands
+    /// for token t. What is behind the last word is not set.
+    pub fn mask(&mut self, words: &[u64]) {
+        self.max = None;
+        let buffers = &mut *self.buffers;
+        for edit in &mut buffers.edits {
+            if !has(words, edit.token as Token) {
+                edit.logit = f32::NEG_INFINITY;
+            }
+        }
+        let padded = words.iter().copied().chain(std::iter::repeat(0));
+        match self.form {
+            Form::Logits => {
+                let n_words = self.logits.len().div_ceil(64);
+                buffers.allowed.clear();
+                buffers.allowed.extend(padded.take(n_words));
+                self.form = Form::Masked;
+            }
+            Form::Masked => {
+                let both = buffers.allowed.iter_mut().zip(padded);
+                both.for_each(|(allowed, word)| *allowed &= word);
+            }
+            Form::Column => mask_column(&mut buffers.column, words),
+            Form::Array { .. } => {}
+        }
+    }
+}
+
+/// The logits of block `number` with the edits, some of which are in it.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the caller names a block of the vocabulary, which has at most `GROUP` logits"
+)]
+pub(super) fn block_of<'b>(
+    whole: Whole<'_>,
+    edits: &[Edit],
+    number: usize,
+    to: &'b mut [f32; GROUP],
+) -> &'b [f32] {
+    let start = number * GROUP;
+    let block = &mut to[..GROUP.min(whole.logits.len() - start)];
+    whole.widen(start, block);
+    let first = edits.partition_point(|e| (e.token as usize) < start);
+    for edit in &edits[first..] {
+        match block.get_mut(edit.token as usize - start) {
+            Some(logit) => *logit = edit.logit,
+            None => break,
+        }
+    }
+    block
+}
