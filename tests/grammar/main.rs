@@ -131,6 +131,11 @@ fn patterns_have_the_size_of_std_regex() {
 }
 
 #[test]
+fn repetitions_go_around_twice_at_one_place() {
+    triggers::rounds();
+}
+
+#[test]
 fn patterns_that_were_made_to_do_harm() {
     triggers::hostile();
 }

@@ -259,6 +259,49 @@ pub fn sizes() {
     }
 }
 
+/// How often repetitions go around at one place: twice, and what the rounds leave in the groups.
+pub fn rounds() {
+    // A round sets one group, so that two rounds are needed for two, and three for three.
+    let parts = ["()|()|()", "(a?)|(b??)|(a?)", "()\\1|()|(a)"];
+    let repetitions = ["*", "+", "*?", "+?", "{0,4}", "{2,}", "{3}", "{1,5}?"];
+    let mut twice = 0;
+    for part in parts {
+        for repetition in repetitions {
+            for behind in ["", "$", "b", "\\1", "\\1\\2", "\\1\\2\\3", "\\3\\2"] {
+                for around in [false, true] {
+                    let inner = format!("(?:{part}){repetition}");
+                    let source = match around {
+                        true => format!("(?:{inner}|c)*{behind}"),
+                        false => format!("{inner}{behind}"),
+                    };
+                    let ours = Triggers::new(&[source.as_bytes()]).expect("a pattern");
+                    let theirs = StdRegex::new(source.as_bytes()).expect("a pattern");
+                    for text in ["", "a", "b", "aab", "acb", "ccab"] {
+                        if !ends_soon(&theirs, text.as_bytes()) {
+                            continue;
+                        }
+                        for whole in [true, false] {
+                            let Ok(ours) = ours.matched(0, text.as_bytes(), whole, STEPS) else {
+                                continue;
+                            };
+                            let ours = ours.map(|found| found.groups);
+                            let theirs = theirs.find(text.as_bytes(), whole);
+                            assert_eq!(ours, theirs, "{source} in {text}, whole: {whole}");
+                            let is_empty = |group: &Option<_>| *group == Some((0, 0));
+                            let groups = theirs.unwrap_or_default();
+                            twice += usize::from(matches!(
+                                &*groups,
+                                [_, a, b, None] if is_empty(a) && is_empty(b)
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(twice > 20, "only {twice} times two rounds at one place");
+}
+
 /// Where a grammar begins, by `std::regex` alone, in llama.cpp's order.
 fn begin(patterns: &[(Vec<u8>, StdRegex)], text: &[u8]) -> Option<usize> {
     patterns.iter().find_map(|(source, regex)| {

@@ -16,6 +16,8 @@ pub mod scanner;
 pub mod search;
 pub mod set;
 pub mod syntax;
+#[cfg(test)]
+mod tests;
 pub mod waiting;
 
 pub use set::Triggers;
