@@ -335,6 +335,11 @@ impl Nodes {
             false => self.all[children.start].first_rank(),
         }
     }
+
+    /// Bytes that the tree occupies.
+    pub fn bytes(&self) -> usize {
+        self.all.capacity() * size_of::<Node>() + self.labels.capacity()
+    }
 }
 
 /// What `byte` says behind the byte of a node. Behind a character that is complete, and at the

@@ -211,6 +211,26 @@ impl VocabularyTree {
         decode(self.text(token as Token), Partial::default(), &mut chars);
         chars.len()
     }
+
+    /// Bytes that the tree occupies.
+    pub fn bytes(&self) -> usize {
+        self.texts.capacity()
+            + self.kinds.capacity()
+            + self.with_nul.len() * size_of::<(Token, Box<[u8]>)>()
+            + self
+                .with_nul
+                .iter()
+                .map(|(_, text)| text.len())
+                .sum::<usize>()
+            + 8 * self.in_tree.capacity()
+            + 4 * (self.offsets.capacity()
+                + self.end_of_generation.capacity()
+                + self.continues.capacity()
+                + self.odd.capacity()
+                + self.ranked.capacity()
+                + self.rank_of.capacity())
+            + self.nodes.bytes()
+    }
 }
 
 fn kind_of(text: &[u8], chars: &mut Vec<u32>) -> Kind {
