@@ -179,7 +179,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
                 continue;
             }
             for row in ROWS.iter().filter(|row| options.wants(row.name)) {
-                let us = measure(row, &logits, options.budget());
+                let sides = (row.make)(n as i32);
+                let us = measure(&sides, row.name, &logits, options.budget());
                 done(measurement(row.name, n, shape, us));
             }
             slots(&logits, shape, options, done);
@@ -302,25 +303,29 @@ fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
 ///
 /// Ours and the maximum both come right after the host's way, which leaves the logits as far away
 /// in memory as a model's own arithmetic does: so they take turns.
-fn measure(row: &Row, logits: &[f32], budget: f64) -> [f64; 3] {
-    let [ours, theirs] = (row.make)(logits.len() as i32);
+pub fn measure(
+    [ours, theirs]: &[HostSampler; 2],
+    name: &str,
+    logits: &[f32],
+    budget: f64,
+) -> [f64; 3] {
     let mut array = Vec::with_capacity(logits.len());
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let begun = Instant::now();
     while begun.elapsed().as_secs_f64() < budget || times[2].len() < 7 {
         let start = thread_time();
-        let expected = host_path(&theirs, logits, &mut array);
+        let expected = host_path(theirs, logits, &mut array);
         times[1].push(thread_time() - start);
         let alone = times[0].len() > times[2].len();
         if alone {
             times[2].push(floor(logits));
         }
         let start = thread_time();
-        let token = sample(&ours, logits);
+        let token = sample(ours, logits);
         if !alone {
             times[0].push(thread_time() - start);
         }
-        assert_eq!(token, expected, "{}", row.name);
+        assert_eq!(token, expected, "{name}");
     }
     times.map(median)
 }

@@ -1,9 +1,11 @@
-//! Grammars beside llama.cpp's own: the whole array, the mask, the constructor, and a token while a
-//! lazy grammar waits for one of 139 tools. Checks that both sides leave the same candidates.
+//! Grammars beside llama.cpp's own: the whole array, the mask, the constructor, what is asked for one
+//! token at a time, a chain straight from the logits, and a token while a lazy grammar waits for one
+//! of 139 tools. Checks that both sides leave the same candidates.
 //!
 //! On the vocabulary of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names, or else on 128,256
 //! texts that are made: bytes, and syllables, words and numbers as tokenizers have them.
 
+mod calls;
 mod texts;
 
 use std::collections::HashSet;
@@ -12,6 +14,8 @@ use std::ptr::{null, null_mut};
 
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
+use llama_sieve::grammar::VocabularyTree;
+use llama_sieve::vocabulary::Vocabulary;
 use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
@@ -108,6 +112,37 @@ fn text(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// What a grammar asks of a vocabulary.
+#[derive(Debug)]
+struct Texts<'a>(&'a Model);
+
+impl Vocabulary for Texts<'_> {
+    fn n_tokens(&self) -> usize {
+        self.0.n_vocab()
+    }
+
+    fn is_eog(&self, token: i32) -> bool {
+        self.0.is_eog(token)
+    }
+
+    fn end_token(&self) -> Option<i32> {
+        None
+    }
+
+    fn piece(&self, token: i32, piece: &mut Vec<u8>) {
+        *piece = self.0.piece(token);
+    }
+
+    fn detokenize(&self, token: i32, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, text: &[u8]) -> Vec<i32> {
+        let text = String::from_utf8_lossy(text);
+        self.0.tokenize(&text, false)
+    }
+}
+
 /// Measures every row.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let mut row = |name: &str, n: usize, ours: f64, theirs: Option<f64>, floor: Option<f64>| {
@@ -130,6 +165,12 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let (tree, first) = timed(|| ours(&model, "root ::= \"first\""));
     drop(first);
     row("grammar, the vocabulary's tree, once", n, tree, None, None);
+    if options.wants("grammar, the vocabulary's tree, once") {
+        let tree = VocabularyTree::new(&Texts(&model));
+        let mib = tree.bytes() as f64 / f64::from(1 << 20);
+        crate::say(format_args!("The vocabulary's tree has {mib:.1} MiB."));
+    }
+    let mut calls_of_all = Vec::new();
     let (mut all, mut applies) = (Vec::new(), [Vec::new(), Vec::new()]);
     for text in texts::all() {
         let name = text.name;
@@ -139,6 +180,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             row(&full, n, mean(&ours), Some(mean(&theirs)), Some(floor));
             applies[0].extend(ours);
             applies[1].extend(theirs);
+            let mut of_call = |name: &str, ours, theirs| row(name, 0, ours, Some(theirs), None);
+            calls_of_all.push(calls::rows(&model, name, &text.text, &mut of_call));
         }
         let times = walks(&model, &text.text);
         row(
@@ -165,12 +208,16 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let [ours, theirs] = applies.map(|times| mean(&times));
     let name = "all grammars, mask and apply, mean, in turn";
     row(name, n, ours, Some(theirs), Some(floor));
+    calls::means(&calls_of_all, &mut |name, ours, theirs| {
+        row(name, 0, ours, Some(theirs), None);
+    });
     for (length, both) in [(300, true), (300, false), (10_000, false)] {
         let [ours, theirs] = waiting(&model, length, both);
         let how = if both { "in turn" } else { "alone" };
         let name = format!("grammar, accept behind {length} tokens, 139 triggers, {how}");
         row(&name, 0, ours, both.then_some(theirs), None);
     }
+    calls::fused(&model, options, done);
 }
 
 /// Rows of masks along walks: some are known, some are made.

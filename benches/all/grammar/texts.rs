@@ -74,7 +74,7 @@ name ::= [a-z_]+
 value ::= ([^<] | "<" [^/])*
 "#;
 
-const TOKENS: &str = r#"root ::= <[100]> (!<[200]>)* <[200]> "\n" [a-z]+
+const TOKENS: &str = r#"root ::= <[1000]> (!<[2000]>)* <[2000]> "\n" [a-z]+
 "#;
 
 const AMBIGUOUS: &str = r#"root ::= (a | b | c)* "."
