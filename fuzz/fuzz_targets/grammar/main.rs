@@ -1,0 +1,104 @@
+//! Grammars and what they wait for, hostile ones first of all, beside llama.cpp's own. Input behind
+//! a byte 1 is a trigger pattern and a text that grows, behind a byte 2 a lazy grammar and tokens;
+//! any other input is a grammar's text and what is done with it.
+#![no_main]
+
+#[path = "../../../tests/grammar/pair.rs"]
+mod pair;
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+mod lazy;
+mod pattern;
+mod walk;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use pair::{Pair, Vocabulary};
+use support::Array;
+use vendor_llama_cpp::TestVocabulary;
+use vendor_llama_cpp::test_vocabulary::Kind;
+
+fuzz_target!(init: prepare(), |data: &[u8]| {
+    match data.split_first() {
+        Some((1, rest)) => pattern::run(rest),
+        Some((2, rest)) => lazy::run(rest),
+        _ => walk::run(data),
+    }
+});
+
+fn prepare() {
+    llama_sieve_fuzz::silence();
+    LazyLock::force(&VOCABULARY);
+}
+
+/// The token of byte 0; the other bytes follow.
+const FIRST_BYTE: i32 = 2;
+
+static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
+    let mut tokens = vec![
+        (b"</s>".to_vec(), Kind::Control),
+        (b"<tool>".to_vec(), Kind::UserDefined),
+    ];
+    tokens.extend((0..=u8::MAX).map(|byte| (vec![byte], Kind::Normal)));
+    let longer: [&[u8]; 14] = [
+        b"ab",
+        b"aa",
+        b"ba\n",
+        "é".as_bytes(),
+        "日".as_bytes(),
+        "日本".as_bytes(),
+        b"\xA5\xE6",
+        b"\": \"",
+        b"{\"",
+        b"  ",
+        b"0123",
+        b"a\0b",
+        b"b\xFF",
+        "\u{1F600}".as_bytes(),
+    ];
+    tokens.extend(longer.map(|text| (text.to_vec(), Kind::Normal)));
+    tokens.push((b"<unused>".to_vec(), Kind::Unused));
+    let path = std::env::temp_dir().join(format!("llama-sieve-fuzz-{}.gguf", std::process::id()));
+    let model = TestVocabulary { tokens, eos: 0 }.load(&path);
+    let model = model.expect("the vocabulary loads");
+    std::fs::remove_file(&path).expect("it was written");
+    Vocabulary::new(model)
+});
+
+/// Candidates of these tokens, with logits and the rest made of a number.
+fn array(tokens: impl IntoIterator<Item = i32>, number: u8) -> Array {
+    let mut array = Array::of_logits([]);
+    array.data.extend(tokens.into_iter().map(|id| {
+        let mixed = (id as u32).wrapping_mul(0x9E37_79B1) >> 16;
+        vendor_llama_cpp::sys::llama_token_data {
+            id,
+            logit: mixed as f32 / 8192.0 - f32::from(number),
+            p: f32::from(number) / 256.0,
+        }
+    }));
+    array.sorted = number & 1 != 0;
+    array.selected = i64::from(number) % (array.data.len() as i64 + 1) - 1;
+    array
+}
+
+/// Compares what both sides leave of an array. The tokens that are allowed.
+fn apply(pair: &Pair, input: &Array) -> Vec<i32> {
+    let left = pair.apply(input).unwrap_or_else(|what| panic!("{what}"));
+    let allowed = left.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+    allowed.map(|candidate| candidate.id).collect()
+}
+
+/// Ours, dead, leaves only tokens that end the generation.
+fn check_dead(pair: &Pair) {
+    let vocabulary = &*VOCABULARY;
+    assert_ne!(pair::error(&pair.ours), 0);
+    assert_eq!(pair::mask(&pair.ours, vocabulary.n_tokens), vocabulary.eog);
+    let mut others = array([5, 300, 7], 0);
+    pair.ours.apply(&mut others);
+    let left = others.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+    let left: Vec<i32> = left.map(|candidate| candidate.id).collect();
+    assert_eq!(left, vocabulary.eog[..1]);
+    assert!(!pair::is_complete(&pair.ours));
+}

@@ -1,0 +1,84 @@
+//! A trigger pattern beside `std::regex`: up to the first byte 0 the pattern, then a text, in
+//! pieces of as many bytes as the byte in front of each says.
+
+use llama_sieve::grammar::triggers::{Triggers, Waiting};
+use vendor_llama_cpp::reference::StdRegex;
+
+/// How often `std::regex` may look at the text, and how many steps ours may take.
+const LOOKS: usize = 20_000;
+/// Ways that it may go at one place, in a pattern with references back: where these fail it does
+/// not look at the text.
+const MOST_WAYS: usize = 10;
+
+pub fn run(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == 0);
+    let source = parts.next().unwrap_or_default();
+    let mut text = parts.next().unwrap_or_default();
+    let ours = Triggers::new(&[source]);
+    let said = ours.as_ref().err().map_or("", String::as_str);
+    if is_limit(said) || !is_tame(source) {
+        return;
+    }
+    let theirs = StdRegex::new(source);
+    assert_eq!(ours.is_ok(), theirs.is_some(), "{said}");
+    let (Ok(ours), Some(theirs)) = (ours, theirs) else {
+        return;
+    };
+    let mut waiting = Waiting::default();
+    let mut so_far: Vec<u8> = Vec::new();
+    let is_whole = source.first() == Some(&b'^') && source.last() == Some(&b'$');
+    while let Some((&length, rest)) = text.split_first() {
+        let (piece, rest) = rest.split_at(rest.len().min(usize::from(length % 8)));
+        so_far.extend_from_slice(piece);
+        text = rest;
+        if !ends_soon(&theirs, &so_far) {
+            return;
+        }
+        let mut found = None;
+        for whole in [true, false] {
+            let Ok(groups) = ours.matched(0, &so_far, whole, LOOKS) else {
+                return;
+            };
+            let groups = groups.map(|found| (found.grammar_begin(), found.groups));
+            // No more than 64 groups are handed over.
+            let shown = groups
+                .as_ref()
+                .map(|(_, groups)| &groups[..groups.len().min(64)]);
+            assert_eq!(
+                shown,
+                theirs.find(&so_far, whole).as_deref(),
+                "whole: {whole}"
+            );
+            if found.is_none() && (!whole || is_whole) {
+                found = groups.map(|(begin, _)| begin);
+            }
+        }
+        let began = waiting.accept(&ours, 1, piece).expect("few steps");
+        assert_eq!(began, found);
+        if began.is_some() {
+            return;
+        }
+        if length >= 128 {
+            waiting = waiting.clone();
+        }
+    }
+}
+
+/// Whether patterns were refused that `std::regex` may take.
+pub fn is_limit(said: &str) -> bool {
+    said.contains("nested") || said.contains("states together")
+}
+
+/// Whether `std::regex` reads a pattern in reasonable time, and counts what it does with it.
+pub fn is_tame(source: &[u8]) -> bool {
+    let count = |bytes: &[u8]| source.iter().filter(|byte| bytes.contains(byte)).count();
+    let refers_back = source
+        .windows(2)
+        .any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit());
+    count(b"{") <= 2 && !(refers_back && count(b"|*+?{") > MOST_WAYS)
+}
+
+/// Whether `std::regex` soon knows what stands in this text.
+pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
+    regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
+}

@@ -1,0 +1,133 @@
+//! A grammar's text, up to the first byte 255, and what is done with it, in two bytes each.
+
+use llama_sieve::grammar::parser;
+use llama_sieve_fuzz::gbnf::Stacks;
+
+use crate::pair::{self, Pair};
+use crate::support::HostSampler;
+use crate::{VOCABULARY, apply, array, check_dead};
+
+const MOST_STEPS: usize = 10;
+
+pub fn run(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == 255);
+    let text = parts.next().unwrap_or_default();
+    let steps = parts.next().unwrap_or_default();
+    if text.first().is_none_or(|&byte| byte == 0) {
+        return;
+    }
+    let ours = pair::ours(text, "root", &VOCABULARY);
+    let said = llama_sieve::last_error::get();
+    let ours = (!ours.is_null()).then(|| HostSampler::new(ours));
+    // Which token a text in angle brackets is makes no difference here.
+    let written = match parser::written(text, b"root", |_| Some(0)) {
+        Ok(written) => written,
+        Err(error) => {
+            assert!(ours.is_none(), "{error}");
+            if !error.is_trap && !is_limit(&error.what) {
+                let theirs = pair::theirs(text, "root", &VOCABULARY);
+                assert!(theirs.is_null(), "{error}");
+            }
+            return;
+        }
+    };
+    let Some(stacks) = Stacks::new(written) else {
+        return;
+    };
+    let theirs = pair::theirs(text, "root", &VOCABULARY);
+    let theirs = (!theirs.is_null()).then(|| HostSampler::new(theirs));
+    assert_eq!(ours.is_some(), theirs.is_some(), "{said}");
+    if let (Some(ours), Some(theirs)) = (ours, theirs) {
+        let pair = Pair { ours, theirs };
+        Walk { pair, stacks }.steps(steps);
+    }
+}
+
+/// Whether a text is refused that llama.cpp's own may take.
+fn is_limit(what: &str) -> bool {
+    what.contains("the grammar has more than") || what.contains("too many different")
+}
+
+struct Walk {
+    pair: Pair,
+    stacks: Stacks,
+}
+
+impl Walk {
+    fn steps(&mut self, steps: &[u8]) {
+        for step in steps.chunks(2).take(MOST_STEPS) {
+            if !self.stacks.may_apply(&VOCABULARY.pieces) {
+                return;
+            }
+            let (what, which) = (step[0], step.get(1).copied().unwrap_or(0));
+            if !self.step(what, which) {
+                return;
+            }
+        }
+    }
+
+    /// False where the built-in is not to be asked any more.
+    fn step(&mut self, what: u8, which: u8) -> bool {
+        let n = VOCABULARY.n_tokens as i32;
+        let any = (i32::from(which) + 16 * i32::from(what / 16)) % n;
+        // One by one as long as no mask is known.
+        apply(&self.pair, &array([any], what));
+        apply(
+            &self.pair,
+            &array((0..n).skip(what.into()).step_by(17), which),
+        );
+        let allowed = apply(&self.pair, &array(0..n, which));
+        apply(&self.pair, &array((any..n).rev(), what));
+        assert_eq!(pair::mask(&self.pair.ours, VOCABULARY.n_tokens), allowed);
+        let may_end = allowed.iter().any(|token| VOCABULARY.eog.contains(token));
+        assert_eq!(pair::is_complete(&self.pair.ours), may_end);
+        assert_eq!(pair::error(&self.pair.ours), 0);
+        match what % 16 {
+            0 => self.accept(any, &allowed),
+            1 => {
+                self.reset();
+                true
+            }
+            2 => {
+                // What happens to the old ones does not reach the copies.
+                let copy = self.pair.clone();
+                self.pair.reset();
+                self.pair = copy;
+                true
+            }
+            _ if allowed.is_empty() => self.accept(any, &allowed),
+            _ => self.accept(allowed[usize::from(which) % allowed.len()], &allowed),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.pair.reset();
+        self.stacks.reset();
+    }
+
+    fn accept(&mut self, token: i32, allowed: &[i32]) -> bool {
+        let is_end = VOCABULARY.eog.contains(&token);
+        if is_end {
+            // Where the text may not end the built-in aborts.
+            let is_allowed = allowed.contains(&token);
+            self.pair.ours.accept(token);
+            assert_eq!(pair::error(&self.pair.ours) == 0, is_allowed);
+            if is_allowed {
+                self.pair.theirs.accept(token);
+            } else {
+                check_dead(&self.pair);
+                self.reset();
+            }
+            return true;
+        }
+        if !self.stacks.accept(&VOCABULARY.pieces[token as usize]) {
+            return false;
+        }
+        let accepted = self.pair.accept(token);
+        if !accepted.unwrap_or_else(|what| panic!("{what}")) {
+            check_dead(&self.pair);
+            self.reset();
+        }
+        true
+    }
+}

@@ -1,0 +1,219 @@
+//! How much llama.cpp's own grammar has to go through, counted before it is asked. It keeps each
+//! stack by itself and looks at all of them for each character of a token, so that for some texts
+//! there are more than anybody waits for; and of some left recursions there is no end.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use llama_sieve::grammar::elements::{Class, Element, host_check_ends};
+use llama_sieve::grammar::parser::Written;
+use llama_sieve::grammar::utf8::{Partial, counted, decode};
+
+/// Places of elements, the top one last.
+type Stack = Vec<u32>;
+
+/// How many stacks may be looked at for one token, or for one array.
+const MOST: usize = 20_000;
+/// How many may be left behind a token.
+const MOST_STACKS: usize = 40;
+/// How many elements a grammar may have, repetitions written out.
+const MOST_ELEMENTS: usize = 20_000;
+
+/// Where a text stands in a grammar, each stack by itself. `None` and `false` say everywhere that
+/// the built-in is not to be asked.
+#[derive(Debug)]
+pub struct Stacks {
+    classes: Vec<Class>,
+    /// Of all rules, one behind the other, with an end behind each.
+    elements: Vec<Element>,
+    /// Where the alternatives of each rule begin.
+    beginnings: Vec<Vec<u32>>,
+    initial: Vec<Stack>,
+    stacks: Vec<Stack>,
+    partial: Partial,
+}
+
+impl Stacks {
+    /// Where a text begins.
+    pub fn new(written: Written) -> Option<Self> {
+        let n_elements: usize = written.rules.iter().map(|rule| rule.len() + 1).sum();
+        if n_elements > MOST_ELEMENTS || !host_check_ends(&written.rules, MOST) {
+            return None;
+        }
+        let mut elements = Vec::with_capacity(n_elements);
+        let mut beginnings = Vec::new();
+        for rule in &written.rules {
+            let start = elements.len() as u32;
+            let is_end = |element: &Element| *element == Element::Alternative;
+            let ends = (start..).zip(rule).filter(|(_, element)| is_end(element));
+            let behind = ends.map(|(place, _)| place + 1);
+            beginnings.push(std::iter::once(start).chain(behind).collect());
+            elements.extend_from_slice(rule);
+            elements.push(Element::Alternative);
+        }
+        let mut stacks = Self {
+            classes: written.classes,
+            elements,
+            beginnings,
+            initial: Vec::new(),
+            stacks: Vec::new(),
+            partial: Partial::default(),
+        };
+        let mut left = MOST;
+        let mut initial = Vec::new();
+        for &begin in &stacks.beginnings[written.root as usize] {
+            let stack = stacks.element(begin).into_iter().collect();
+            stacks.close(stack, &mut initial, &mut left)?;
+        }
+        // Of a grammar that no text can follow it makes a sampler that ends the process.
+        if initial.is_empty() {
+            return None;
+        }
+        stacks.initial = initial;
+        stacks.reset();
+        Some(stacks)
+    }
+
+    /// Begins anew.
+    pub fn reset(&mut self) {
+        self.stacks.clone_from(&self.initial);
+        self.partial = Partial::default();
+    }
+
+    /// A place that is not the end of an alternative.
+    fn element(&self, place: u32) -> Option<u32> {
+        (self.elements[place as usize] != Element::Alternative).then_some(place)
+    }
+
+    /// Adds the stacks that come of one when references are followed.
+    fn close(&self, stack: Stack, out: &mut Vec<Stack>, left: &mut usize) -> Option<()> {
+        let mut seen = BTreeSet::new();
+        let mut to_do = vec![stack];
+        while let Some(stack) = to_do.pop() {
+            *left = left.checked_sub(1 + stack.len() / 8)?;
+            if !seen.insert(stack.clone()) {
+                continue;
+            }
+            let rule = match stack.last().map(|&top| (top, self.elements[top as usize])) {
+                Some((top, Element::Rule(rule))) => Some((top, rule)),
+                _ => None,
+            };
+            let Some((top, rule)) = rule else {
+                if !out.contains(&stack) {
+                    out.push(stack);
+                }
+                continue;
+            };
+            for &begin in &self.beginnings[rule as usize] {
+                let mut next = stack[..stack.len() - 1].to_vec();
+                next.extend(self.element(top + 1));
+                next.extend(self.element(begin));
+                to_do.push(next);
+            }
+        }
+        Some(())
+    }
+
+    /// The stacks behind the top of one.
+    fn behind(&self, stack: &[u32], left: &mut usize) -> Option<Vec<Stack>> {
+        let mut out = Vec::new();
+        if let Some((&top, below)) = stack.split_last() {
+            let mut next = below.to_vec();
+            next.extend(self.element(top + 1));
+            self.close(next, &mut out, left)?;
+        }
+        Some(out)
+    }
+
+    fn takes(&self, stack: &[u32], code_point: u32) -> bool {
+        match stack.last().map(|&top| self.elements[top as usize]) {
+            Some(Element::Class(class)) => self.classes[class as usize].has(code_point),
+            _ => false,
+        }
+    }
+
+    /// Whether the built-in can be asked which of these texts are allowed now.
+    pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
+        let mut known = HashMap::new();
+        let mut left = MOST;
+        let mut chars = Vec::new();
+        pieces.iter().all(|piece| {
+            decode(piece, self.partial, &mut chars);
+            let mut each = self.stacks.iter();
+            each.all(|stack| self.goes_through(stack, &chars, &mut known, &mut left))
+        })
+    }
+
+    fn goes_through(
+        &self,
+        stack: &Stack,
+        chars: &[u32],
+        known: &mut HashMap<Stack, Rc<[Stack]>>,
+        left: &mut usize,
+    ) -> bool {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return false;
+        }
+        // It goes on behind each top, whether or not a token gets there.
+        let behind = match known.get(stack) {
+            Some(behind) => Rc::clone(behind),
+            None => {
+                let Some(behind) = self.behind(stack, left) else {
+                    return false;
+                };
+                let behind: Rc<[Stack]> = behind.into();
+                known.insert(stack.clone(), Rc::clone(&behind));
+                behind
+            }
+        };
+        let Some((&first, rest)) = chars.split_first() else {
+            return true;
+        };
+        !self.takes(stack, first)
+            || behind
+                .iter()
+                .all(|stack| self.goes_through(stack, rest, known, left))
+    }
+
+    /// Goes on with a token; whether the built-in can be asked to. Token elements are taken to
+    /// match any.
+    pub fn accept(&mut self, piece: &[u8]) -> bool {
+        let mut chars = Vec::new();
+        let partial = decode(counted(piece), self.partial, &mut chars);
+        let Some(stacks) = self.accepted(&chars) else {
+            return false;
+        };
+        (self.stacks, self.partial) = (stacks, partial);
+        self.stacks.len() <= MOST_STACKS
+    }
+
+    fn accepted(&self, chars: &[u32]) -> Option<Vec<Stack>> {
+        let mut left = MOST;
+        let mut all = Vec::new();
+        for stack in &self.stacks {
+            let top = stack.last().map(|&top| self.elements[top as usize]);
+            let mut current = vec![stack.clone()];
+            if let Some(Element::Token(_) | Element::TokenNot(_)) = top {
+                current = self.behind(stack, &mut left)?;
+            } else {
+                for &code_point in chars {
+                    let mut next = Vec::new();
+                    for stack in current {
+                        if self.takes(&stack, code_point) {
+                            next.append(&mut self.behind(&stack, &mut left)?);
+                        }
+                    }
+                    left = left.checked_sub(next.len())?;
+                    current = next;
+                }
+            }
+            for stack in current {
+                if !all.contains(&stack) {
+                    all.push(stack);
+                }
+            }
+        }
+        Some(all)
+    }
+}
