@@ -1,9 +1,9 @@
 //! Any chain straight from the logits, against the same chain of built-ins over the full array that
 //! a host fills: the token, and the candidates that the chain leaves, bit for bit.
 //!
-//! Chains are random: ours, ours mixed with built-ins, with the built-in grammar, with the token
-//! trie in front, chains inside chains; the logits of every shape, in three precisions, full of
-//! ties. 400 chains of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
+//! Chains are random: ours, ours mixed with built-ins, with grammars, with the token trie in front,
+//! chains inside chains; the logits of every shape, in three precisions, full of ties. 400 chains of
+//! 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
 use std::ffi::CString;
 
@@ -14,6 +14,7 @@ use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
+use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::trie::*;
 use vendor_llama_cpp::sys;
@@ -35,14 +36,28 @@ fn n_of_vocabulary() -> usize {
     unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
 }
 
-const GRAMMAR: &str = "root ::= [a-zA-Z ,.;:]* \"\\n\"?";
+/// Of which most tokens are allowed at first, some, and fewer than a top-k keeps.
+const GRAMMARS: [&str; 5] = [
+    "root ::= [a-zA-Z ,.;:]* \"\\n\"?",
+    "root ::= [^a-z] .*",
+    "root ::= \" \"? [a-m]{1,3}",
+    "root ::= \"the \" | \"and\" | [;:]",
+    "root ::= \"Q\"",
+];
 
-fn grammar() -> HostSampler {
-    let (text, root) = (CString::new(GRAMMAR).expect("no NUL"), c"root");
+/// Ours, or the built-in in its place, and the built-in.
+fn grammar(rng: &mut Rng) -> (HostSampler, HostSampler) {
+    let text = CString::new(rng.pick(&GRAMMARS)).expect("no NUL");
+    let (text, root, vocab) = (text.as_ptr(), c"root".as_ptr(), vocabulary());
     // SAFETY: the vocabulary lives as long as the process; the strings during the call.
-    HostSampler::new(unsafe {
-        sys::llama_sampler_init_grammar(vocabulary(), text.as_ptr(), root.as_ptr())
-    })
+    let built_in =
+        || HostSampler::new(unsafe { sys::llama_sampler_init_grammar(vocab, text, root) });
+    if rng.chance(0.2) {
+        return (built_in(), built_in());
+    }
+    // SAFETY: as above.
+    let ours = unsafe { llama_sieve_init_grammar(vocab.cast(), text, root) };
+    (HostSampler::new(ours), built_in())
 }
 
 fn trie(n: usize, mode: i32, rng: &mut Rng) -> HostSampler {
@@ -68,7 +83,7 @@ fn trie(n: usize, mode: i32, rng: &mut Rng) -> HostSampler {
 
 impl Chains {
     fn new(rng: &mut Rng) -> Self {
-        let with_grammar = rng.chance(0.05);
+        let with_grammar = rng.chance(0.1);
         let n = match rng.below(12) {
             _ if with_grammar => n_of_vocabulary(),
             0..=4 => 1 + rng.below(300),
@@ -83,7 +98,16 @@ impl Chains {
             n,
         };
         if with_grammar {
-            chains.add_both(grammar(), grammar(), "grammar");
+            // Behind one that edits some logits, or changes all of them.
+            if rng.chance(0.4) {
+                chains.add(
+                    Some(rng.pick(&["penalties", "logit_bias", "temp"])),
+                    1.0,
+                    rng,
+                );
+            }
+            let (ours, theirs) = grammar(rng);
+            chains.add_both(ours, theirs, "grammar");
         }
         if rng.chance(0.08) {
             let compact = if rng.chance(0.5) {

@@ -4,7 +4,7 @@
 
 use std::ffi::{CString, c_char};
 
-use llama_sieve::ffi::lazy_grammar as sieve;
+use llama_sieve::ffi::grammar::lazy as sieve;
 use vendor_llama_cpp::reference::StdRegex;
 use vendor_llama_cpp::sys;
 
