@@ -2,6 +2,7 @@
 //! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
 
 use super::item::{Item, item};
+use crate::algorithms::scratch::room_to_write_over;
 use crate::simd::{Vector, dispatched};
 
 /// How many buckets there are.
@@ -31,15 +32,13 @@ pub(super) fn number(logit: f32) -> u8 {
 }
 
 dispatched! {
-    /// Appends the buckets of logits.
-    fn append_numbers(logits: &[f32], to: &mut Vec<u8>) => append_numbers_on;
+    /// Writes the buckets of logits.
+    fn write_numbers(logits: &[f32], to: &mut [u8]) => write_numbers_on;
 }
 
 #[inline(always)]
-fn append_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut Vec<u8>) {
-    let old = to.len();
-    to.resize(old + logits.len(), 0);
-    for (to, &logit) in to.iter_mut().skip(old).zip(logits) {
+fn write_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut [u8]) {
+    for (to, &logit) in to.iter_mut().zip(logits) {
         *to = number(logit);
     }
 }
@@ -74,8 +73,7 @@ pub(super) struct Buckets {
 impl Buckets {
     /// Makes room for `n` logits.
     pub(super) fn reserve(&mut self, n: usize) {
-        self.numbers.clear();
-        self.numbers.reserve(n);
+        room_to_write_over(&mut self.numbers, n);
         self.counts.clear();
         self.counts.reserve(COUNT);
     }
@@ -83,8 +81,8 @@ impl Buckets {
     /// Finds the bucket of each logit, and how many each has.
     #[expect(clippy::indexing_slicing, reason = "numbers are below `COUNT`")]
     pub(super) fn count(&mut self, logits: &[f32]) {
-        self.numbers.clear();
-        append_numbers(logits, &mut self.numbers);
+        self.numbers.resize(logits.len(), 0);
+        write_numbers(logits, &mut self.numbers);
         // Neighbours often share a bucket, and a count that was just written takes a while to read.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);
