@@ -25,15 +25,11 @@ impl Pool<'_> {
         let blocks = self.buffers.maxima.len();
         // As many blocks reach it as are asked for, and each with a candidate at least.
         let Some(threshold) = nearly_kth_largest(&self.buffers.maxima, k + 1) else {
-            // Few of many have one that is not masked: behind the first ones each of these may
-            // enter.
+            // Few of many have one that is not masked.
             if k > HEAP || blocks <= k {
                 return None;
             }
-            let first = (EAGER * k).div_ceil(GROUP).min(blocks);
-            self.collect_all(first);
-            self.collect(first, blocks, f32::MIN);
-            return (self.buffers.collected.len() <= n / 2).then_some(&self.buffers.collected);
+            return self.contenders_for_heap(k);
         };
         self.buffers.collected.clear();
         self.collect(0, blocks, threshold);
@@ -43,14 +39,14 @@ impl Pool<'_> {
         let kth = self.kth_if_distinct(k + 1);
         match kth {
             Kth::Distinct => {}
-            Kth::Tied(_) if k <= HEAP => self.collect_for_heap(k)?,
+            Kth::Tied(_) if k <= HEAP => return self.contenders_for_heap(k),
             Kth::Tied(least) => {
                 let least = host_order::least_of_bucket(least)?;
                 self.buffers.collected.clear();
                 self.collect(0, blocks, least);
             }
         }
-        (self.buffers.collected.len() <= n / 2).then_some(&self.buffers.collected)
+        self.collected_if_few()
     }
 
     /// The `n` largest candidates or some more, in no order that matters: all that reach a logit.
@@ -89,9 +85,9 @@ impl Pool<'_> {
         Kth::Distinct
     }
 
-    /// Collects the first candidates, and of the others all that can beat the heap's root when
-    /// their turn comes, and some more.
-    fn collect_for_heap(&mut self, k: usize) -> Option<()> {
+    /// The first candidates, and of the others all that can beat the heap's root when their turn
+    /// comes, and some more.
+    fn contenders_for_heap(&mut self, k: usize) -> Option<&[TokenData]> {
         let blocks = self.buffers.maxima.len();
         let first = (EAGER * k).div_ceil(GROUP).min(blocks);
         self.collect_all(first);
@@ -100,12 +96,18 @@ impl Pool<'_> {
             let picked = &mut self.buffers.picked;
             picked.clear();
             picked.extend(self.buffers.collected.iter().map(|c| comparable(c.logit)));
-            let root = nearly_kth_largest(picked, k)?;
+            // As long as the root is masked, each that is not may enter.
+            let root = nearly_kth_largest(picked, k).unwrap_or(f32::MIN);
             let end = blocks.min(start + ahead);
             self.collect(start, end, root);
             (start, ahead) = (end, 2 * ahead);
         }
-        Some(())
+        self.collected_if_few()
+    }
+
+    fn collected_if_few(&self) -> Option<&[TokenData]> {
+        let collected = &self.buffers.collected[..];
+        (collected.len() <= self.len() / 2).then_some(collected)
     }
 
     /// Collects all candidates of the first `blocks`.

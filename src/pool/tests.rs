@@ -45,14 +45,7 @@ fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
         1 => u64::MAX,
         _ => numbers.next() << 20 | numbers.next() >> 20,
     });
-    let words: Vec<u64> = words.collect();
-    pool.mask(&words);
-    for (i, x) in copy.iter_mut().enumerate() {
-        let word = words.get(i / 64).copied().unwrap_or(0);
-        if word >> (i % 64) & 1 == 0 {
-            *x = f32::NEG_INFINITY;
-        }
-    }
+    mask_both(pool, copy, &words.collect::<Vec<u64>>());
 }
 
 /// Leaves fewer tokens than a top-k may keep.
@@ -62,9 +55,14 @@ fn mask_most(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
         let token = numbers.below(copy.len());
         words[token / 64] |= 1 << (token % 64);
     }
-    pool.mask(&words);
+    mask_both(pool, copy, &words);
+}
+
+fn mask_both(pool: &mut Pool<'_>, copy: &mut [f32], words: &[u64]) {
+    pool.mask(words);
     for (i, x) in copy.iter_mut().enumerate() {
-        if words[i / 64] >> (i % 64) & 1 == 0 {
+        let word = words.get(i / 64).copied().unwrap_or(0);
+        if word >> (i % 64) & 1 == 0 {
             *x = f32::NEG_INFINITY;
         }
     }
