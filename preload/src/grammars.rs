@@ -89,11 +89,7 @@ unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
         // SAFETY: the caller guarantees the model, which is of the host that is served.
         unsafe { forget_model(model) };
     }
-    if let Some(way) = way {
-        type Function = unsafe extern "C-unwind" fn(*mut llama_model);
-        // SAFETY: the host's function of the name that was called, with the argument of the call.
-        unsafe { transmute::<*mut c_void, Function>(way.address.as_ptr())(model) }
-    }
+    call_host!(way, (*mut llama_model) -> (), (model), ());
 }
 
 /// Stand-in for `llama_model_free`: another model may lie at the same place afterwards.

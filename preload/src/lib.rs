@@ -33,9 +33,16 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
-/// Calls the host's function at an address with these arguments: outside any guard, so that what
-/// it throws passes through.
+/// Calls the host's function that a [`choice::Theirs`] or a [`routes::Route`] leads to, with these
+/// arguments: outside any guard, so that what it throws passes through. Where there may be no way,
+/// the last argument is what there is then.
 macro_rules! call_host {
+    ($way:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {
+        match $way {
+            Some(theirs) => call_host!(theirs, ($($kind),*) -> $result, ($($argument),*)),
+            None => $otherwise,
+        }
+    };
     ($theirs:expr, ($($kind:ty),* $(,)?) -> $result:ty, ($($argument:expr),* $(,)?)) => {{
         type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
         let theirs = $theirs;

@@ -23,6 +23,13 @@ pub struct Route {
     pub base: usize,
 }
 
+impl Route {
+    /// What to call.
+    pub fn address(&self) -> *mut c_void {
+        self.address.as_ptr()
+    }
+}
+
 /// A name of the host's that is called for every token.
 pub struct Function {
     symbol: &'static CStr,

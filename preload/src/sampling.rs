@@ -31,22 +31,6 @@ pub struct common_params_sampling {
 
 const NO_TOKEN: Token = -1;
 
-/// Calls the host's function at a route, outside any guard, so that what it throws passes through;
-/// `$otherwise` where there is none.
-macro_rules! call_host {
-    ($route:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {{
-        type Function = unsafe extern "C-unwind" fn($($kind),*) -> $result;
-        match $route {
-            // SAFETY: the host's function of the name that was called, with the arguments of the
-            // call.
-            Some(route) => unsafe {
-                transmute::<*mut c_void, Function>(route.address.as_ptr())($($argument),*)
-            },
-            None => $otherwise,
-        }
-    }};
-}
-
 /// Stand-in for `llama_sampler_sample`: a chain of ours alone is sampled straight from the logits.
 ///
 /// # Safety
