@@ -480,6 +480,7 @@ mod tests {
         // Not behind one that is empty by another.
         assert!(link(&[vec![rule(1), rule(0)], vec![rule(2)], vec![class, end]]).is_none());
     }
+
     #[test]
     fn rules_that_begin_with_two_others_double_the_hosts_check() {
         let chain = |n: u32, last: Vec<Element>| {

@@ -88,16 +88,6 @@ impl Wait {
     }
 }
 
-/// Grammars that take much, so that what follows a trigger goes on for a while.
-const OPEN: [&str; 6] = [
-    "root ::= .*",
-    "root ::= [ab01 ]* .{0,5} \"c\"*",
-    "root ::= .{0,2} <[6]>* .*",
-    "root ::= !<[7]>* .{2,9}",
-    "root ::= ([^c] | \"c\" [^c])* \"c\"",
-    "root ::= .{0,4} | \"a\" root",
-];
-
 fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
     let mut wait = Wait {
         are_words: rng.chance(0.3),
@@ -133,7 +123,7 @@ fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
 /// A random grammar with random triggers; how many texts it was begun in.
 pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     let grammar = match rng.chance(0.5) {
-        true => rng.pick(&OPEN).as_bytes().to_vec(),
+        true => rng.pick(&pair::OPEN).as_bytes().to_vec(),
         false => crate::random::grammar(rng, vocabulary),
     };
     let theirs_ends = !walk::would_not_return(&grammar, vocabulary);

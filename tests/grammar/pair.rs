@@ -10,6 +10,16 @@ use vendor_llama_cpp::{Model, sys};
 
 use crate::support::{Array, HostSampler};
 
+/// Grammars that take much, so that what follows a trigger goes on for a while.
+pub const OPEN: [&str; 6] = [
+    "root ::= .*",
+    "root ::= [ab01 ]* .{0,5} \"c\"*",
+    "root ::= .{0,2} <[6]>* .*",
+    "root ::= !<[7]>* .{2,9}",
+    "root ::= ([^c] | \"c\" [^c])* \"c\"",
+    "root ::= .{0,4} | \"a\" root",
+];
+
 /// Ours and the built-in, with one history.
 #[derive(Clone)]
 pub struct Pair {

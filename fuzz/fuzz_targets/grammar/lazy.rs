@@ -13,14 +13,8 @@ use crate::pattern::{ends_soon, is_limit, is_tame};
 use crate::support::HostSampler;
 use crate::{FIRST_BYTE, VOCABULARY, apply, array, check_dead};
 
-/// Grammars that take much, with few stacks.
-const GRAMMARS: [&str; 8] = [
-    "root ::= .*",
-    "root ::= [ab01 ]* .{0,5} \"c\"*",
-    "root ::= .{0,2} <[6]>* .*",
-    "root ::= !<[7]>* .{2,9}",
-    "root ::= ([^c] | \"c\" [^c])* \"c\"",
-    "root ::= .{0,4} | \"a\" root",
+/// Beside [`pair::OPEN`], with few stacks as those.
+const MORE: [&str; 2] = [
     "root ::= \"<tool>\"? \"{\" [^}]* \"}\"",
     "root ::= <tool> .* | \"<tool>\" [a-z日]*",
 ];
@@ -41,7 +35,7 @@ pub fn run(data: &[u8]) {
     let stream = parts.next().unwrap_or_default();
     let texts = texts.split(|&byte| byte == 0).take(MOST_PATTERNS);
     let wait = Wait {
-        grammar: GRAMMARS[usize::from(head % 8)],
+        grammar: grammar(head),
         are_words: head & 8 != 0,
         tokens: tokens.iter().map(|&byte| token(byte)).collect(),
         texts: texts
@@ -54,6 +48,11 @@ pub fn run(data: &[u8]) {
     if let Some(mut pair) = wait.pair() {
         wait.stream(&mut pair, stream);
     }
+}
+
+fn grammar(byte: u8) -> &'static str {
+    let mut all = pair::OPEN.iter().chain(&MORE);
+    all.nth(usize::from(byte % 8)).expect("there are eight")
 }
 
 /// Mostly the byte's own.
