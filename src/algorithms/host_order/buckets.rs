@@ -10,6 +10,8 @@ pub(super) const COUNT: usize = 128;
 /// Buckets are as wide as the logits from -10 to 10 allow.
 const SCALE: f32 = COUNT as f32 / 20.0;
 const ZERO: f32 = 10.0 * SCALE;
+/// So many numbers are compared at once.
+const LOOK: usize = 32;
 /// From here on a float does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
@@ -104,6 +106,11 @@ impl Buckets {
         self.counts.get(bucket).map_or(0, |&count| count as usize)
     }
 
+    /// How many logits the buckets above one have.
+    pub(super) fn above(&self, bucket: usize) -> usize {
+        (bucket + 1..COUNT).map(|above| self.len(above)).sum()
+    }
+
     /// The highest bucket above which, itself included, there are `k` logits; the lowest if there
     /// are fewer.
     pub(super) fn holding(&self, k: usize) -> usize {
@@ -136,11 +143,19 @@ impl Buckets {
         }
         items.clear();
         items.resize(n, 0);
-        for (i, (&logit, &bucket)) in logits.iter().zip(&self.numbers).enumerate() {
-            let bucket = usize::from(bucket);
-            if bucket >= lowest {
-                items[places[bucket]] = item(logit, place(i));
-                places[bucket] += 1;
+        let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
+        for (numbers, start) in numbers {
+            // Mostly none is looked for. A largest is found in vector registers, a first is not.
+            let highest = numbers.iter().fold(0, |highest: u8, &n| highest.max(n));
+            if usize::from(highest) < lowest {
+                continue;
+            }
+            for (i, &bucket) in (start..).zip(numbers) {
+                let bucket = usize::from(bucket);
+                if bucket >= lowest {
+                    items[places[bucket]] = item(logits[i], place(i));
+                    places[bucket] += 1;
+                }
             }
         }
     }

@@ -54,6 +54,9 @@ const MANY: usize = 8192;
 const PADDING: usize = 64;
 /// For so many times the heap's size candidates are compared with the root one by one.
 const EAGER: usize = 8;
+/// A bucket that has no more than this part of an array is dealt: reading the array again, to look
+/// for its largest, takes longer.
+const FEW_OF: usize = 8;
 /// How many candidates the heap's root is compared with at once.
 const CHUNK: usize = 1024;
 
@@ -406,8 +409,49 @@ impl Replay {
         }
         self.buckets.count(logits);
         let last = self.buckets.holding(need);
-        self.buckets.deal(logits, last, |i| i, &mut self.items);
-        self.sort_buckets(last, k, None);
+        let (above, of_last) = (self.buckets.above(last), self.buckets.len(last));
+        // NaN is in the lowest bucket, too.
+        let streams = last > 0 && above + of_last >= k && of_last > logits.len() / FEW_OF;
+        let lowest = if streams { last + 1 } else { last };
+        self.buckets.deal(logits, lowest, |i| i, &mut self.items);
+        self.sort_buckets(lowest, k, None);
+        if streams {
+            self.append_largest_of(logits, last, k - above);
+        }
+    }
+
+    /// Appends to the items the `m` largest logits of a bucket, not the lowest, which has so many:
+    /// what a partial sort of the bucket leaves first, without its being dealt.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the heap begins at `start`; it is not empty when it is full"
+    )]
+    fn append_largest_of(&mut self, logits: &[f32], bucket: usize, m: usize) {
+        let start = self.items.len();
+        let mut threshold = buckets::least(bucket);
+        for (chunk, first) in logits.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
+            self.indices.clear();
+            self.picked.clear();
+            kernels::select(chunk, threshold, &mut self.indices, &mut self.picked);
+            for (&i, &logit) in self.indices.iter().zip(&self.picked) {
+                if usize::from(buckets::number(logit)) != bucket {
+                    continue;
+                }
+                let item = item(logit, first + i as usize);
+                if self.items.len() < start + m {
+                    self.items.push(item);
+                    if self.items.len() == start + m {
+                        heap::make_heap(&mut self.items[start..]);
+                    }
+                } else if key(item) < key(self.items[start]) {
+                    heap::replace_root(&mut self.items[start..], item);
+                }
+            }
+            if self.items.len() == start + m {
+                threshold = above(key(self.items[start]));
+            }
+        }
+        heap::sort_heap(&mut self.items[start..]);
     }
 
     /// The same of candidates of which the k-th largest has the logit `least`.
