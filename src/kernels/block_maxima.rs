@@ -110,14 +110,34 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
         false => 0..0,
     };
     let (before, behind) = (..done.start, done.end..);
-    maxima_of_chunk(v, &xs[..done.start * GROUP], &mut maxima[before]);
+    maxima_of_groups(v, &xs[..done.start * GROUP], &mut maxima[before]);
     let (xs, rest) = (&xs[done.end * GROUP..], &mut maxima[behind]);
-    for (chunk, maxima) in xs.chunks(CHUNK).zip(rest.chunks_mut(CHUNK / GROUP)) {
-        if !(T::IS_HALF && maxima_of_bits(v, chunk, maxima)) {
-            maxima_of_chunk(v, chunk, maxima);
+    let mut chunks = 0;
+    if T::IS_HALF {
+        chunks = xs.len() / CHUNK;
+        for i in in_streams(chunks) {
+            let chunk = &xs[i * CHUNK..][..CHUNK];
+            let maxima = &mut rest[i * (CHUNK / GROUP)..][..CHUNK / GROUP];
+            if !maxima_of_bits(v, chunk, maxima) {
+                maxima_of_groups(v, chunk, maxima);
+            }
         }
     }
+    let done = chunks * CHUNK;
+    maxima_of_groups(v, &xs[done..], &mut rest[done / GROUP..]);
     max_of(v, maxima)
+}
+
+/// From so many places on at once logits are read: each page of memory makes its reader wait for its
+/// first lines, while the others' lines arrive.
+const STREAMS: usize = 4;
+
+/// All numbers below `n`, from [`STREAMS`] places on in turn.
+#[inline(always)]
+fn in_streams(n: usize) -> impl Iterator<Item = usize> {
+    let of_each = n / STREAMS;
+    let in_turn = (0..STREAMS * of_each).map(move |i| i % STREAMS * of_each + i / STREAMS);
+    in_turn.chain(STREAMS * of_each..n)
 }
 
 /// The maxima of all blocks but the first and the last few, if registers of these cross lines:
@@ -135,11 +155,13 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
     }
     let lowest = v.splat(f32::NEG_INFINITY);
     let own = u32::MAX << behind;
-    let (shared, lines) = xs[GROUP - behind..].split_at(V::LANES);
-    let mut shared = v.load(shared);
-    let mut done = 0;
-    let groups = lines.chunks_exact(4 * GROUP);
-    for (group, to) in groups.zip(maxima[1..].chunks_exact_mut(4)) {
+    let lines = &xs[GROUP - behind..];
+    let n = ((lines.len() - V::LANES) / (4 * GROUP)).min((maxima.len() - 1) / 4);
+    let to = &mut maxima[1..];
+    for i in in_streams(n) {
+        let group = &lines[i * 4 * GROUP..][..V::LANES + 4 * GROUP];
+        let (shared, group) = group.split_at(V::LANES);
+        let mut shared = v.load(shared);
         let mut of_each = [lowest; 4];
         for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
             let (whole, last) = block.split_at(GROUP - V::LANES);
@@ -150,10 +172,9 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
             shared = v.load(last);
             *lanes = v.max_masked(!own, shared, *lanes);
         }
-        to.copy_from_slice(&v.reduce_max_each(of_each));
-        done += 4;
+        to[4 * i..][..4].copy_from_slice(&v.reduce_max_each(of_each));
     }
-    1..1 + done
+    1..1 + 4 * n
 }
 
 /// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened
@@ -182,20 +203,24 @@ fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> 
     true
 }
 
+/// The maxima of all blocks, of which the last may be shorter.
 #[inline(always)]
-fn maxima_of_chunk<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) {
-    let mut to = maxima.iter_mut();
-    let mut groups = chunk.chunks_exact(4 * GROUP);
-    for group in &mut groups {
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are as many maxima as blocks, and four of them to a group"
+)]
+fn maxima_of_groups<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) {
+    let n = xs.len() / (4 * GROUP);
+    for i in in_streams(n) {
         let mut of_each = [v.splat(f32::NEG_INFINITY); 4];
+        let group = &xs[i * 4 * GROUP..][..4 * GROUP];
         for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
             *lanes = max_lanes(v, block);
         }
-        for (max, to) in v.reduce_max_each(of_each).into_iter().zip(&mut to) {
-            *to = max;
-        }
+        maxima[4 * i..][..4].copy_from_slice(&v.reduce_max_each(of_each));
     }
-    let mut blocks = groups.remainder().chunks_exact(GROUP);
+    let mut to = maxima[4 * n..].iter_mut();
+    let mut blocks = xs[4 * n * GROUP..].chunks_exact(GROUP);
     for (block, to) in (&mut blocks).zip(&mut to) {
         *to = v.reduce_max(max_lanes(v, block));
     }
@@ -222,6 +247,10 @@ fn masked_block_maxima_on<V: Vector>(
 }
 
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are as many maxima as blocks, and four of them to a group"
+)]
 fn masked_maxima_of<V: Vector, T: Load>(
     v: V,
     xs: &[T],
@@ -229,28 +258,25 @@ fn masked_maxima_of<V: Vector, T: Load>(
     maxima: &mut [f32],
 ) -> f32 {
     assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
-    let mut words = allowed.iter().copied().chain(std::iter::repeat(0));
-    let mut to = maxima.iter_mut();
-    let mut groups = xs.chunks_exact(4 * GROUP);
-    for group in &mut groups {
+    let word = |block: usize| allowed.get(block).copied().unwrap_or(0);
+    let n = xs.len() / (4 * GROUP);
+    for i in in_streams(n) {
         let mut of_each = [v.splat(f32::NEG_INFINITY); 4];
-        for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
-            *lanes = match words.next() {
-                Some(u64::MAX) => max_lanes(v, block),
-                Some(word) if word != 0 => masked_lanes(v, block, word),
-                _ => continue,
+        let group = &xs[i * 4 * GROUP..][..4 * GROUP];
+        let blocks = group.chunks_exact(GROUP).zip(4 * i..);
+        for ((block, number), lanes) in blocks.zip(&mut of_each) {
+            *lanes = match word(number) {
+                0 => continue,
+                u64::MAX => max_lanes(v, block),
+                word => masked_lanes(v, block, word),
             };
         }
-        for (max, to) in v.reduce_max_each(of_each).into_iter().zip(&mut to) {
-            *to = max;
-        }
+        maxima[4 * i..][..4].copy_from_slice(&v.reduce_max_each(of_each));
     }
-    let blocks = groups.remainder().chunks(GROUP);
-    for ((block, word), to) in blocks.zip(words).zip(to) {
-        let set = block
-            .iter()
-            .enumerate()
-            .filter(|&(i, _)| word >> i & 1 != 0);
+    let blocks = xs[4 * n * GROUP..].chunks(GROUP).zip(4 * n..);
+    for ((block, number), to) in blocks.zip(&mut maxima[4 * n..]) {
+        let set = block.iter().enumerate();
+        let set = set.filter(|&(i, _)| word(number) >> i & 1 != 0);
         let numbers = set.map(|(_, x)| comparable(x.to_f32()));
         *to = numbers.fold(f32::NEG_INFINITY, f32::max);
     }
