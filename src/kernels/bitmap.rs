@@ -22,23 +22,55 @@ pub fn has(words: &[u64], token: i32) -> bool {
     word.is_some_and(|word| word >> (token as u32 % 64) & 1 != 0)
 }
 
+/// Candidates that are looked up at once: a word of the bitmap has bits for so many. Whether any of
+/// them changes is easier to foresee than it is of a register's.
+const BLOCK: usize = 64;
+
 /// How far ahead, in candidates, the cache lines are asked for.
-const FAR: usize = 128;
+const FAR: usize = 8 * BLOCK;
+
+/// What a register's candidates fill begins at a multiple of this where the first of them does: no
+/// load and no store then crosses a cache line.
+const ALIGNMENT: usize = 64;
 
 /// The last ones first, where whoever filled the array has ended.
 #[inline(always)]
 fn mask_tokens_on<V: Vector>(v: V, data: &mut [TokenData], allowed: &[u64]) {
-    let whole = data.len() - data.len() % V::LANES;
-    let (data, rest) = data.split_at_mut(whole);
-    for candidate in rest.iter_mut().filter(|c| !has(allowed, c.id)) {
+    let first = data.as_ptr().align_offset(ALIGNMENT).min(data.len());
+    let (front, aligned) = data.split_at_mut(first);
+    let (blocks, rest) = aligned.as_chunks_mut::<BLOCK>();
+    mask_each(rest, allowed);
+    for block in blocks.iter_mut().rev() {
+        prefetch_block(v, block.as_ptr().wrapping_sub(FAR));
+        let banned = !word_of(v, block, allowed);
+        if banned != 0 {
+            mask_block(v, block, banned);
+        }
+    }
+    mask_each(front, allowed);
+}
+
+#[inline(always)]
+fn mask_each(data: &mut [TokenData], allowed: &[u64]) {
+    for candidate in data.iter_mut().filter(|c| !has(allowed, c.id)) {
         candidate.logit = f32::NEG_INFINITY;
     }
-    for chunk in data.chunks_exact_mut(V::LANES).rev() {
-        prefetch_candidates(v, chunk.as_ptr().wrapping_sub(FAR));
-        let masked = !lanes_of(v, chunk, allowed) & (u32::MAX >> (32 - V::LANES));
-        if masked != 0 {
-            v.mask_logits(chunk, masked);
-        }
+}
+
+/// Gives minus infinity to the candidates whose bits are set.
+#[inline(always)]
+fn mask_block<V: Vector>(v: V, block: &mut [TokenData; BLOCK], banned: u64) {
+    for (i, chunk) in block.chunks_exact_mut(V::LANES).enumerate() {
+        let lanes = (banned >> (i * V::LANES)) as u32 & (u32::MAX >> (32 - V::LANES));
+        v.mask_logits(chunk, lanes);
+    }
+}
+
+/// Asks for the cache lines of a block's candidates; they may be outside of the array.
+#[inline(always)]
+fn prefetch_block<V: Vector>(v: V, at: *const TokenData) {
+    for first in (0..BLOCK).step_by(V::LANES) {
+        prefetch_candidates(v, at.wrapping_add(first));
     }
 }
 
@@ -63,25 +95,36 @@ fn mask_column_on<V: Vector>(_: V, column: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// A bit for each candidate of a register: whether its token is in the set.
+/// A bit for each candidate: whether its token is in the set.
 #[inline(always)]
-fn lanes_of<V: Vector>(v: V, chunk: &[TokenData], words: &[u64]) -> u32 {
-    let first = chunk.first().map_or(-1, |candidate| candidate.id);
-    if first < 0 || !v.ids_count_from(chunk, first as u32) {
-        return lanes_of_any(chunk, words);
+fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
+    let [TokenData { id: first, .. }, ..] = *block;
+    if first < 0 || !counts_from(v, block, first as u32) {
+        return word_of_any(block, words);
     }
     let (word, shift) = (first as usize / 64, first as u32 % 64);
     let at = |i: usize| words.get(i).copied().unwrap_or(0);
     // Shifted twice: 64 at once is none.
-    (at(word) >> shift | at(word + 1) << 1 << (63 - shift)) as u32
+    at(word) >> shift | at(word + 1) << 1 << (63 - shift)
+}
+
+/// Whether the ids of a block count up from `first`.
+#[inline(always)]
+fn counts_from<V: Vector>(v: V, block: &[TokenData; BLOCK], first: u32) -> bool {
+    let chunks = block
+        .chunks_exact(V::LANES)
+        .zip((first..).step_by(V::LANES));
+    chunks.fold(true, |counts, (chunk, first)| {
+        counts & v.ids_count_from(chunk, first)
+    })
 }
 
 /// The same of tokens in any order.
 #[inline(never)]
-fn lanes_of_any(chunk: &[TokenData], words: &[u64]) -> u32 {
-    let lanes = chunk.iter().enumerate();
-    lanes.fold(0, |lanes, (lane, candidate)| {
-        lanes | u32::from(has(words, candidate.id)) << lane
+fn word_of_any(block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
+    let candidates = block.iter().enumerate();
+    candidates.fold(0, |word, (i, candidate)| {
+        word | u64::from(has(words, candidate.id)) << i
     })
 }
 
