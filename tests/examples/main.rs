@@ -4,6 +4,8 @@ mod charts;
 #[cfg(target_os = "linux")]
 mod constrained;
 #[cfg(target_os = "linux")]
+mod json;
+#[cfg(target_os = "linux")]
 mod languages;
 mod pictures;
 #[cfg(target_os = "linux")]
