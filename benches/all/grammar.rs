@@ -7,10 +7,11 @@
 
 mod calls;
 mod texts;
+mod walks;
 
 use std::collections::HashSet;
 use std::ffi::{CString, c_char};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
@@ -26,10 +27,9 @@ use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
-/// Steps of one walk, walks that the built-in takes, too, and walks that it does not.
+/// Steps of one walk, and walks that the built-in takes, too.
 const STEPS: usize = 24;
 const WALKS_OF_BOTH: usize = 2;
-const WALKS: usize = 16;
 const ROUNDS: usize = 9;
 
 fn ours(model: &Model, text: &str) -> HostSampler {
@@ -172,18 +172,21 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     }
     let mut calls_of_all = Vec::new();
     let (mut all, mut applies) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let mut walked = Vec::new();
     for text in texts::all() {
         let name = text.name;
+        let mut of_both = None;
         if text.both {
             let [ours, theirs] = walks_of_both(&model, &text.text, &input);
             let full = format!("grammar {name}, mask and apply, mean, in turn");
             row(&full, n, mean(&ours), Some(mean(&theirs)), Some(floor));
+            of_both = Some([mean(&ours), mean(&theirs)]);
             applies[0].extend(ours);
             applies[1].extend(theirs);
             let mut of_call = |name: &str, ours, theirs| row(name, 0, ours, Some(theirs), None);
             calls_of_all.push(calls::rows(&model, name, &text.text, &mut of_call));
         }
-        let times = walks(&model, &text.text);
+        let (walks, times) = walks::run(&model, &text.text);
         row(
             &format!("grammar {name}, first mask"),
             n,
@@ -192,7 +195,7 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             None,
         );
         masks(&mut row, &format!("grammar {name}"), n, &times);
-        all.extend(times);
+        all.extend_from_slice(&times);
         let [fresh, known, builtin] = constructors(&model, &text.text);
         for (how, ours) in [("fresh", fresh), ("known", known)] {
             row(
@@ -203,6 +206,17 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
                 None,
             );
         }
+        walked.push(walks::Walked {
+            name: name.into(),
+            text: text.text,
+            walks,
+            masks_ns: times,
+            init_ns: [fresh, known, builtin],
+            apply_ns: of_both,
+        });
+    }
+    if let Some(path) = &options.walks {
+        walks::write(path, &model, walked);
     }
     masks(&mut row, "all grammars", n, &all);
     let [ours, theirs] = applies.map(|times| mean(&times));
@@ -275,33 +289,6 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
             };
             ours.accept(token);
             theirs.accept(token);
-        }
-    }
-    times
-}
-
-/// Our masks along walks, the first one of a grammar that was never seen.
-fn walks(model: &Model, text: &str) -> Vec<f64> {
-    let unseen = format!("{text}\n# walks\n");
-    let ours = ours(model, &unseen);
-    let smpl = ours.as_ptr().cast();
-    let mut bits = vec![0_u32; model.n_vocab().div_ceil(32)];
-    let mut times = Vec::new();
-    for walk in 0..WALKS {
-        let mut rng = Rng(100 + walk as u64);
-        ours.reset();
-        for _ in 0..STEPS {
-            // SAFETY: the sampler lives, and nothing is written.
-            let mask = || unsafe { sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0) };
-            times.push(timed(mask).0);
-            // SAFETY: the sampler lives, and so many words are there.
-            unsafe { sieve::llama_sieve_grammar_mask(smpl, bits.as_mut_ptr(), bits.len()) };
-            let allowed =
-                (0..model.n_vocab() as i32).filter(|&t| bits[t as usize / 32] >> (t % 32) & 1 != 0);
-            let Some(token) = step(model, allowed, &mut rng) else {
-                break;
-            };
-            ours.accept(token);
         }
     }
     times

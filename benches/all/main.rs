@@ -55,6 +55,8 @@ pub struct Options {
     seconds: Option<f64>,
     save: bool,
     draw: Option<PathBuf>,
+    /// Where the walks through grammars are written.
+    pub walks: Option<PathBuf>,
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             seconds: None,
             save: false,
             draw: None,
+            walks: None,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
@@ -94,6 +97,7 @@ impl Options {
                 "--aligned" => options.aligned = true,
                 "--save" => options.save = true,
                 "--draw" => options.draw = Some(value().into()),
+                "--walks" => options.walks = Some(value().into()),
                 "--help" | "-h" => {
                     say(USAGE);
                     finish(true);
@@ -176,6 +180,7 @@ cargo bench -- [options]
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick
   --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
   --draw FILE.json       draws the charts of a saved run again
+  --walks FILE.json      also writes the walks through grammars, for hosts/beside_llguidance.py
   --instructions         counts instructions under valgrind and compares them with the committed counts
   --update-instructions  replaces those";
 
