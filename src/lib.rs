@@ -43,44 +43,15 @@
 //! assert!(chosen == 1 || chosen == 2);
 //! ```
 //!
-//! # Internals: which file answers which question
+//! # Internals
 //!
-//! | question | file |
-//! | --- | --- |
-//! | What does sampler X do, what does it cost, where does it come from? | `samplers/x.rs` |
-//! | What must every sampler offer, and what does its failure mean? | [`sampler`]; who sees to it: `ffi/guard.rs` catches, `ffi/vtable.rs` answers |
-//! | How do samplers see the host's candidate array? | [`candidates`], element in [`token`] |
-//! | Where do equal logits end? | [`algorithms::host_order`] |
-//! | How are candidates sorted, the top k found, a draw made? | [`algorithms`] |
-//! | What does one pass over candidates or raw logits do? | [`kernels`] |
-//! | Where do AVX2, AVX-512, NEON live, and how are they chosen? | [`simd`] |
-//! | How does the token trie constrain, and how is it set? | [`trie`]; for C: `ffi/trie.rs`, by handle: `ffi/trie_handles.rs` |
-//! | How are accepted tokens remembered? | [`history`] |
-//! | What do samplers ask of a vocabulary? | [`vocabulary`]; how the host is asked: `ffi/host_vocabulary.rs` |
-//! | Which random numbers does a seed give (mt19937 and others)? | [`rng`] |
-//! | How do raw logits become a token in one call, with control at every token? | [`sieve`]; stage by stage: `docs/sampling.md` |
-//! | How does a chain sample without an array of the vocabulary? | [`chain`], candidates in [`pool`]; for C: `ffi/chain.rs` |
-//! | How uncertain is a distribution? | [`metrics`] |
-//! | What has to be done for a new sampler? | the list in [`samplers`] |
-//! | What does a C caller see? | [`ffi`] (constructors: `ffi/samplers.rs`; the sieve: `ffi/sieve.rs`; version, errors, log: `ffi/library.rs`) |
-//! | How does a sampler become a `llama_sampler` with a vtable? | [`ffi::vtable`] |
-//! | How is the llama.cpp of the process found? | [`ffi::host`]; our mirrors of its types: [`ffi::host::llama_h`] |
-//! | How does a chain of ours and built-ins tell its seed? | [`ffi::seed`] |
-//! | How does a program get ours without recompiling? | the crate `preload/`; with recompiling only: `include/llama_sieve_dropin.h` |
-//! | What stands in for a sampler in the host's graph? | `built_in.rs`; how it is made: [`ffi::host::built_ins`] |
-//! | Is a host's sampler equal to ours, and which arguments does it take? | [`ffi::certificate`], [`ffi::host::build`] |
-//! | Which environment variables count? | [`environment`] |
-//! | What keeps a panic from the host? | [`ffi::guard`] |
-//! | Where can a unit test let the library fail? | `fault.rs`; what must hold then: `ffi/tests/` |
-//! | Which orders of threads are tried one by one? | `models.rs`, with the locks of `sync.rs` |
-//! | What if there is no memory? | [`memory`] |
-//! | Where do messages go? | [`log`] and [`last_error`] |
-//!
-//! Dependencies run one way: `token` <- `simd` <- `kernels` <- `algorithms` <- (`candidates`,
-//! `pool`, `history`, `rng`, `log`, `metrics`) <- (`samplers`, `trie`) <- `chain` <- `sieve` <-
-//! `ffi`. Only `ffi` and the calls of the C library's `expf` and `logf` in `simd::libm` know what
-//! is outside Rust.
+//! Each module uses only those before it: [`token`], [`log`], [`memory`] and other small ones;
+//! [`simd`]; [`kernels`], one pass each; [`algorithms`] of several passes, [`history`], [`rng`];
+//! [`candidates`] and [`pool`]; [`samplers`], [`trie`], [`grammar`], [`metrics`]; [`chain`];
+//! [`sieve`]; and [`ffi`], which alone knows pointers of C. `docs/architecture.md` of the repository
+//! says which file answers which question.
 
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.
 #![cfg_attr(not(test), warn(unreachable_pub))]

@@ -187,7 +187,7 @@ fn node_with_koffi() {
 }
 
 /// The example's folder with what it needs; `None` where there is no node, or no package.
-fn node_folder() -> Option<PathBuf> {
+pub fn node_folder() -> Option<PathBuf> {
     if runtime("node").is_none() {
         skipped("node: there is no node on this machine");
         return None;

@@ -9,6 +9,8 @@ mod json;
 mod languages;
 mod pictures;
 #[cfg(target_os = "linux")]
+mod readme;
+#[cfg(target_os = "linux")]
 mod sieve;
 #[cfg(target_os = "linux")]
 #[path = "../support/toolchain.rs"]
