@@ -49,7 +49,7 @@ extern "C" fn at_load() {
             let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
             say(format_args!(
-                "{version} ({simd}) is loaded into {}",
+                " {version} ({simd}) is loaded into {}",
                 program()
             ));
         },
@@ -64,7 +64,7 @@ extern "C" fn at_exit() {
             let told = PROCESS.load(Ordering::Relaxed) == process::id();
             if told && !ASKED.load(Ordering::Relaxed) {
                 say(format_args!(
-                    "no sampler was made in {}: {}",
+                    ": no sampler was made in {}: {}",
                     program(),
                     likely_reason()
                 ));
@@ -113,7 +113,7 @@ fn program() -> String {
 
 fn say(what: fmt::Arguments<'_>) {
     // One write, and not eprintln!, which panics where stderr is closed.
-    let line = format!("llama-sieve: preload library {what}\n");
+    let line = format!("llama-sieve: preload library{what}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -12,7 +12,7 @@ use vendor_llama_cpp::paths;
 fn told(run: Run<'_>) -> Vec<String> {
     let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
     let lines = said.err.lines();
-    let lines = lines.filter_map(|line| line.strip_prefix("llama-sieve: preload library "));
+    let lines = lines.filter_map(|line| line.strip_prefix("llama-sieve: preload library"));
     lines.map(String::from).collect()
 }
 
@@ -24,7 +24,7 @@ fn reason(run: Run<'_>, program: &Path) -> String {
     };
     check_loaded(loaded, program);
     let file = program.canonicalize().expect("the program is there");
-    let beginning = format!("no sampler was made in {}: ", file.display());
+    let beginning = format!(": no sampler was made in {}: ", file.display());
     let reason = none.strip_prefix(&beginning);
     reason.unwrap_or_else(|| panic!("{none}")).to_owned()
 }
@@ -34,7 +34,7 @@ fn check_loaded(line: &str, program: &Path) {
     let (simd, rest) = ["avx512", "avx2", "neon", "scalar"]
         .into_iter()
         .find_map(|simd| {
-            let beginning = format!("{} ({simd})", env!("CARGO_PKG_VERSION"));
+            let beginning = format!(" {} ({simd})", env!("CARGO_PKG_VERSION"));
             Some((simd, line.strip_prefix(&beginning)?))
         })
         .unwrap_or_else(|| panic!("{line}"));
