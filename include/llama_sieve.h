@@ -231,7 +231,8 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
 
 /*
- The most bytes that the tries of the cache occupy together. One that is larger is not kept.
+ The most bytes that the tries of the cache and the payloads that they are known by occupy
+ together. A trie that is larger is not kept.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
 
@@ -389,7 +390,8 @@ typedef struct llama_sieve_cache_stats {
    */
   uint64_t entries;
   /*
-   Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   LLAMA_SIEVE_TRIE_CACHE_BYTES.
    */
   uint64_t bytes;
 } llama_sieve_cache_stats;
@@ -425,7 +427,8 @@ typedef struct llama_sieve_trie_stats {
    */
   uint64_t entries;
   /*
-   Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   LLAMA_SIEVE_TRIE_CACHE_BYTES.
    */
   uint64_t bytes;
 } llama_sieve_trie_stats;
@@ -924,9 +927,9 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
 
 /*
  Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
- LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload, and by
- that of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has more.
- NULL or not aligned: does nothing.
+ LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, found by the bytes of a payload or by the
+ SHA-256 of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has
+ more. NULL or not aligned: does nothing.
 
  The caller guarantees:
  out is NULL or writable.

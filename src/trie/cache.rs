@@ -1,21 +1,23 @@
 //! The process-wide cache of tries: the same payload is parsed once.
 //!
-//! At most 128 tries that together occupy at most 16 MiB, least recently used. A trie that is
-//! larger than that alone is not kept. It is found by the SHA-256 of the payload's bytes, which
-//! costs that and a lookup, or by that of the payload's canonical form: then the payload has been
-//! parsed, but the same set in another order is the same trie, and its bytes are known from then
-//! on.
+//! At most 128 tries, least recently used, that together with the payloads they are known by occupy
+//! at most 16 MiB. A trie that is larger than that alone is not kept. It is found by the bytes of a
+//! payload, which are hashed and compared, or by the SHA-256 of a payload's canonical form: then
+//! the payload has been parsed, but the same set in another order is the same trie, and its bytes
+//! are known from then on.
 //!
 //! Tries are shared by `Arc`, so one in use survives its eviction. Safe from any thread; nothing is
 //! parsed under the lock.
 
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
 use crate::fault;
+use crate::memory;
 use crate::sync::Mutex;
 use crate::token::Token;
 use crate::trie::arena::{Trie, ascending, sorted_leaves};
@@ -24,7 +26,7 @@ use crate::trie::descriptor::Payload;
 /// How many tries are kept.
 pub const CAPACITY: usize = 128;
 
-/// How many bytes these may occupy together.
+/// How many bytes these may occupy, together with the payloads that lead to them.
 pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
@@ -40,20 +42,58 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Tries that are kept.
     pub entries: u64,
-    /// Bytes of the tries that are kept.
+    /// Bytes of the tries that are kept, and of the payloads that are known to lead to them.
     pub bytes: u64,
 }
 
-/// The most payloads whose bytes are known.
-const MOST_BYTES_KNOWN: usize = 2 * CAPACITY;
+/// The most payloads that are known.
+const MOST_KNOWN: usize = 2 * CAPACITY;
+
+/// What payloads are hashed with: other numbers in each process, so that nobody can make two that
+/// drive each other out.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// A payload to be found. The hash says where to look; the bytes decide.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    hash: u64,
+    json: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    fn new(json: &'a [u8]) -> Self {
+        let hash = HASHER.hash_one(json);
+        Self { hash, json }
+    }
+}
+
+/// A payload that was found good.
+struct Known {
+    json: Box<[u8]>,
+    key: Key,
+}
+
+impl Known {
+    fn new(text: Text, key: Key) -> (u64, Self) {
+        let json = memory::copied(text.json).into_boxed_slice();
+        (text.hash, Self { json, key })
+    }
+}
 
 struct Cache {
     /// By the canonical form of the payload.
     tries: LruCache<Key, Arc<Trie>>,
-    /// The canonical form of payloads by their bytes; its trie may be gone.
-    known: LruCache<Key, Key>,
+    /// Payloads of these tries, by their hash. Each goes with its trie.
+    known: LruCache<u64, Known>,
     stats: CacheStats,
     reordered: u64,
+}
+
+/// What had to go, to be freed without the lock.
+#[derive(Default)]
+struct Removed {
+    tries: Vec<Arc<Trie>>,
+    payloads: Vec<Known>,
 }
 
 /// A cache that any thread may use.
@@ -135,8 +175,8 @@ impl Shared {
     }
 
     pub(crate) fn trie_of(&self, json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
-        let key: Key = Sha256::digest(json).into();
-        if let Some(trie) = self.with(|cache| cache.get(&key))
+        let text = Text::new(json);
+        if let Some(trie) = self.with(|cache| cache.get(text))
             && fits(&trie, n_vocab)
         {
             return Ok(trie);
@@ -144,21 +184,37 @@ impl Shared {
         // Also where the cached one was parsed for a larger vocabulary: parsing says which token
         // does not fit.
         let payload = Payload::parse(json, n_vocab)?;
-        Ok(self.trie_of_payload(&payload, Some(key)))
+        Ok(self.trie_of_payload(&payload, Some(text)))
     }
 
-    /// The trie of a payload that was looked for by its bytes, if it has any.
-    pub(crate) fn trie_of_payload(&self, payload: &Payload, bytes: Option<Key>) -> Arc<Trie> {
+    /// The trie of a payload whose bytes, if it has any, were looked for in vain.
+    pub(crate) fn trie_of_payload(&self, payload: &Payload, text: Option<Text>) -> Arc<Trie> {
         let key = canonical(payload);
-        if let Some(trie) = self.with(|cache| cache.get_canonical(&key, bytes)) {
-            return trie;
+        let (found, is_known) = self.with(|cache| {
+            // Another thread may have set the same payload in the meantime.
+            let is_known = text.is_none_or(|text| cache.knows(text));
+            let found = cache.get_canonical(&key, text.is_some(), is_known);
+            (found, is_known)
+        });
+        if let Some(trie) = &found
+            && is_known
+        {
+            return Arc::clone(trie);
         }
-        let trie = Arc::new(Trie::new(payload));
-        if trie.bytes() <= self.max_bytes {
-            let kept = Arc::clone(&trie);
-            drop(self.with(|cache| cache.put(key, bytes, kept, self.max_bytes)));
-        }
+        let trie = found.unwrap_or_else(|| Arc::new(Trie::new(payload)));
+        self.keep(key, text, &trie);
         trie
+    }
+
+    /// Keeps the trie, and the payload as one that leads to it, as far as there can be room.
+    fn keep(&self, key: Key, text: Option<Text>, trie: &Arc<Trie>) {
+        let Some(room) = self.max_bytes.checked_sub(trie.bytes()) else {
+            return;
+        };
+        let known = text.filter(|text| text.json.len() <= room);
+        let known = known.map(|text| Known::new(text, key));
+        let trie = Arc::clone(trie);
+        drop(self.with(|cache| cache.put(key, known, trie, self.max_bytes)));
     }
 
     pub(crate) fn stats(&self) -> CacheStats {
@@ -180,21 +236,24 @@ impl Shared {
     }
 
     /// Number and bytes of what is kept, counted.
-    #[cfg(all(test, model))]
+    #[cfg(test)]
     pub(crate) fn counted(&self) -> (u64, u64) {
         self.with(|cache| {
-            let bytes = cache.tries.iter().map(|(_, trie)| trie.bytes() as u64);
-            (cache.tries.len() as u64, bytes.sum())
+            let tries = cache.tries.iter().map(|(_, trie)| trie.bytes() as u64);
+            let payloads = cache.known.iter().map(|(_, known)| known.json.len() as u64);
+            let bytes = tries.sum::<u64>() + payloads.sum::<u64>();
+            (cache.tries.len() as u64, bytes)
         })
     }
 }
 
 impl Cache {
     /// By the bytes of a payload.
-    fn get(&mut self, bytes: &Key) -> Option<Arc<Trie>> {
+    fn get(&mut self, text: Text) -> Option<Arc<Trie>> {
         fault::point();
-        let key = self.known.get(bytes);
-        let found = key.and_then(|key| self.tries.get(key)).cloned();
+        let known = self.known.get(&text.hash);
+        let known = known.filter(|known| *known.json == *text.json);
+        let found = known.and_then(|known| self.tries.get(&known.key)).cloned();
         match found {
             Some(_) => self.stats.hits += 1,
             None => self.stats.misses += 1,
@@ -202,224 +261,104 @@ impl Cache {
         found
     }
 
+    fn knows(&self, text: Text) -> bool {
+        let known = self.known.peek(&text.hash);
+        known.is_some_and(|known| *known.json == *text.json)
+    }
+
     /// By the canonical form, after its bytes, if it has any, were looked for in vain.
-    fn get_canonical(&mut self, key: &Key, bytes: Option<Key>) -> Option<Arc<Trie>> {
+    fn get_canonical(&mut self, key: &Key, has_bytes: bool, is_known: bool) -> Option<Arc<Trie>> {
         fault::point();
         let found = self.tries.get(key).cloned();
-        match (&found, bytes) {
-            (Some(_), Some(bytes)) => {
+        match (&found, has_bytes) {
+            (Some(_), true) => {
                 self.stats.misses -= 1;
                 self.stats.hits += 1;
-                self.reordered += 1;
-                self.know(bytes, *key);
+                self.reordered += u64::from(!is_known);
             }
-            (Some(_), None) => self.stats.hits += 1,
-            (None, Some(_)) => {}
-            (None, None) => self.stats.misses += 1,
+            (Some(_), false) => self.stats.hits += 1,
+            (None, true) => {}
+            (None, false) => self.stats.misses += 1,
         }
         found
     }
 
-    fn know(&mut self, bytes: Key, key: Key) {
-        self.known.put(bytes, key);
-        if self.known.len() > MOST_BYTES_KNOWN {
-            self.known.pop_lru();
-        }
-    }
-
-    /// Gives what had to go, to be freed without the lock.
+    /// Keeps a trie, which may be there already. It and the payload have room alone.
     #[must_use]
     fn put(
         &mut self,
         key: Key,
-        bytes: Option<Key>,
+        known: Option<(u64, Known)>,
         trie: Arc<Trie>,
         max_bytes: usize,
-    ) -> Vec<Arc<Trie>> {
+    ) -> Removed {
         fault::point();
-        if let Some(bytes) = bytes {
-            self.know(bytes, key);
-        }
-        let mut removed = Vec::new();
+        let mut removed = Removed::default();
         self.stats.bytes += trie.bytes() as u64;
-        if let Some((removed_key, trie)) = self.tries.push(key, trie) {
-            // Another thread may have parsed the same payload in the meantime: that is replaced,
-            // not evicted.
-            self.remove(trie, removed_key != key, &mut removed);
+        match self.tries.push(key, trie) {
+            // The same one, or another thread has parsed the same payload in the meantime.
+            Some((old_key, old)) if old_key == key => self.release(old, &mut removed),
+            Some((old_key, old)) => self.evict(&old_key, old, &mut removed),
+            None => {}
         }
-        while self.stats.bytes > max_bytes as u64
-            && let Some((_, trie)) = self.tries.pop_lru()
-        {
-            self.remove(trie, true, &mut removed);
+        if let Some((hash, known)) = known {
+            self.know(hash, known, &mut removed);
         }
+        self.make_room(max_bytes, &mut removed);
         self.stats.entries = self.tries.len() as u64;
         removed
     }
 
-    fn remove(&mut self, trie: Arc<Trie>, evicted: bool, removed: &mut Vec<Arc<Trie>>) {
+    fn know(&mut self, hash: u64, known: Known, removed: &mut Removed) {
+        self.stats.bytes += known.json.len() as u64;
+        if let Some((_, same)) = self.known.push(hash, known) {
+            self.forget(same, removed);
+        }
+        if self.known.len() > MOST_KNOWN
+            && let Some((_, oldest)) = self.known.pop_lru()
+        {
+            self.forget(oldest, removed);
+        }
+    }
+
+    /// Lets go of what was used longest ago: of tries, and of the last one's payloads.
+    fn make_room(&mut self, max_bytes: usize, removed: &mut Removed) {
+        while self.stats.bytes > max_bytes as u64 {
+            if self.tries.len() > 1
+                && let Some((key, trie)) = self.tries.pop_lru()
+            {
+                self.evict(&key, trie, removed);
+            } else if let Some((_, oldest)) = self.known.pop_lru() {
+                self.forget(oldest, removed);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// A trie that was taken out goes, and the payloads that lead to it.
+    fn evict(&mut self, key: &Key, trie: Arc<Trie>, removed: &mut Removed) {
+        self.stats.evictions += 1;
+        self.release(trie, removed);
+        let leads_to_it = |(hash, known): (&u64, &Known)| (known.key == *key).then_some(*hash);
+        let hashes: Vec<u64> = self.known.iter().filter_map(leads_to_it).collect();
+        for hash in hashes {
+            if let Some(known) = self.known.pop(&hash) {
+                self.forget(known, removed);
+            }
+        }
+    }
+
+    fn release(&mut self, trie: Arc<Trie>, removed: &mut Removed) {
         self.stats.bytes -= trie.bytes() as u64;
-        self.stats.evictions += u64::from(evicted);
-        removed.push(trie);
+        removed.tries.push(trie);
+    }
+
+    fn forget(&mut self, known: Known, removed: &mut Removed) {
+        self.stats.bytes -= known.json.len() as u64;
+        removed.payloads.push(known);
     }
 }
 
 #[cfg(all(test, not(model)))]
-mod tests {
-    use super::*;
-
-    fn payload(token: usize, n_leaves: usize) -> String {
-        let leaves: Vec<String> = (0..n_leaves)
-            .map(|i| format!(r#"{{"name":"n{i}","tokens":[{token},{i}]}}"#))
-            .collect();
-        let leaves = leaves.join(",");
-        format!(r#"{{"descriptors":[{{"path":"p","leaves":[{leaves}]}}]}}"#)
-    }
-
-    fn bytes_of(json: &str) -> usize {
-        let payload = Payload::parse(json.as_bytes(), None).expect("the payload is good");
-        Trie::new(&payload).bytes()
-    }
-
-    #[test]
-    fn entries_are_bounded() {
-        let json = payload(1, 10);
-        let cache = Shared::new(NonZeroUsize::new(1).expect("not 0"), bytes_of(&json));
-        // As large as all together may be.
-        for (token, evictions) in [(1, 0), (1, 0), (2, 1), (3, 2)] {
-            let trie = cache.trie_of(payload(token, 10).as_bytes(), None);
-            assert!(trie.is_ok());
-            let stats = cache.stats();
-            assert_eq!((stats.entries, stats.evictions), (1, evictions));
-            assert_eq!(stats.bytes, bytes_of(&json) as u64);
-        }
-        assert_eq!((cache.stats().hits, cache.stats().misses), (1, 3));
-    }
-
-    /// One descriptor with its leaves as they stand.
-    fn of_leaves(model: &str, path: &str, leaves: &[&str], terminators: &str) -> String {
-        let leaves = leaves.join(",");
-        format!(
-            r#"{{"modelId":"{model}","descriptors":[{{"path":"{path}","leaves":[{leaves}],"terminators":[{terminators}]}}]}}"#
-        )
-    }
-
-    #[test]
-    fn the_same_set_in_another_order_is_the_same_trie() {
-        let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
-        let (a, b) = (
-            r#"{"name":"a","tokens":[1,2]}"#,
-            r#"{"name":"b","tokens":[3]}"#,
-        );
-        let (c, empty) = (
-            r#"{"name":"c","tokens":[3]}"#,
-            r#"{"name":"x","tokens":[]}"#,
-        );
-        let of = |json: &str| cache.trie_of(json.as_bytes(), None).expect("it is good");
-        let counts = || {
-            let (stats, reordered) = cache.stats_and_reordered();
-            (stats.hits, reordered, stats.misses, stats.entries)
-        };
-        let first = of(&of_leaves("m", "p", &[a, b], "5, 4"));
-        assert_eq!(counts(), (0, 0, 1, 1));
-        // Another order, spaces, a value twice with a later name, one without tokens.
-        let others = [
-            of_leaves("m", "p", &[b, a], "5, 4"),
-            of_leaves("m", "p", &[a, b], "4,5,4"),
-            of_leaves("m", "p", &[c, b, empty, a], "5,4"),
-        ];
-        for (i, json) in (1u64..).zip(&others) {
-            assert!(Arc::ptr_eq(&first, &of(json)));
-            assert_eq!(counts(), (i, i, 1, 1), "{json}");
-        }
-        // Their bytes are known now.
-        for (i, json) in (4u64..).zip(&others) {
-            assert!(Arc::ptr_eq(&first, &of(json)));
-            assert_eq!(counts(), (i, 3, 1, 1));
-        }
-        // Another model, path, name, token, terminator: another trie.
-        let different = [
-            of_leaves("n", "p", &[a, b], "5,4"),
-            of_leaves("m", "q", &[a, b], "5,4"),
-            of_leaves("m", "p", &[a, c], "5,4"),
-            of_leaves("m", "p", &[a], "5,4"),
-            of_leaves("m", "p", &[a, b], "5"),
-        ];
-        for json in &different {
-            assert!(!Arc::ptr_eq(&first, &of(json)), "{json}");
-        }
-        assert_eq!(cache.stats().misses, 6);
-        // Gone, and known by its bytes all the same: made anew.
-        let again = of(&others[0]);
-        assert!(!Arc::ptr_eq(&first, &again));
-        assert_eq!((cache.stats().misses, cache.stats().entries), (7, 4));
-        // What was made without bytes is found, too.
-        let payload = Payload::parse(others[1].as_bytes(), None).expect("it is good");
-        assert!(Arc::ptr_eq(&again, &cache.trie_of_payload(&payload, None)));
-    }
-
-    #[test]
-    fn the_order_of_descriptors_counts() {
-        let of = |json: &str| canonical(&Payload::parse(json.as_bytes(), None).expect("good"));
-        let one =
-            |path: &str| format!(r#"{{"path":"{path}","leaves":[{{"name":"a","tokens":[1]}}]}}"#);
-        let both = |a: &str, b: &str| format!(r#"{{"descriptors":[{},{}]}}"#, one(a), one(b));
-        assert_ne!(of(&both("p", "q")), of(&both("q", "p")));
-        assert_ne!(of(&both("p", "q")), of(&both("pq", "")));
-        assert_eq!(of(&both("p", "q")), of(&format!(" {}", both("p", "q"))));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
-    fn what_is_known_of_bytes_is_bounded() {
-        let cache = Shared::new(NonZeroUsize::new(2).expect("not 0"), MAX_BYTES);
-        for spaces in 0..3 * MOST_BYTES_KNOWN {
-            let json = " ".repeat(spaces) + &payload(1, 3);
-            assert!(cache.trie_of(json.as_bytes(), None).is_ok());
-        }
-        assert_eq!(cache.with(|cache| cache.known.len()), MOST_BYTES_KNOWN);
-        assert_eq!(cache.stats().entries, 1);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "no pointers, and minutes")]
-    fn bytes_are_bounded_like_entries() {
-        let small = bytes_of(&payload(1, 10));
-        let cache = Shared::new(NonZeroUsize::new(5).expect("not 0"), 3 * small);
-        let get = |token, n_leaves| {
-            let json = payload(token, n_leaves);
-            let trie = cache.trie_of(json.as_bytes(), None);
-            assert_eq!(trie.expect("the payload is good").n_nodes(), n_leaves + 2);
-        };
-        let expect = |entries: u64, evictions: u64| {
-            let stats = cache.stats();
-            assert_eq!((stats.entries, stats.evictions), (entries, evictions));
-            assert_eq!(stats.bytes, entries * small as u64);
-        };
-        for token in 1..=3 {
-            get(token, 10);
-            expect(token as u64, 0);
-        }
-        // The first is used again, so that the second goes.
-        get(1, 10);
-        get(4, 10);
-        expect(3, 1);
-        get(1, 10);
-        assert_eq!(cache.stats().hits, 2);
-        get(2, 10);
-        expect(3, 2);
-        // One that takes the place of all.
-        let fits = |n_leaves: &usize| bytes_of(&payload(9, *n_leaves)) <= 3 * small;
-        let n_leaves = (10..100).rev().find(fits).expect("10 are small");
-        let large = bytes_of(&payload(9, n_leaves));
-        assert!(large > 2 * small);
-        get(9, n_leaves);
-        let stats = cache.stats();
-        assert_eq!((stats.entries, stats.evictions), (1, 5));
-        assert_eq!(stats.bytes, large as u64);
-        // One that does not fit changes nothing.
-        get(9, 100);
-        assert_eq!(cache.stats().entries, 1);
-        get(9, n_leaves);
-        assert_eq!((cache.stats().hits, cache.stats().misses), (3, 7));
-    }
-}
+mod tests;

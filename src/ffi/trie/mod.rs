@@ -42,7 +42,8 @@ pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 /// value is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
-/// The most bytes that the tries of the cache occupy together. One that is larger is not kept.
+/// The most bytes that the tries of the cache and the payloads that they are known by occupy
+/// together. A trie that is larger is not kept.
 pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
 const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 
@@ -59,7 +60,8 @@ pub struct llama_sieve_cache_stats {
     pub evictions: u64,
     /// Tries that are kept, at most 128.
     pub entries: u64,
-    /// Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+    /// Bytes of the tries that are kept and of the payloads that they are known by, at most
+    /// LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
 }
 
@@ -267,9 +269,9 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
 }
 
 /// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
-/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, keyed by the SHA-256 of the payload, and by
-/// that of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has more.
-/// NULL or not aligned: does nothing.
+/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, found by the bytes of a payload or by the
+/// SHA-256 of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has
+/// more. NULL or not aligned: does nothing.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -302,7 +304,8 @@ pub struct llama_sieve_trie_stats {
     pub evictions: u64,
     /// Tries that are kept, at most 128.
     pub entries: u64,
-    /// Bytes of the tries that are kept, at most LLAMA_SIEVE_TRIE_CACHE_BYTES.
+    /// Bytes of the tries that are kept and of the payloads that they are known by, at most
+    /// LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
 }
 
