@@ -37,6 +37,7 @@ SOURCES = (
     "include",
     "preload",
     "src",
+    "tests/crates",
     "vendor-llama-cpp",
 )
 

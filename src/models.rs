@@ -12,8 +12,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use shuttle::scheduler::DfsScheduler;
-use shuttle::{Config, MaxSteps, Runner, thread};
+use test_crates::shuttle::scheduler::DfsScheduler;
+use test_crates::shuttle::{Config, MaxSteps, Runner, thread};
 
 use crate::candidates::Candidates;
 use crate::ffi::trie::handles::Registry;

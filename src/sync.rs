@@ -16,6 +16,8 @@ mod modelled {
     use std::ops::{Deref, DerefMut};
     use std::sync::PoisonError;
 
+    use test_crates::shuttle;
+
     /// Like parking_lot's, it is not poisoned.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use test_crates::plotters::coord::Shift;
+use test_crates::plotters::prelude::*;
+use test_crates::plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Measurement, Run};
 

@@ -1,9 +1,9 @@
 //! The JSON Schema of the payload, and the parser: what one takes the other takes, but for what a
 //! schema cannot say.
 
-use boon::{Compiler, SchemaIndex, Schemas};
 use llama_sieve::trie::Payload;
 use serde_json::Value;
+use test_crates::boon::{Compiler, SchemaIndex, Schemas};
 
 fn schema() -> (Schemas, SchemaIndex) {
     let path = concat!(

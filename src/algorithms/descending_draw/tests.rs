@@ -1,0 +1,73 @@
+use super::*;
+use crate::lcg::Lcg;
+
+/// What the built-in does: sorts, adds up, and looks for the draw.
+fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
+    let mut sorted = from.logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let max = from.first / from.divisor;
+    let e = |&x: &f32| f64::from(crate::simd::libm::exp(x / from.divisor - max));
+    let kept = &sorted[from.dropped..];
+    let target = kept.iter().map(e).sum::<f64>() * draw;
+    let mut running = 0.0;
+    let place = kept.iter().position(|x| {
+        running += e(x);
+        running >= target
+    });
+    let place = from.dropped + place.expect("the sum is reached");
+    let start = sorted.partition_point(|&x| x > sorted[place]);
+    (sorted[place], place - start)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn it_is_the_one_of_the_sorted_array() {
+    const N: usize = 30_000;
+    let mut lcg = Lcg(7);
+    let mut next = || f64::from(lcg.unit());
+    let mut draw = DescendingDraw::default();
+    for case in 0..240 {
+        let (scale, grid) = ([1.0, 6.0, 20.0, 0.0][case % 4], [0.0, 0.125][case / 4 % 2]);
+        let mut logits: Vec<f32> = (0..N)
+            .map(|_| {
+                let x = scale * (next() + next() + next() - 1.5);
+                (if grid > 0.0 {
+                    (x / grid).round() * grid
+                } else {
+                    x
+                }) as f32
+            })
+            .collect();
+        if case % 3 == 0 {
+            logits[77] = f32::NEG_INFINITY;
+        }
+        let mut sorted = logits.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let dropped = [0, 1, 5, 40][case / 8 % 4];
+        let from = Descending {
+            logits: &logits,
+            dropped,
+            first: sorted[dropped],
+            divisor: [1.0, 0.7, 1.9][case % 3],
+        };
+        let tokens = logits.iter().zip(0..);
+        let candidates = tokens.map(|(&logit, id)| TokenData { id, logit, p: 0.0 });
+        let larger: Vec<_> = candidates
+            .clone()
+            .filter(|c| c.logit > from.first)
+            .collect();
+        let least = sorted[[0, 300][case % 2]];
+        let head: Vec<_> = candidates.filter(|c| c.logit >= least).collect();
+        for share in [0.0, next() * 0.01, next(), next(), 0.999_13, 1.0 - 1e-9] {
+            let drawn = draw.find(from, &larger, &head, share);
+            let expected = in_order(from, share);
+            match drawn {
+                Some(drawn) => {
+                    assert_eq!((drawn.logit, drawn.nth), expected, "{case}, {share}")
+                }
+                // On a border, or where all that is left is less than what rounding can do.
+                None => assert!(share == 0.0 || share > 0.999_999, "{case}, {share}"),
+            }
+        }
+    }
+}

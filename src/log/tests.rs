@@ -1,0 +1,104 @@
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// The sink is the process's: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `body` with a sink that keeps this thread's messages.
+fn told(body: impl FnOnce()) -> Vec<String> {
+    let _alone = ALONE.lock();
+    let usual = sink();
+    let (send, receive) = mpsc::channel();
+    let this = thread::current().id();
+    set_sink(Some(Arc::new(move |_, text| {
+        if thread::current().id() == this {
+            let _ = send.send(text.to_owned());
+        }
+    })));
+    body();
+    set_sink(usual);
+    receive.try_iter().collect()
+}
+
+#[test]
+fn messages_wait_for_the_outermost_call_to_return() {
+    let texts = told(|| {
+        let outer = Inside::enter();
+        let inner = Inside::enter();
+        warn("said inside");
+        drop(inner);
+        assert!(MESSAGES.with(|messages| !messages.borrow().is_empty()));
+        assert_eq!(last_error::get(), "said inside");
+        last_error::set("a later one");
+        drop(outer);
+        assert!(MESSAGES.with(|messages| messages.borrow().is_empty()));
+        assert_eq!(last_error::get(), "a later one");
+        warn("said outside");
+    });
+    assert_eq!(texts, ["said inside", "said outside"]);
+}
+
+#[test]
+fn what_a_call_says_beyond_a_number_is_counted() {
+    let texts = told(|| {
+        let _inside = Inside::enter();
+        for i in 0..WAITING + 3 {
+            warn(&i.to_string());
+        }
+    });
+    assert_eq!(texts.len(), WAITING + 1);
+    let last = "3 more messages of the same call are left out";
+    assert_eq!(texts.last().map(String::as_str), Some(last));
+}
+
+#[test]
+fn a_sink_that_says_something_is_not_called_for_that() {
+    let _alone = ALONE.lock();
+    let usual = sink();
+    let (send, receive) = mpsc::channel();
+    let this = thread::current().id();
+    set_sink(Some(Arc::new(move |_, text| {
+        if thread::current().id() != this {
+            return;
+        }
+        send.send(text.to_owned()).expect("the test listens");
+        warn("within");
+        drop(Inside::enter());
+    })));
+    warn("without");
+    set_sink(usual);
+    assert_eq!(receive.try_iter().collect::<Vec<_>>(), ["without"]);
+    assert_eq!(last_error::get(), "without");
+}
+
+#[test]
+fn a_sink_is_gone_when_it_has_been_replaced() {
+    let _alone = ALONE.lock();
+    let usual = sink();
+    let (entered, wait_for_entry) = mpsc::channel();
+    let (leave, wait_to_leave) = mpsc::channel::<()>();
+    let wait_to_leave = Mutex::new(wait_to_leave);
+    set_sink(Some(Arc::new(move |_, text| {
+        if text != "slow" {
+            return;
+        }
+        entered.send(()).expect("the test listens");
+        let _ = wait_to_leave.lock().recv_timeout(Duration::from_secs(60));
+    })));
+    let slow = thread::spawn(|| warn("slow"));
+    wait_for_entry.recv().expect("the sink is called");
+    let (replaced, wait_for_replaced) = mpsc::channel();
+    let replaces = thread::spawn(move || {
+        set_sink(usual);
+        replaced.send(()).expect("the test listens");
+    });
+    let early = wait_for_replaced.recv_timeout(Duration::from_millis(100));
+    assert!(early.is_err(), "the sink was still running");
+    leave.send(()).expect("the sink waits");
+    wait_for_replaced.recv().expect("nothing runs any more");
+    slow.join().expect("no panic");
+    replaces.join().expect("no panic");
+}

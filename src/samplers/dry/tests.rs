@@ -1,0 +1,45 @@
+use super::*;
+use crate::lcg::Lcg;
+
+#[test]
+fn the_reach_is_what_comparing_gives() {
+    let mut lcg = Lcg(5);
+    // Miri takes minutes for all of them.
+    for n in 0..if cfg!(miri) { 20 } else { 60 } {
+        let tokens: Vec<Token> = (0..n).map(|_| (lcg.bits() >> 31) as Token).collect();
+        let mut reach = Vec::new();
+        reach_of_end(&tokens, &mut reach);
+        for k in 1..n {
+            let pairs = tokens[k..].iter().zip(&tokens);
+            let naive = pairs.take_while(|(a, b)| a == b).count();
+            assert_eq!(reach[k], naive, "{tokens:?} at {k}");
+        }
+    }
+}
+
+/// The logit of the token that would repeat, after the penalty.
+fn penalised(allowed_length: i32) -> f32 {
+    let params = DryParams {
+        multiplier: 0.8,
+        base: 1.75,
+        allowed_length,
+        last_n: 64,
+    };
+    let mut dry = Dry::new(params).expect("the parameters enable it");
+    for token in [1, 2, 3, 1, 2] {
+        dry.accept(token);
+    }
+    let mut data = [0, 1, 2, 3].map(|id| TokenData {
+        id,
+        logit: 1.0,
+        p: 0.0,
+    });
+    dry.apply(&mut Candidates::new(&mut data, false));
+    data[3].logit
+}
+
+#[test]
+fn the_least_allowed_length_penalises_as_every_far_negative_one() {
+    assert!(penalised(-1_000_000_000) < -1e30);
+    assert_eq!(penalised(i32::MIN), penalised(-1_000_000_000));
+}

@@ -1,0 +1,69 @@
+use super::*;
+use crate::kernels::layout::GROUP;
+use crate::kernels::logits::Logits;
+
+/// As many survivors with a logit of 1, without the first and the last.
+fn equal(n: usize) -> Packed {
+    let logits = vec![1.0f32; n];
+    let mut survivors = Packed::default();
+    survivors.clear(n, 1.0);
+    let maxima = vec![1.0; n.div_ceil(GROUP)];
+    Logits::from(&logits).collect_packed(&maxima, 0, f32::MIN, &mut survivors);
+    survivors.leave_out(0);
+    survivors.leave_out(n - 1);
+    assert_eq!(survivors.cut(0.5), n - 2);
+    survivors
+}
+
+fn draw(survivors: &mut Packed, uniform: f64) -> usize {
+    cdf_of_survivors(
+        survivors,
+        uniform,
+        &mut Vec::new(),
+        &mut Workspace::default(),
+    )
+}
+
+#[test]
+fn a_draw_on_a_border_is_the_exact_one() {
+    // Miri takes seconds for each exponential in double precision.
+    const N: usize = if cfg!(miri) { 20 } else { 2050 };
+    let kept = N - 2;
+    let around_blocks = [1, 2, 511, 512, 513, 1025];
+    let chosen = around_blocks.into_iter().filter(|&chosen| chosen < kept);
+    let chosen: Vec<usize> = chosen.chain([kept]).collect();
+    for divisor in [1.0, 0.7] {
+        // Every sum is a whole number, so each of these is nearly on a border.
+        for &chosen in &chosen {
+            let mut survivors = equal(N);
+            survivors.divide(divisor);
+            let uniform = chosen as f64 / kept as f64 - 5e-8;
+            assert_eq!(draw(&mut survivors, uniform), chosen);
+            // What says that the exact way was taken.
+            assert_eq!(survivors.max(), 1.0 / divisor);
+            assert_eq!(survivors.logits()[0], f32::NEG_INFINITY);
+            assert_eq!(survivors.logits()[1], 1.0 / divisor);
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_left_out_is_drawn() {
+    for uniform in [0.0, f64::MIN_POSITIVE, 0.5, 1.0 - f64::EPSILON] {
+        for n in if cfg!(miri) {
+            [3, 4, 17]
+        } else {
+            [3, 64, 1000]
+        } {
+            let chosen = draw(&mut equal(n), uniform);
+            assert!(chosen > 0 && chosen < n - 1, "{chosen} of {n}");
+        }
+    }
+}
+
+#[test]
+fn a_quotient_beyond_all_numbers_takes_the_last() {
+    let mut survivors = equal(5);
+    survivors.divide(f32::MIN_POSITIVE / 16.0);
+    assert_eq!(draw(&mut survivors, 0.5), 3);
+}

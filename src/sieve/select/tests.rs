@@ -1,0 +1,111 @@
+use super::*;
+use crate::lcg::Lcg;
+use crate::sieve::source::Logits;
+
+#[test]
+fn keys_keep_the_logit_and_fall() {
+    let logits = [f32::INFINITY, 3.0, 1e-40, 0.0, -0.0, -1e-40, -2.5, f32::MIN];
+    let keys: Vec<Item> = (0..).zip(logits).map(|(i, l)| item(l, i)).collect();
+    assert!(keys.is_sorted());
+    for (&key, logit) in keys.iter().zip(logits) {
+        assert_eq!(candidate_of(key).logit, logit);
+    }
+}
+
+/// Bias and penalties take out and put in, at and around the threshold, at the ends, and masked
+/// ones.
+#[test]
+fn what_changes_is_collected_as_if_it_had_always_been_so() {
+    let mut lcg = Lcg(5);
+    let mut next = || lcg.bits() >> 8;
+    for round in 0..if cfg!(miri) { 2 } else { 400 } {
+        let n = 1 + next() as usize % if cfg!(miri) { 30 } else { 700 };
+        let mut logit = || match next() % 20 {
+            0 => f32::NEG_INFINITY,
+            1 => f32::NAN,
+            other => (other as f32 - 10.0) / 4.0,
+        };
+        let logits: Vec<f32> = (0..n).map(|_| logit()).collect();
+        let changed: Vec<f32> = (0..n).map(|_| logit()).collect();
+        let share = 1 + next() % 9;
+        let touched: Vec<Touched> = (0..n)
+            .filter(|_| next() % 10 < share)
+            .map(|i| Touched {
+                token: i as u32,
+                raw: logits[i],
+                logit: changed[i],
+            })
+            .collect();
+        let mut as_if = logits.clone();
+        for t in &touched {
+            as_if[t.index()] = t.logit;
+        }
+        for divisor in [1.0, 2.0] {
+            let source = Source {
+                logits: Logits::F32(&logits),
+                touched: &touched,
+                divisor,
+            };
+            let (mut maxima, mut candidates) = (Vec::new(), Vec::new());
+            let max = scan(&source, &mut maxima);
+            for (maximum, block) in maxima.iter().zip(as_if.chunks(GROUP)) {
+                let largest = block.iter().map(|&x| comparable(x / divisor));
+                assert_eq!(*maximum, largest.fold(f32::NEG_INFINITY, f32::max));
+            }
+            for threshold in [f32::MIN, -1.0, 0.25, max.max(f32::MIN)] {
+                collect(&source, &mut maxima, threshold, &mut candidates);
+                let found: Vec<_> = candidates.iter().map(|c| (c.id, c.logit)).collect();
+                let reaches = |&(_, x): &(i32, f32)| x >= threshold;
+                let logits = as_if.iter().map(|x| x / divisor);
+                let expected: Vec<_> = (0..).zip(logits).filter(reaches).collect();
+                assert_eq!(found, expected, "round {round}, threshold {threshold}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_k_largest_are_the_head_of_a_stable_sort() {
+    let mut lcg = Lcg(3);
+    // Coarse, so that ties are common.
+    let mut next = || ((lcg.bits() >> 24) as f32 - 128.0) / 16.0;
+    let sizes = [17usize, 1, 2, 15, 16, 1024, 1025, 5000, 20_000];
+    // Miri takes minutes for all of them.
+    for &n in &sizes[..if cfg!(miri) { 1 } else { 9 }] {
+        for shape in 0..3 {
+            let mut logits: Vec<f32> = (0..n).map(|_| next()).collect();
+            if shape == 1 {
+                logits.sort_by(f32::total_cmp);
+            }
+            if shape == 2 {
+                logits[n / 2] = f32::NAN;
+                logits[n - 1] = f32::NEG_INFINITY;
+            }
+            let mut expected: Vec<(f32, usize)> = logits.iter().copied().zip(0..).collect();
+            expected.retain(|(logit, _)| *logit > f32::NEG_INFINITY);
+            expected.sort_by(|a, b| b.0.total_cmp(&a.0));
+            let ks = [2, n + 1, 1, 40, 300, n];
+            for &k in &ks[..if cfg!(miri) { 2 } else { 6 }] {
+                let (mut keys, mut candidates) = (Vec::new(), Vec::new());
+                let (mut maxima, mut sample) = (Vec::new(), Vec::new());
+                let source = Source {
+                    logits: Logits::F32(&logits),
+                    touched: &[],
+                    divisor: 1.0,
+                };
+                scan(&source, &mut maxima);
+                top_k(
+                    k,
+                    &source,
+                    &mut maxima,
+                    &mut sample,
+                    &mut candidates,
+                    &mut keys,
+                );
+                let ids: Vec<usize> = candidates.iter().map(|c| c.id as usize).collect();
+                let head: Vec<usize> = expected.iter().take(k).map(|e| e.1).collect();
+                assert_eq!(ids, head, "n {n}, k {k}, shape {shape}");
+            }
+        }
+    }
+}

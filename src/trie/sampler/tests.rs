@@ -1,0 +1,32 @@
+use super::*;
+
+#[cfg(not(model))]
+#[test]
+fn each_lack_is_told_once_for_a_constraint() {
+    use crate::trie::Payload;
+
+    let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
+    let payload = Payload::parse(json, None).expect("the payload is good");
+    let slot = Arc::new(Slot::new(None));
+    let trie = Arc::new(Trie::new(&payload));
+    slot.set(trie, Mode::from_number(SAMPLED).expect("a mode"));
+    let mut state = slot.constraint.lock();
+    let constraint = state.as_mut().expect("it was set");
+    assert!(constraint.is_first(Lack::Cut) && !constraint.is_first(Lack::Cut));
+    assert!(constraint.is_first(Lack::Banned) && !constraint.is_first(Lack::Banned));
+    drop(state);
+    assert_eq!(TrieSampler::new(slot).name(), c"token-trie");
+}
+
+#[test]
+fn a_mode_is_named_by_its_number() {
+    for number in [0, 1, 0x100, 0x101, 0x200, 0x201, 0x300, 0x301] {
+        let mode = Mode::from_number(number).expect("a mode");
+        assert_eq!(mode.greedy, number & 1 == GREEDY);
+        assert_eq!(mode.compact, number & COMPACT != 0);
+        assert_eq!(mode.reset_idle, number & RESET_IDLE != 0);
+    }
+    for number in [2, -1, 0x102, 0x400, 0x401, i32::MIN, i32::MAX] {
+        assert!(Mode::from_number(number).is_err(), "{number}");
+    }
+}
