@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use boon::{Compiler, Schemas};
 use serde_json::Value;
+use test_crates::boon::{Compiler, Schemas};
 use vendor_llama_cpp::paths;
 
 use crate::toolchain::{Build, Link, Program, root, said, succeed};
