@@ -76,10 +76,10 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Not that of this test, which another cargo may have locked; kept from run to run, since
-/// compiling takes longest.
+/// That of this test, whose libraries are there already; cargo has unlocked it.
 fn cargo_dir() -> String {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cmake_cargo");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    let folder = folder.expect("tmp is in the target directory");
     folder.display().to_string()
 }
 

@@ -18,32 +18,50 @@ const SOURCES: [&str; 5] = [
     "unicode.cpp",
 ];
 
-/// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
-/// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
-fn common_library(name: &str, with_llama: bool) -> PathBuf {
-    let folder = empty_folder(&format!("c_programs/{name}_library"));
-    let library = folder.join("libllama-common.so");
+/// The common library's objects, which all libraries of these tests are made of.
+fn objects() -> &'static [PathBuf] {
+    static OBJECTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    OBJECTS.get_or_init(|| {
+        let folder = empty_folder("c_programs/preload_common_objects");
+        let object = |name: &str| folder.join(name).with_extension("o");
+        std::thread::scope(|scope| {
+            for name in SOURCES {
+                let object = object(name);
+                scope.spawn(move || compile(name, &object));
+            }
+        });
+        SOURCES.map(object).into()
+    })
+}
+
+fn compile(name: &str, object: &Path) {
     let sources = paths::source_dir().join("common");
     let mut compile = Command::new(paths::cxx_compiler());
     // Warnings of others.
-    compile.args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-I"]);
+    compile.args(["-std=c++17", "-O1", "-w", "-fPIC", "-pthread", "-I"]);
     compile.arg(&sources).arg("-I");
     compile.arg(paths::source_dir().join("vendor"));
     for dir in paths::include_dirs() {
         compile.arg("-I").arg(dir);
     }
-    compile.args(SOURCES.map(|name| sources.join(name)));
+    compile.arg("-c").arg(sources.join(name));
+    succeed(compile.arg("-o").arg(object));
+}
+
+/// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
+/// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
+fn common_library(name: &str, with_llama: bool) -> PathBuf {
+    let folder = empty_folder(&format!("c_programs/{name}_library"));
+    let library = folder.join("libllama-common.so");
+    let mut link = Command::new(paths::cxx_compiler());
+    link.arg("-shared").args(objects());
     if with_llama {
-        compile
-            .arg("-Wl,--whole-archive")
-            .arg(paths::static_library());
-        compile.arg("-Wl,--no-whole-archive").arg("-ldl");
+        link.arg("-Wl,--whole-archive").arg(paths::static_library());
+        link.arg("-Wl,--no-whole-archive").arg("-ldl");
     }
     // What these sources call of others is never reached.
-    compile
-        .args(["-Wl,-z,lazy", "-pthread", "-o"])
-        .arg(&library);
-    succeed(&mut compile);
+    link.args(["-Wl,-z,lazy", "-pthread", "-o"]).arg(&library);
+    succeed(&mut link);
     library
 }
 
