@@ -233,13 +233,4 @@ macro_rules! isa {
 pub(crate) use isa;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_instruction_set_agrees_with_the_c_library() {
-        for isa in Isa::supported() {
-            assert!(agrees(isa), "{isa:?}");
-        }
-    }
-}
+mod tests;
