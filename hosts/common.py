@@ -91,8 +91,7 @@ def large_model(folder: Path, tokens: int = 128_256) -> Path:
     """A model of a layer with random weights, and a vocabulary of so many tokens."""
     path = folder / f"vocabulary-of-{tokens}.gguf"
     if not path.exists():
-        command = [tool("write_test_model"), "--vocab", tokens, "--seed", "1", "--out", path]
-        command = list(map(str, command))
+        command = [tool("write_test_model"), "--vocab", str(tokens), "--seed", "1", "--out", path]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
 

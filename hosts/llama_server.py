@@ -48,10 +48,8 @@ class Setting:
     """Whether the vocabulary is a real tokenizer's."""
     vocabulary: int = 128_256
     """How many tokens it has, where it is not."""
-    flags: Tuple[str, ...] = ()
-    """The server's, beside those of all."""
     in_graph: bool = False
-    """Whether llama.cpp itself samples, as a part of the graph: ours gives way."""
+    """Whether llama.cpp itself samples, as a part of the graph (-bs): ours gives way."""
 
 
 _SCHEMA = {
@@ -83,8 +81,8 @@ SETTINGS: Dict[str, Setting] = {
     "top_k 0, top_p 0.95, 262,144 tokens": Setting(
         {"top_k": 0, "top_p": 0.95, "min_p": 0.0}, vocabulary=262_144
     ),
-    "-bs, defaults": Setting({}, flags=("-bs",), in_graph=True),
-    "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, flags=("-bs",), in_graph=True),
+    "-bs, defaults": Setting({}, in_graph=True),
+    "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, in_graph=True),
     "JSON schema": Setting({"json_schema": _SCHEMA}, real=True),
     "139 tools, lazy grammar": Setting(
         {
@@ -303,7 +301,7 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
         context = streams * (tokens + 64)
         command = [program, "-m", model, "-np", streams, "-c", context, "-t", 1, "-tb", 1]
         command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
-        command += setting.flags
+        command += ["-bs"] if setting.in_graph else []
         compared = Compared(f"{name}, {streams} streams of {tokens} tokens", setting.in_graph)
         for _ in range(options.repeats):
             for ours in (False, True):
