@@ -16,18 +16,27 @@ pub(super) fn make_heap(items: &mut [Item]) {
     }
 }
 
-/// Replaces the root of a heap, which is not empty, by `item`.
+/// Exchanges the root of a heap for `item`, if that comes before it.
 #[inline]
-pub(super) fn replace_root(heap: &mut [Item], item: Item) {
-    sift(heap, 0, item);
+pub(super) fn offer(heap: &mut [Item], item: Item) {
+    if heap.first().is_some_and(|&root| key(item) < key(root)) {
+        sift(heap, 0, item);
+    }
 }
 
 /// Sorts a heap.
+pub(super) fn sort_heap(heap: &mut [Item]) {
+    match all_equal(heap) {
+        true => sort_heap_of_equals(heap),
+        false => sort_any_heap(heap),
+    }
+}
+
 #[expect(
     clippy::indexing_slicing,
     reason = "`last` runs below the length, from 1 on"
 )]
-pub(super) fn sort_heap(heap: &mut [Item]) {
+fn sort_any_heap(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
         heap[last] = heap[0];
@@ -81,21 +90,13 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
 
 /// Leaves the first `k` of `items` in order, as `std::partial_sort` does. What it leaves behind
 /// them differs.
-#[expect(clippy::indexing_slicing, reason = "`k` is at most the length")]
 pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     let (heap, rest) = items.split_at_mut(k.min(items.len()));
     make_heap(heap);
-    if !heap.is_empty() {
-        for &mut item in rest {
-            if key(item) < key(heap[0]) {
-                replace_root(heap, item);
-            }
-        }
+    for &mut item in rest {
+        offer(heap, item);
     }
-    match all_equal(heap) {
-        true => sort_heap_of_equals(heap),
-        false => sort_heap(heap),
-    }
+    sort_heap(heap);
 }
 
 fn all_equal(items: &[Item]) -> bool {

@@ -314,25 +314,19 @@ impl HostOrder {
         let first = data[..k].iter().enumerate();
         heap.extend(first.map(|(i, candidate)| item(candidate.logit, i)));
         heap::make_heap(heap);
-        let Some(&root) = heap.first() else {
-            return;
-        };
-        let mut root = key(root);
-        let mut offer = |i: usize, root: &mut u32| {
-            let item = item(data[i].logit, i);
-            if key(item) < *root {
-                heap::replace_root(heap, item);
-                *root = key(heap[0]);
-            }
-        };
         // At first many come before the root.
         let rest = data.len().min(k + EAGER * k);
-        (k..rest).for_each(|i| offer(i, &mut root));
+        for (i, candidate) in data.iter().enumerate().take(rest).skip(k) {
+            heap::offer(heap, item(candidate.logit, i));
+        }
         for (chunk, start) in data[rest..].chunks(CHUNK).zip((rest..).step_by(CHUNK)) {
+            let Some(&root) = heap.first() else {
+                return;
+            };
             self.indices.clear();
-            kernels::at_least(chunk, start, above(root), &mut self.indices);
+            kernels::at_least(chunk, start, above(key(root)), &mut self.indices);
             for &i in &self.indices {
-                offer(i as usize, &mut root);
+                heap::offer(heap, item(data[i as usize].logit, i as usize));
             }
         }
         heap::sort_heap(heap);
@@ -443,8 +437,8 @@ impl Replay {
                     if self.items.len() == start + m {
                         heap::make_heap(&mut self.items[start..]);
                     }
-                } else if key(item) < key(self.items[start]) {
-                    heap::replace_root(&mut self.items[start..], item);
+                } else {
+                    heap::offer(&mut self.items[start..], item);
                 }
             }
             if self.items.len() == start + m {
