@@ -2,13 +2,12 @@
 //! generate.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};
 use vendor_llama_cpp::paths;
 
-use crate::toolchain::{Build, Link, Program, root, said, succeed};
+use crate::toolchain::{Build, Link, Program, compile_common, root, said};
 
 /// What turns a schema into a grammar, of llama.cpp's common library.
 const SOURCES: [&str; 5] = [
@@ -48,16 +47,8 @@ fn compile(source: &Path, object: &Path) {
     if object.exists() && !is_ours {
         return;
     }
-    let mut compile = Command::new(paths::cxx_compiler());
-    // Warnings of others.
-    compile.args(["-std=c++17", "-O0", "-w", "-c", "-I"]);
-    compile.arg(paths::source_dir().join("common")).arg("-I");
-    compile.arg(paths::source_dir().join("vendor"));
-    for dir in paths::include_dirs() {
-        compile.arg("-I").arg(dir);
-    }
     let made = object.with_extension("made");
-    succeed(compile.arg(source).arg("-o").arg(&made));
+    compile_common(source, &["-O0"], &made);
     std::fs::rename(made, object).expect("it was just made");
 }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::preloaded::{made, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, build, model, source};
-use crate::toolchain::{Build, Link, empty_folder, succeed};
+use crate::toolchain::{Build, Link, compile_common, empty_folder, succeed};
 use vendor_llama_cpp::paths;
 
 /// What samples, of the common library.
@@ -23,29 +23,17 @@ fn objects() -> &'static [PathBuf] {
     static OBJECTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
         let folder = empty_folder("c_programs/preload_common_objects");
+        let sources = paths::source_dir().join("common");
         let object = |name: &str| folder.join(name).with_extension("o");
         std::thread::scope(|scope| {
             for name in SOURCES {
-                let object = object(name);
-                scope.spawn(move || compile(name, &object));
+                let (source, object) = (sources.join(name), object(name));
+                let flags = &["-O1", "-fPIC", "-pthread"];
+                scope.spawn(move || compile_common(&source, flags, &object));
             }
         });
         SOURCES.map(object).into()
     })
-}
-
-fn compile(name: &str, object: &Path) {
-    let sources = paths::source_dir().join("common");
-    let mut compile = Command::new(paths::cxx_compiler());
-    // Warnings of others.
-    compile.args(["-std=c++17", "-O1", "-w", "-fPIC", "-pthread", "-I"]);
-    compile.arg(&sources).arg("-I");
-    compile.arg(paths::source_dir().join("vendor"));
-    for dir in paths::include_dirs() {
-        compile.arg("-I").arg(dir);
-    }
-    compile.arg("-c").arg(sources.join(name));
-    succeed(compile.arg("-o").arg(object));
 }
 
 /// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one

@@ -282,6 +282,22 @@ pub fn succeed(command: &mut Command) -> String {
     text
 }
 
+/// Compiles a source of llama.cpp's common library, or one that uses its headers.
+///
+/// # Panics
+/// If it does not compile.
+pub fn compile_common(source: &Path, flags: &[&str], object: &Path) {
+    let mut compile = Command::new(paths::cxx_compiler());
+    // Warnings of others.
+    compile.args(["-std=c++17", "-w", "-c"]).args(flags);
+    compile.arg("-I").arg(paths::source_dir().join("common"));
+    compile.arg("-I").arg(paths::source_dir().join("vendor"));
+    for dir in paths::include_dirs() {
+        compile.arg("-I").arg(dir);
+    }
+    succeed(compile.arg(source).arg("-o").arg(object));
+}
+
 /// Output and errors of a program.
 pub fn said(output: &Output) -> String {
     let out = String::from_utf8_lossy(&output.stdout);
