@@ -2,15 +2,13 @@
 //!
 //! What is asked for is the candidate at which the running sum of the exponentials, the largest
 //! first, reaches a share of their sum. Of a peaked distribution it is among the some hundred
-//! largest, which the maxima of blocks lead to. Otherwise a sample gives two logits between which
-//! it lies, the exponentials above both are added up, and the same is done with what lies between,
-//! until few are left to be ranked. Equal logits have equal exponentials: which of them it is says
+//! largest, which the maxima of blocks lead to. Otherwise logits of a sample, above which the
+//! exponentials are added up, close in on it, and the same is done with what lies between two of
+//! them, until few are left to be ranked. Equal logits have equal exponentials: which of them it is says
 //! the host's order (see [`host_order`](super::host_order)).
 //!
 //! The sums are `double`s in another order than the built-in's; where their rounding could decide,
 //! nothing is found.
-
-use std::ops::Range;
 
 use super::Workspace;
 use super::argsort::Ranking;
@@ -50,7 +48,7 @@ pub struct DescendingDraw {
     /// What may be drawn, and the exponentials of these; two of each, to narrow one to the other.
     keys: [Vec<f32>; 2],
     es: [Vec<f32>; 2],
-    sample: Vec<(f32, f32)>,
+    sample: Vec<f32>,
     ranking: Ranking,
 }
 
@@ -63,10 +61,11 @@ struct Target {
 
 /// More are narrowed before they are ranked.
 const RANKED: usize = 2048;
-/// How many are looked at to guess a bracket, and how many of them are neighbours.
-const SAMPLE: usize = 2048;
-const NEIGHBOURS: usize = 8;
-/// How often candidates are narrowed.
+/// How many are looked at to find a bracket, and how many of them are neighbours.
+const SAMPLE: usize = 256;
+const NEIGHBOURS: usize = 4;
+/// What part of the candidates is left when they are narrowed, and how often they are.
+const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
 impl DescendingDraw {
@@ -169,59 +168,61 @@ fn narrow(
     from: (&[f32], &[f32]),
     base: f64,
     target: Target,
-    sample: &mut Vec<(f32, f32)>,
+    sample: &mut Vec<f32>,
     to: (&mut Vec<f32>, &mut Vec<f32>),
 ) -> f64 {
     let (keys, es) = from;
-    let (low, high) = bracket(from, target.earliest - base, sample);
-    let above = base + sum_from(keys, es, high);
+    let (low, high, above) = bracket(from, base, target, sample);
     let mut take = |low: f32, high: f32| {
         to.0.clear();
         to.1.clear();
         pick(keys, keys, low, high, to.0);
         pick(keys, es, low, high, to.1);
-        sum_from(to.0, to.1, f32::NEG_INFINITY)
     };
-    if above < target.earliest && above + take(low, high) > target.latest {
-        return above;
-    }
-    // The sample misled. Nothing is as large as infinity.
-    take(f32::NEG_INFINITY, f32::INFINITY);
-    base
+    take(low, high);
+    above
 }
 
-/// Two keys between which the sum from the largest on reaches `wanted`, as a sample says.
+/// Two keys between which the sum from the largest on reaches `target`, and the sum of what is not
+/// below the higher one. Of all keys at least an eighth is mostly left, and rarely more.
+///
+/// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
+/// in a flat distribution, a sample says nothing of these.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the caller has more than `SAMPLE` keys, each with its exponential; `start` is at most their number less a group; what is equal is one at least"
+    reason = "the caller has more than `SAMPLE` keys; `middle` lies within `open`"
 )]
-fn bracket((keys, es): (&[f32], &[f32]), wanted: f64, sample: &mut Vec<(f32, f32)>) -> (f32, f32) {
+fn bracket(
+    (keys, es): (&[f32], &[f32]),
+    base: f64,
+    target: Target,
+    sample: &mut Vec<f32>,
+) -> (f32, f32, f64) {
     sample.clear();
     let groups = SAMPLE / NEIGHBOURS;
     for start in (0..groups).map(|i| i * (keys.len() - NEIGHBOURS) / groups) {
-        let group: Range<usize> = start..start + NEIGHBOURS;
-        let pairs = keys[group.clone()].iter().zip(&es[group]);
-        sample.extend(pairs.map(|(&key, &e)| (key, e)));
+        sample.extend_from_slice(&keys[start..start + NEIGHBOURS]);
     }
-    sample.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-    let weight = keys.len() as f64 / sample.len() as f64;
+    sample.sort_unstable_by(|a, b| b.total_cmp(a));
+    // Nothing is as large as infinity.
     let (mut low, mut high) = (f32::NEG_INFINITY, f32::INFINITY);
-    let (mut sum, mut squares) = (0.0, 0.0);
-    for equal in sample.chunk_by(|a, b| a.0 == b.0) {
-        let (key, e) = equal[0];
-        let (n, e) = (equal.len() as f64, weight * f64::from(e));
-        sum += n * e;
-        squares += n * e * e;
-        // Each end is off by four standard deviations of the sample.
-        let error = 4.0 * squares.sqrt();
-        if sum + error < wanted {
-            high = key;
-        } else if sum - error > wanted {
-            low = key;
+    let mut above = base;
+    // Which of the sample lie strictly between.
+    let mut open = 0..sample.len();
+    while open.len() > SAMPLE / PARTS {
+        let middle = sample[open.start + open.len() / 2];
+        let sum = base + sum_from(keys, es, middle);
+        if sum < target.earliest {
+            (high, above) = (middle, sum);
+            open.start = sample.partition_point(|&x| x >= middle);
+        } else if sum > target.latest {
+            low = middle;
+            open.end = sample.partition_point(|&x| x > middle);
+        } else {
             break;
         }
     }
-    (low, high)
+    (low, high, above)
 }
 
 /// Ranks `keys`, and finds where the sum of their exponentials behind `base` reaches the target.
