@@ -1,13 +1,21 @@
 //! Buffers that a copy of their owner does without.
 
+use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
 
 /// What is in it has meaning only within one call: a clone begins with an empty one. Hosts clone
 /// and free whole chains between two tokens, and a vocabulary's worth of buffers is a long copy.
-#[derive(Debug, Default)]
-pub struct Scratch<T>(T);
+/// Even that many empty ones are: so it is made where it is first used.
+#[derive(Debug)]
+pub struct Scratch<T>(OnceCell<Box<T>>);
 
-impl<T: Default> Clone for Scratch<T> {
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Self(OnceCell::new())
+    }
+}
+
+impl<T> Clone for Scratch<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -39,16 +47,22 @@ pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve(n.saturating_sub(buffer.len()));
 }
 
-impl<T> Deref for Scratch<T> {
+impl<T: Default> Deref for Scratch<T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        &self.0
+        self.0.get_or_init(Box::default)
     }
 }
 
-impl<T> DerefMut for Scratch<T> {
+impl<T: Default> DerefMut for Scratch<T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        self.0.get_or_init(Box::default);
+        match self.0.get_mut() {
+            Some(made) => made,
+            None => unreachable!("it was just made"),
+        }
     }
 }
