@@ -25,7 +25,7 @@ use crate::kernels::bitmap::has;
 use crate::kernels::divide_p_double;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
-use crate::kernels::scan::position_of;
+use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 pub use in_order::{InOrder, Weights};
@@ -406,8 +406,8 @@ impl Pool<'_> {
         let (max, unmasked) = logits.block_maxima_and_count(maxima);
         self.max = Some(max);
         let logits = self.contiguous();
-        // What is not counted is minus infinity or NaN.
-        let are_numbers = unmasked == n || !logits.iter().any(|x| x.is_nan());
+        // What is not counted is minus infinity or NaN, which is not even at least that.
+        let are_numbers = unmasked == n || count_at_least(logits, f32::NEG_INFINITY) == n;
         (are_numbers && max.is_finite()).then_some((logits, max))
     }
 
