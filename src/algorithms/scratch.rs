@@ -58,11 +58,12 @@ impl<T: Default> Deref for Scratch<T> {
 
 impl<T: Default> DerefMut for Scratch<T> {
     #[inline]
+    #[expect(clippy::unreachable, reason = "it has just been made")]
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_init(Box::default);
         match self.0.get_mut() {
             Some(made) => made,
-            None => unreachable!("it was just made"),
+            None => unreachable!(),
         }
     }
 }
