@@ -19,6 +19,8 @@ use crate::vocabulary::Vocabulary;
 const MOST: usize = 8;
 /// How many texts the checksum reads of added tokens, and how many of others.
 const SAMPLES: (usize, usize) = (256, 32);
+/// Bytes that are written of a token before its text.
+const ABOUT: usize = 5;
 /// `LLAMA_TOKEN_ATTR_UNKNOWN`, `_CONTROL` and `_USER_DEFINED`.
 const ADDED: i32 = 1 << 0 | 1 << 3 | 1 << 4;
 
@@ -158,21 +160,24 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
         c"llama_vocab_is_eog",
         unsafe extern "C" fn(Vocab, Token) -> u8
     );
-    let mut buffer = [0_u8; 64];
+    // Of each token its length, whether it ends a generation, and its text, in one piece: many small
+    // ones take the hasher far longer.
+    let mut about = [0_u8; ABOUT + 64];
     for &token in samples.iter().filter(|&&token| token < n_tokens) {
-        let room = buffer.len() as i32;
-        // SAFETY: as above; the token is the vocabulary's, and there is room in the buffer.
+        let (head, text) = about.split_at_mut(ABOUT);
+        let room = text.len() as i32;
+        // SAFETY: as above; the token is the vocabulary's, and there is room for the text.
         let (length, is_eog) = unsafe {
             (
-                piece(raw, token, buffer.as_mut_ptr(), room, 0, true),
+                piece(raw, token, text.as_mut_ptr(), room, 0, true),
                 is_eog(raw, token),
             )
         };
-        hash.write_i32(length);
-        hash.write_u8(is_eog);
+        let [a, b, c, d] = length.to_ne_bytes();
+        head.copy_from_slice(&[a, b, c, d, is_eog]);
         // What is too long for the buffer counts with its length.
         let written = usize::try_from(length).unwrap_or(0);
-        hash.write(buffer.get(..written).unwrap_or_default());
+        hash.write(about.get(..ABOUT + written).unwrap_or(&about[..ABOUT]));
     }
     Ok(hash.finish())
 }
