@@ -106,19 +106,22 @@ pub(super) fn array(logits: &[f32]) -> Vec<TokenData> {
     candidates.collect()
 }
 
+/// Of which all NaN have the same.
+fn bits_of_number(x: f32) -> u32 {
+    (if x.is_nan() { f32::NAN } else { x }).to_bits()
+}
+
 pub(super) fn bits(xs: &[f32]) -> Vec<u32> {
-    // All NaN are one.
-    let canonical = xs.iter().map(|x| if x.is_nan() { f32::NAN } else { *x });
-    canonical.map(f32::to_bits).collect()
+    xs.iter().copied().map(bits_of_number).collect()
 }
 
 pub(super) fn bits_of(data: &[TokenData]) -> Vec<(i32, u32, u32)> {
-    let p = |x: f32| bits(&[x])[0];
-    data.iter().map(|c| (c.id, p(c.logit), p(c.p))).collect()
+    let of = |c: &TokenData| (c.id, bits_of_number(c.logit), bits_of_number(c.p));
+    data.iter().map(of).collect()
 }
 
 pub(super) fn same(a: f32, b: f32) -> bool {
-    bits(&[a]) == bits(&[b])
+    bits_of_number(a) == bits_of_number(b)
 }
 
 /// Calls `check` on every instruction set, with every input.
