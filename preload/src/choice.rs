@@ -29,7 +29,7 @@ use llama_sieve::ffi::library::{LLAMA_SIEVE_OK, llama_sieve_bind_host};
 use llama_sieve::{last_error, log};
 
 use crate::constructors::Constructor;
-use crate::host_constructors::{Address, Host, caller, meant, own_of_any};
+use crate::host_constructors::{Address, Host, caller, meant, own_of, own_of_any};
 use crate::presence;
 use crate::routes::{Function, Route};
 use crate::settings::settings;
@@ -270,6 +270,9 @@ pub struct Theirs {
     _suspended: Option<FromCommon>,
 }
 
+/// How deep chains may lie in chains.
+const NESTED: usize = 1000;
+
 impl Theirs {
     /// What to call.
     pub fn address(&self) -> *mut c_void {
@@ -277,12 +280,15 @@ impl Theirs {
     }
 
     /// The function that a call of `symbol` was meant for. One that has come back here without
-    /// having reached a llama.cpp goes straight to one, and if it comes back again, nowhere.
+    /// having reached a llama.cpp goes straight to one, and if it comes back again, nowhere. What
+    /// llama.cpp calls for each member of a chain comes back for chains in chains.
     fn of(symbol: &'static CStr, caller: Option<Address>) -> Option<Self> {
-        let address = match Inside::depth_of(symbol) {
+        let depth = Inside::depth_of(symbol);
+        let by_itself = || own_of(symbol, caller.filter(|_| depth < NESTED)?);
+        let address = match depth {
             0 => meant(symbol, caller)?,
-            1 => own_of_any(symbol)?,
-            _ => return None,
+            1 => by_itself().or_else(|| own_of_any(symbol))?,
+            _ => by_itself()?,
         };
         Some(Self {
             address,

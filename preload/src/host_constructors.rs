@@ -135,6 +135,14 @@ pub fn own_of_any(symbol: &CStr) -> Option<Address> {
     libraries::with_all(|all| all.iter().find(|l| is_llama_cpp(l))?.symbol(symbol))
 }
 
+/// The function of that name of the llama.cpp that `caller` is in.
+pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
+    libraries::with_all(|all| {
+        let library = &all[libraries::position(all, caller)?];
+        is_llama_cpp(library).then(|| library.symbol(symbol))?
+    })
+}
+
 /// Where the first llama.cpp in the process was loaded from.
 pub fn path_of_any() -> Option<String> {
     libraries::with_all(|all| {

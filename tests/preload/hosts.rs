@@ -397,6 +397,20 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
     }
 }
 
+/// Where ours are and where they are switched off: what llama.cpp calls for each member of a chain
+/// comes back to it, once for each chain.
+#[test]
+fn a_chain_in_chains_is_copied_whole() {
+    let program = Build::new("preload_nested", &source("nested.c"));
+    let program = build(program.with_llama(Link::Shared));
+    let built_in = Run::of(&program).said();
+    assert!(built_in.out.contains("depth 6, seed 7"), "{}", built_in.out);
+    for value in ["on", "off", "penalties", "mirostat-v2"] {
+        let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", value);
+        assert_eq!(run.said().out, built_in.out, "{value}");
+    }
+}
+
 #[test]
 fn without_llama_cpp_nothing_happens() {
     let program = Build::new("preload_no_host", &source("no_host.c"));

@@ -1,0 +1,51 @@
+// Chains in chains: their state is copied, and their seed told, however deep they lie.
+#include <stdio.h>
+
+#include "llama.h"
+
+static struct llama_sampler * chain(void) {
+    return llama_sampler_chain_init(llama_sampler_chain_default_params());
+}
+
+// Members that remember something, in so many chains.
+static struct llama_sampler * nested(int depth) {
+    struct llama_sampler * inner = chain();
+    llama_sampler_chain_add(inner, llama_sampler_init_penalties(8, 64, 1.1f, 0.5f, 0.25f));
+    llama_sampler_chain_add(inner, llama_sampler_init_mirostat_v2(7, 4.0f, 0.5f));
+    for (int i = 1; i < depth; i++) {
+        struct llama_sampler * outer = chain();
+        llama_sampler_chain_add(outer, inner);
+        inner = outer;
+    }
+    return inner;
+}
+
+static void show(struct llama_sampler * smpl) {
+    llama_token_data       data[8];
+    llama_token_data_array array = { data, 8, -1, false };
+    for (int i = 0; i < 8; i++) {
+        data[i] = (llama_token_data) { i, (float) (i % 3), 0.0f };
+    }
+    llama_sampler_apply(smpl, &array);
+    for (size_t i = 0; i < array.size; i++) {
+        printf(" %d:%.9g", array.data[i].id, array.data[i].logit);
+    }
+    printf(", selected %d\n", (int) array.selected);
+}
+
+int main(void) {
+    for (int depth = 1; depth <= 6; depth++) {
+        struct llama_sampler * smpl = nested(depth);
+        struct llama_sampler * copy = llama_sampler_clone(smpl);
+        for (int i = 0; i < 5; i++) {
+            llama_sampler_accept(copy, i);
+            show(copy);
+        }
+        llama_sampler_copy(copy, smpl);
+        llama_sampler_free(copy);
+        show(smpl);
+        printf("depth %d, seed %u\n", depth, llama_sampler_get_seed(smpl));
+        llama_sampler_free(smpl);
+    }
+    return 0;
+}
