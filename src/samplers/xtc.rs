@@ -3,8 +3,7 @@
 //! request 6335).
 //!
 //! One `float` of std::mt19937 per array of two or more candidates decides whether anything
-//! happens. If so: a sort of all candidates and two passes of 12 bytes each with one `exp`. What is
-//! removed is the head of the array, which costs nothing.
+//! happens. What is removed is the head of the sorted array.
 
 use std::ffi::CStr;
 

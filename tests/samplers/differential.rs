@@ -117,10 +117,18 @@ fn what_once_differed() {
             sys::llama_sampler_init_typical(0.9, 1),
         )
     };
-    let pairs = [
+    // Probabilities that are hardly above 0, and rounded as coarsely, about the cut.
+    let faint = Array::of_logits((0..600).map(|i| if i == 77 { 95.0 } else { i as f32 * -0.015 }));
+    let mut pairs = vec![
         (sieve::llama_sieve_init_top_p(0.5, 256), top_p, edge),
         (sieve::llama_sieve_init_typical(0.9, 1), typical, far),
     ];
+    pairs.extend([65.0, 70.0, 72.5, 73.0, 74.0].map(|tau| {
+        let ours = sieve::llama_sieve_init_mirostat_v2(7, tau, 0.1);
+        // SAFETY: a constructor without preconditions.
+        let theirs = unsafe { sys::llama_sampler_init_mirostat_v2(7, tau, 0.1) };
+        (ours, theirs, faint.clone())
+    }));
     for (ours, theirs, input) in pairs {
         let (mut a, mut b) = (input.clone(), input);
         HostSampler::new(ours).apply(&mut a);

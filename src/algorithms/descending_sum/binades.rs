@@ -16,8 +16,6 @@
 //! A sample only says where to look: every addition is checked to stay in its binade, and a bracket
 //! that misses the crossing costs another pass. So does each term that is half-way; where these
 //! have many different keys, it gives way.
-//!
-//! A crossing costs two passes of 4 bytes per key, and one of 4 more if the terms are not the keys.
 
 use super::sample::take_groups;
 use super::terms::{MANY, Terms};

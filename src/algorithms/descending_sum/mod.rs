@@ -12,11 +12,8 @@
 //! are known well enough without (see the module `remainder`). If the sum does leave its binade
 //! there, more are taken.
 //!
-//! Reads 12 bytes per candidate and writes 4, and takes the largest in passing; reads the 4 once,
-//! with an exponential in single precision; takes an `exp` of each of the largest, and per crossing
-//! into the next power of two two passes of 4 bytes for each of them, where the first few lie in
-//! the sorted head. The entropy takes another pass over all, a division and a `ln` of each of the
-//! largest, and as many passes over them.
+//! Reads 12 bytes per candidate, writes 4 and reads these once, with an exponential in single
+//! precision, and an `exp` of each of the largest. The entropy takes another pass over all.
 
 mod binades;
 mod remainder;
@@ -468,8 +465,9 @@ impl DescendingSum {
     /// least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
     /// [`sum`](Self::sum) gave.
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
-        // The quotient is rounded, and p may be.
-        self.rank_down_to(sum * p * 0.999_9);
+        // The quotient is rounded, and p may be; much, where it is hardly above 0.
+        let least = if p < 1e-37 { 0.0 } else { sum * p * 0.999_9 };
+        self.rank_down_to(least);
         self.ranked_ps.clear();
         self.ranked_ps.extend_from_slice(self.ranking.sorted());
         exp_sum(0.0, &mut self.ranked_ps, self.column.max);
