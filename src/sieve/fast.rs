@@ -96,7 +96,11 @@ pub(super) fn filter(
 ) -> Result<Kept, Error> {
     let (done, mut sorted) = match reduce(params, workspace, stats, source)? {
         Reduced::To(done, sorted) => (done, sorted),
-        Reduced::Apart if may_stay_apart && stages.only_divide_after_top_p() => {
+        Reduced::Apart
+            if may_stay_apart
+                && stages.only_divide_after_top_p()
+                && (workspace.survivors.max() / params.temperature).is_finite() =>
+        {
             stats.after_min_p = stats.after_top_p;
             stats.after_top_n_sigma = stats.after_top_p;
             if params.order == Order::TempLast && params.temperature != 1.0 {
@@ -234,7 +238,7 @@ fn reduce(
 }
 
 /// Of infinite logits the first wins. Says whether there was one.
-fn keep_infinite(candidates: &mut Vec<TokenData>, sorted: bool) -> bool {
+pub(super) fn keep_infinite(candidates: &mut Vec<TokenData>, sorted: bool) -> bool {
     if kernels::max_logit(candidates, sorted) < f32::INFINITY {
         return false;
     }

@@ -413,15 +413,24 @@ impl Sieve {
             return Ok(0);
         }
         let many = candidates.len() >= draw::MANY && params.mode == Mode::Fast;
-        if many && cdf {
+        let chosen = if many && cdf {
             let exponentials = &mut workspace.exponentials;
-            return Ok(draw::cdf_of_many(candidates, draw.uniform, exponentials));
+            draw::cdf_of_many(candidates, draw.uniform, exponentials)
+        } else {
+            let max = kernels::max_logit(candidates, sorted);
+            match params.method {
+                Method::Cdf => draw::cdf(candidates, max, draw.uniform),
+                Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
+            }
+        };
+        let overflowed = candidates.get(chosen).is_some_and(|c| c.p.is_nan());
+        if overflowed && params.mode == Mode::Fast {
+            fast::keep_infinite(&mut workspace.candidates, sorted);
+            workspace.candidates.truncate(1);
+            workspace.candidates.iter_mut().for_each(|c| c.p = 1.0);
+            return Ok(0);
         }
-        let max = kernels::max_logit(candidates, sorted);
-        Ok(match params.method {
-            Method::Cdf => draw::cdf(candidates, max, draw.uniform),
-            Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
-        })
+        Ok(chosen)
     }
 
     /// Entropies and surprisal of the token at `chosen`.

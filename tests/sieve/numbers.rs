@@ -138,6 +138,51 @@ fn logits_that_a_temperature_divides_to_minus_infinity_are_no_candidates() {
     }
 }
 
+/// A late temperature can divide logits beyond all numbers, to either side. (PARITY then draws by
+/// NaN, as the built-in chain does.)
+#[test]
+fn of_logits_that_a_late_temperature_divides_to_infinity_one_of_the_largest_is_chosen() {
+    for n in [3, 100, 20_000] {
+        for sign in [1.0, -1.0] {
+            // The last is the largest, and the only one beyond all numbers above it.
+            let mut logits = vec![sign * 1e36f32; n];
+            logits[0] = -2e36;
+            logits[n - 1] = if sign > 0.0 { 3e36 } else { -9e35 };
+            let all_above = sign > 0.0;
+            for method in [Method::Cdf, Method::Gumbel] {
+                for (top_k, top_p, typical_p) in [
+                    (0, 1.0, 1.0),
+                    (2, 1.0, 1.0),
+                    (2, 0.9, 1.0),
+                    (n as i32 - 1, 0.999, 1.0),
+                    (0, 0.999, 1.0),
+                    (0, 1.0, 0.9),
+                ] {
+                    let params = Params {
+                        temperature: 0.001,
+                        method,
+                        top_k,
+                        top_p,
+                        typical_p,
+                        ..open()
+                    };
+                    let mut sieve = new(&params);
+                    let token = sieve.sample(&logits[..]).expect("there is a candidate");
+                    let what = format!("{params:?}, {n} of {sign}");
+                    assert!(!all_above || token > 0, "{what}");
+                    if top_k == 2 {
+                        assert_eq!(token as usize, n - 1, "{what}");
+                    }
+                    let [only] = sieve.candidates() else {
+                        panic!("{what}: {} candidates", sieve.candidates().len());
+                    };
+                    assert_eq!((only.id, only.p), (token, 1.0), "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_failure_leaves_the_stream_where_it_was() {
     let logits = [0.1, 0.2, 0.3, 0.4];
