@@ -190,12 +190,7 @@ impl Shared {
     /// The trie of a payload whose bytes, if it has any, were looked for in vain.
     pub(crate) fn trie_of_payload(&self, payload: &Payload, text: Option<Text>) -> Arc<Trie> {
         let key = canonical(payload);
-        let (found, is_known) = self.with(|cache| {
-            // Another thread may have set the same payload in the meantime.
-            let is_known = text.is_none_or(|text| cache.knows(text));
-            let found = cache.get_canonical(&key, text.is_some(), is_known);
-            (found, is_known)
-        });
+        let (found, is_known) = self.with(|cache| cache.get_canonical(&key, text));
         if let Some(trie) = &found
             && is_known
         {
@@ -251,9 +246,8 @@ impl Cache {
     /// By the bytes of a payload.
     fn get(&mut self, text: Text) -> Option<Arc<Trie>> {
         fault::point();
-        let known = self.known.get(&text.hash);
-        let known = known.filter(|known| *known.json == *text.json);
-        let found = known.and_then(|known| self.tries.get(&known.key)).cloned();
+        let found = self.key_of(text).and_then(|key| self.tries.get(&key));
+        let found = found.cloned();
         match found {
             Some(_) => self.stats.hits += 1,
             None => self.stats.misses += 1,
@@ -261,26 +255,29 @@ impl Cache {
         found
     }
 
-    fn knows(&self, text: Text) -> bool {
-        let known = self.known.peek(&text.hash);
-        known.is_some_and(|known| *known.json == *text.json)
+    /// What a payload's bytes lead to. They are compared here alone.
+    fn key_of(&mut self, text: Text) -> Option<Key> {
+        let known = self.known.get(&text.hash)?;
+        (*known.json == *text.json).then_some(known.key)
     }
 
-    /// By the canonical form, after its bytes, if it has any, were looked for in vain.
-    fn get_canonical(&mut self, key: &Key, has_bytes: bool, is_known: bool) -> Option<Arc<Trie>> {
+    /// By the canonical form, after its bytes, if it has any, were looked for in vain. Also whether
+    /// there are none to be known: another thread may have set the same payload in the meantime.
+    fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
+        let is_known = text.is_none_or(|text| self.key_of(text).is_some());
         let found = self.tries.get(key).cloned();
-        match (&found, has_bytes) {
-            (Some(_), true) => {
+        match (&found, text) {
+            (Some(_), Some(_)) => {
                 self.stats.misses -= 1;
                 self.stats.hits += 1;
                 self.reordered += u64::from(!is_known);
             }
-            (Some(_), false) => self.stats.hits += 1,
-            (None, true) => {}
-            (None, false) => self.stats.misses += 1,
+            (Some(_), None) => self.stats.hits += 1,
+            (None, Some(_)) => {}
+            (None, None) => self.stats.misses += 1,
         }
-        found
+        (found, is_known)
     }
 
     /// Keeps a trie, which may be there already. It and the payload have room alone.
