@@ -1,5 +1,6 @@
 //! Rules of the house that the compiler does not know, read off the sources.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub fn root() -> &'static Path {
@@ -207,6 +208,31 @@ fn the_header_declares_what_the_sources_export() {
     }
     let declared = header.matches("(void);").count() + header.matches(");\n").count();
     assert!(declared >= exported_names().len());
+}
+
+/// The names that are called in `source`: what stands in front of a parenthesis.
+fn called(source: &str) -> impl Iterator<Item = &str> {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let before = source.match_indices('(').map(|(at, _)| &source[..at]);
+    before.map(move |text| &text[text.trim_end_matches(is_of_name).len()..])
+}
+
+/// Any calls in any order find what no test thinks of: but only of functions that are called.
+#[test]
+fn the_fuzzer_of_the_c_functions_calls_every_one() {
+    let files = rust_files(&root().join("fuzz/fuzz_targets/c_api"));
+    let sources: Vec<String> = files.iter().map(|file| read(file)).collect();
+    let known: BTreeSet<&str> = sources.iter().flat_map(|source| called(source)).collect();
+    for name in exported_names() {
+        assert!(known.contains(&*name), "no input calls {name}");
+    }
+}
+
+#[test]
+fn a_function_that_is_not_called_would_be_found() {
+    let source = "use a::b;\n// c\nlet e = d::f(3) + g_2(h, f(i));";
+    let known: Vec<&str> = called(source).collect();
+    assert_eq!(known, ["f", "g_2", "f"]);
 }
 
 /// The shared library's own view: what leaves it is the committed list, nothing else.

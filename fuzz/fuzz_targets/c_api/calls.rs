@@ -133,6 +133,34 @@ pub(crate) enum Call {
         which: u8,
         n: Whole,
     },
+    ChainSample {
+        which: u8,
+        other: u8,
+        logits: Logits,
+        width: u8,
+        cap: u8,
+    },
+    ChainSampleCtx {
+        which: u8,
+        idx: Whole,
+    },
+    ChainBatch {
+        which: Vec<u8>,
+        logits: Logits,
+        threads: i8,
+        null: u8,
+    },
+    AskGrammar {
+        which: u8,
+        n_words: u8,
+    },
+    GrammarStats {
+        null: bool,
+    },
+    VocabForget(u8),
+    LogSet {
+        null: bool,
+    },
 }
 
 /// The name of a sampler, for the certificate.
@@ -189,6 +217,30 @@ pub(crate) enum Maker {
         n: Option<u8>,
         mode: Whole,
     },
+    Grammar {
+        vocab: bool,
+        text: Text,
+        root: Text,
+        lazy: Option<Lazy>,
+    },
+}
+
+/// A grammar's text, or the name of its root.
+#[derive(Arbitrary, Debug)]
+pub(crate) enum Text {
+    Null,
+    /// One of those that are good together.
+    Good(u8),
+    Bytes(Vec<u8>),
+}
+
+/// What a grammar waits for. `None` stands for NULL.
+#[derive(Arbitrary, Debug)]
+pub(crate) struct Lazy {
+    pub(crate) words: bool,
+    pub(crate) first: u8,
+    pub(crate) n: Option<u8>,
+    pub(crate) tokens: Option<Vec<Whole>>,
 }
 
 #[derive(Arbitrary, Debug)]

@@ -6,6 +6,8 @@
 mod answers;
 mod calls;
 mod certify;
+mod chains;
+mod grammars;
 mod makers;
 mod metrics;
 mod results;
@@ -43,6 +45,7 @@ fuzz_target!(
 struct Smp {
     ptr: *mut llama_sampler,
     is_trie: bool,
+    is_grammar: bool,
     is_ours: bool,
 }
 
@@ -54,6 +57,8 @@ struct World {
     /// Which sampler each handle was bound to, while that lives.
     bound: BTreeMap<usize, *mut llama_sampler>,
     saved: Vec<u8>,
+    /// Whether messages go elsewhere than at the start.
+    hears: bool,
 }
 
 /// More would only be slower.
@@ -81,6 +86,9 @@ impl World {
     /// # Safety
     /// All objects live.
     unsafe fn free_all(self) {
+        if self.hears {
+            llama_sieve_fuzz::silence();
+        }
         // SAFETY: the caller says so; each is freed once.
         unsafe {
             self.samplers
@@ -111,6 +119,12 @@ impl World {
         self.samplers
             .iter()
             .any(|smp| std::ptr::eq(smp.ptr, ptr) && smp.is_trie)
+    }
+
+    fn is_grammar(&self, ptr: *const llama_sampler) -> bool {
+        self.samplers
+            .iter()
+            .any(|smp| std::ptr::eq(smp.ptr, ptr) && smp.is_grammar)
     }
 
     fn sieve(&self, which: u8) -> *mut Handle {

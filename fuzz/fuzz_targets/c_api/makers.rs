@@ -11,6 +11,7 @@ use vendor_llama_cpp::sys;
 
 use crate::answers::assert_reason;
 use crate::calls::Maker;
+use crate::grammars::grammar;
 use crate::support::family::vocabulary;
 use crate::tries::{mode_of, unbind};
 use crate::{Smp, World};
@@ -21,6 +22,7 @@ impl World {
     pub(crate) unsafe fn make(&mut self, maker: &Maker) {
         let vocab = |given: bool| if given { vocabulary().cast() } else { null() };
         let (mut is_trie, mut is_ours, mut may_fail) = (false, true, false);
+        let is_grammar = matches!(maker, Maker::Grammar { .. });
         // SAFETY: the vocabulary lives as long as the process; arrays and strings live during the
         // calls.
         let ptr = unsafe {
@@ -140,6 +142,15 @@ impl World {
                     may_fail = true;
                     ptr
                 }
+                Maker::Grammar {
+                    vocab: given,
+                    text,
+                    root,
+                    lazy,
+                } => {
+                    may_fail = true;
+                    grammar(vocab(*given), text, root, lazy.as_ref())
+                }
                 Maker::BuiltIn => {
                     is_ours = false;
                     sys::llama_sampler_init_temp(0.5).cast()
@@ -153,6 +164,7 @@ impl World {
         self.samplers.push(Smp {
             ptr,
             is_trie,
+            is_grammar,
             is_ours,
         });
         if is_trie {
@@ -186,6 +198,7 @@ impl World {
             self.samplers.push(Smp {
                 ptr: chain.cast(),
                 is_trie: false,
+                is_grammar: false,
                 is_ours: false,
             });
         }

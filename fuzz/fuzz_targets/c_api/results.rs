@@ -128,7 +128,7 @@ impl World {
                         assert!(llama_sieve_state_size(sieve) > 0);
                     }
                 }
-                _ => {}
+                other => self.call_chain(other),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Samplers of the host's, ours and built-in ones: making, cloning, copying, applying, freeing.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use llama_sieve::TokenData;
@@ -15,6 +15,28 @@ use crate::calls::{Array, Call, Wrong};
 use crate::certify::certify;
 use crate::tries::unbind;
 use crate::{MOST_OBJECTS, Smp, World};
+
+/// What the log's callback is registered with.
+static LOG: u8 = 0;
+
+/// Any message: a C string of a documented level, which asks the library in its turn.
+unsafe extern "C" fn heard(level: c_int, text: *const c_char, user: *mut c_void) {
+    assert!(user.cast_const() == (&raw const LOG).cast());
+    let levels = [
+        LLAMA_SIEVE_LOG_INFO,
+        LLAMA_SIEVE_LOG_WARN,
+        LLAMA_SIEVE_LOG_ERROR,
+    ];
+    assert!(levels.contains(&level), "{level}");
+    // SAFETY: the library gives a C string.
+    let text = unsafe { CStr::from_ptr(text) };
+    let text = text.to_str().expect("UTF-8");
+    assert!(
+        !text.is_empty() && !text.contains("internal error"),
+        "{text}"
+    );
+    assert!(!llama_sieve_last_error().is_null());
+}
 
 impl World {
     /// # Safety
@@ -61,10 +83,26 @@ impl World {
                     assert_eq!(llama_sieve_bind_host(null_mut()), LLAMA_SIEVE_ERROR_NULL);
                     assert_reason();
                 }
+                Call::LogSet { null } => self.log_set(*null),
                 Call::Certify(name) => certify(name),
                 other => self.call_trie(other),
             }
         }
+    }
+
+    fn log_set(&mut self, null: bool) {
+        // SAFETY: NULL, or a function that takes this pointer.
+        unsafe {
+            match null {
+                true => {
+                    llama_sieve_log_set(None, &raw const LOG as *mut c_void);
+                    // Nothing is to be written to stderr for the rest of the calls.
+                    llama_sieve_fuzz::silence();
+                }
+                false => llama_sieve_log_set(Some(heard), &raw const LOG as *mut c_void),
+            }
+        }
+        self.hears = !null;
     }
 
     /// # Safety
