@@ -1,5 +1,6 @@
-/* Whatever a caller gets wrong has an answer: nothing crashes, nothing is written beyond an array, a selector selects a candidate that
- * exists, and a filter keeps some of the candidates that it was given. */
+/* Whatever a caller gets wrong has an answer: nothing crashes, nothing is written beyond an array,
+ * a selector selects a candidate that exists, and a filter keeps some of the candidates that it was
+ * given. */
 #define _GNU_SOURCE /* dlopen, beside -std=c11 */
 #include <dlfcn.h>
 #include <float.h>
@@ -22,7 +23,9 @@ static struct llama_sampler * make_typical(void)     { return llama_sieve_init_t
 static struct llama_sampler * make_temp(void)        { return llama_sieve_init_temp(0.7f); }
 static struct llama_sampler * make_temp_zero(void)   { return llama_sieve_init_temp(0.0f); }
 static struct llama_sampler * make_top_n_sigma(void) { return llama_sieve_init_top_n_sigma(1.5f); }
-static struct llama_sampler * make_penalties(void)   { return llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f); }
+static struct llama_sampler * make_penalties(void) {
+    return llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f);
+}
 
 static const struct {
     const char * name;
@@ -196,7 +199,8 @@ static void refuse(struct llama_sampler * smpl, llama_token_data_array array) {
     const llama_token_data_array before = array;
     llama_sampler_apply(smpl, &array);
     CHECK(has_error());
-    CHECK(array.data == before.data && array.size == before.size && array.selected == before.selected);
+    CHECK(array.data == before.data && array.size == before.size &&
+          array.selected == before.selected);
 }
 
 static void impossible_arrays(void) {
@@ -230,7 +234,10 @@ static void empty_arrays(void) {
         guarded g = guarded_new(0);
         for (int sorted = 0; sorted <= 1; sorted++) {
             for (int is_null = 0; is_null <= 1; is_null++) {
-                llama_token_data_array array = { .data = is_null ? NULL : g.array.data, .size = 0, .selected = -1, .sorted = sorted != 0 };
+                llama_token_data_array array = { .data = is_null ? NULL : g.array.data,
+                                                 .size = 0,
+                                                 .selected = -1,
+                                                 .sorted = sorted != 0 };
                 llama_sampler_apply(smpl, &array);
                 CHECK(array.size == 0);
                 CHECK(array.selected <= 0);
@@ -245,10 +252,12 @@ static void empty_arrays(void) {
 
 /* 3. Logits that are not numbers, or not finite. */
 
-static const float STRANGE[] = { NAN, -NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -0.0f };
+static const float STRANGE[] = { NAN,     -NAN,     INFINITY,     -INFINITY,
+                                 FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -0.0f };
 enum { N_STRANGE = sizeof(STRANGE) / sizeof(STRANGE[0]) };
 
-/* Pattern 0 .. N_STRANGE-1: all candidates alike; then one of them among good ones; then a mixture of all. */
+/* Pattern 0 .. N_STRANGE-1: all candidates alike; then one of them among good ones; then a mixture
+ * of all. */
 enum { N_PATTERNS = 2 * N_STRANGE + 1 };
 
 static void fill_strangely(llama_token_data * data, size_t n, int pattern, numbers * from) {
@@ -271,9 +280,11 @@ static void fill_strangely(llama_token_data * data, size_t n, int pattern, numbe
     }
 }
 
-static void apply_strange(struct llama_sampler * smpl, size_t n, int pattern, bool sorted, bool selects) {
+static void apply_strange(struct llama_sampler * smpl, size_t n, int pattern, bool sorted,
+                          bool selects) {
     char subject[128];
-    snprintf(subject, sizeof(subject), "%s, pattern %d, %zu candidates, sorted %d", llama_sampler_name(smpl), pattern, n, sorted);
+    snprintf(subject, sizeof(subject), "%s, pattern %d, %zu candidates, sorted %d",
+             llama_sampler_name(smpl), pattern, n, sorted);
     check_subject = subject;
     guarded g = guarded_new(n);
     numbers from = { 1 + (uint32_t) pattern };
@@ -354,9 +365,15 @@ static struct llama_sampler * min_p_of(float x)       { return llama_sieve_init_
 static struct llama_sampler * typical_of(float x)     { return llama_sieve_init_typical(x, 1); }
 static struct llama_sampler * temp_of(float x)        { return llama_sieve_init_temp(x); }
 static struct llama_sampler * top_n_sigma_of(float x) { return llama_sieve_init_top_n_sigma(x); }
-static struct llama_sampler * repeat_of(float x)      { return llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f); }
-static struct llama_sampler * freq_of(float x)        { return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f); }
-static struct llama_sampler * present_of(float x)     { return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x); }
+static struct llama_sampler * repeat_of(float x) {
+    return llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f);
+}
+static struct llama_sampler * freq_of(float x) {
+    return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f);
+}
+static struct llama_sampler * present_of(float x) {
+    return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x);
+}
 
 static const struct {
     const char * disabled_name;
@@ -402,7 +419,8 @@ static void parameters_that_are_not_finite(messages * seen) {
             check_passes_through(smpl);
 
             struct llama_sampler * clone = llama_sampler_clone(smpl);
-            CHECK(clone != NULL && strcmp(llama_sampler_name(clone), OF_A_FLOAT[i].disabled_name) == 0);
+            CHECK(clone != NULL &&
+                  strcmp(llama_sampler_name(clone), OF_A_FLOAT[i].disabled_name) == 0);
             check_passes_through(clone);
             CHECK(seen->n == 1);
             llama_sampler_free(clone);
@@ -522,11 +540,14 @@ static void misaligned_pointers(void) {
     CHECK(dry != NULL && strstr(llama_sieve_last_error(), "aligned") != NULL);
     llama_sampler_free(dry);
 
-    struct llama_sampler * trie = llama_sampler_init_token_trie(NULL,
-        "{\"modelId\":\"m\",\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1]}]}]}",
-        LLAMA_SIEVE_TRIE_SAMPLED);
+    struct llama_sampler * trie =
+        llama_sampler_init_token_trie(NULL,
+                                      "{\"modelId\":\"m\",\"descriptors\":[{\"path\":\"p\","
+                                      "\"leaves\":[{\"name\":\"a\",\"tokens\":[1]}]}]}",
+                                      LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(trie != NULL);
-    CHECK(llama_sieve_trie_forced(trie, off, 4) == 0 && strstr(llama_sieve_last_error(), "aligned") != NULL);
+    CHECK(llama_sieve_trie_forced(trie, off, 4) == 0 &&
+          strstr(llama_sieve_last_error(), "aligned") != NULL);
     CHECK(llama_sieve_trie_forced(trie, (llama_token *) memory + 4, 4) == 1);
     memset(memory, 0, sizeof(memory));
     CHECK(!llama_sieve_trie_is_active(off));

@@ -1,4 +1,5 @@
-/* Chains of ours, of built-ins and of both mixed choose the same tokens, also after clone, reset, copy and a member's removal.
+/* Chains of ours, of built-ins and of both mixed choose the same tokens, also after clone, reset,
+ * copy and a member's removal.
  *
  * Built in every way that a program can be linked with llama.cpp and with us. */
 #include "check.h"
@@ -11,7 +12,8 @@ enum { N_MEMBERS = 6, N_STEPS = 200, N_TOP_K = 1 };
 static struct llama_sampler * member(int i, bool ours, int32_t n_vocab, uint32_t seed) {
     switch (i) {
         case 0:
-            return (ours ? llama_sieve_init_penalties : llama_sampler_init_penalties)(n_vocab, 64, 1.1f, 0.1f, 0.2f);
+            return (ours ? llama_sieve_init_penalties
+                         : llama_sampler_init_penalties)(n_vocab, 64, 1.1f, 0.1f, 0.2f);
         case N_TOP_K:
             return (ours ? llama_sieve_init_top_k : llama_sampler_init_top_k)(40);
         case 2:
@@ -39,7 +41,8 @@ static struct llama_sampler * make_chain(unsigned ours, int32_t n_vocab, uint32_
 }
 
 /* What llama_sampler_sample does, with logits that need no model. */
-static llama_token sample(struct llama_sampler * chain, const llama_token_data * candidates, llama_token_data * scratch, size_t n) {
+static llama_token sample(struct llama_sampler * chain, const llama_token_data * candidates,
+                          llama_token_data * scratch, size_t n) {
     memcpy(scratch, candidates, n * sizeof(*scratch));
     llama_token_data_array array = { .data = scratch, .size = n, .selected = -1, .sorted = false };
     llama_sampler_apply(chain, &array);
@@ -64,7 +67,8 @@ static void replace_by_clone(struct llama_sampler ** chain) {
     *chain = clone;
 }
 
-/* Takes the state of a twin that has lived through more; llama_sampler_copy wants samplers of one kind. */
+/* Takes the state of a twin that has lived through more; llama_sampler_copy wants samplers of one
+ * kind. */
 static void copy_from_older_twin(struct llama_sampler * chain) {
     struct llama_sampler * twin = llama_sampler_clone(chain);
     CHECK(twin != NULL);
@@ -112,7 +116,8 @@ static void compare(unsigned ours, size_t n_vocab, uint32_t seed) {
         const llama_token expected = sample(built_in, candidates, scratch, n_vocab);
         const llama_token token    = sample(mixed, candidates, scratch, n_vocab);
         if (token != expected) {
-            fprintf(stderr, "%s: step %d: token %d, the built-ins chose %d\n", subject, step, token, expected);
+            fprintf(stderr, "%s: step %d: token %d, the built-ins chose %d\n", subject, step, token,
+                    expected);
             exit(1);
         }
         between_steps(step, &mixed);

@@ -1,4 +1,5 @@
-/* Any chain straight from the logits: the tokens and candidates of the array that a host fills, and an answer to everything that is wrong. */
+/* Any chain straight from the logits: the tokens and candidates of the array that a host fills, and
+ * an answer to everything that is wrong. */
 #include "check.h"
 
 #include "llama_sieve.h"
@@ -15,9 +16,11 @@ static struct llama_sampler * new_chain(void) {
 static struct llama_sampler * make_chain(unsigned built_in, uint32_t seed) {
     struct llama_sampler * chain = new_chain();
     llama_sampler_chain_add(chain, llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, 0.2f));
-    llama_sampler_chain_add(chain, (built_in & 1 ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
+    llama_sampler_chain_add(chain,
+                            (built_in & 1 ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
     llama_sampler_chain_add(chain, llama_sieve_init_top_p(0.95f, 1));
-    llama_sampler_chain_add(chain, (built_in & 2 ? llama_sampler_init_min_p : llama_sieve_init_min_p)(0.05f, 1));
+    llama_sampler_chain_add(chain, (built_in & 2 ? llama_sampler_init_min_p
+                                                 : llama_sieve_init_min_p)(0.05f, 1));
     llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
     llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
     return chain;
@@ -31,11 +34,13 @@ static void fill_logits(float * logits, numbers * from) {
 }
 
 /* What a host does: fills the array, applies the chain; the array's rest is in `left`. */
-static llama_token sample_array(struct llama_sampler * chain, const float * logits, llama_token_data * data, llama_token_data_array * left) {
+static llama_token sample_array(struct llama_sampler * chain, const float * logits,
+                                llama_token_data * data, llama_token_data_array * left) {
     for (int i = 0; i < N_VOCAB; i++) {
         data[i] = (llama_token_data) { .id = i, .logit = logits[i], .p = 0.0f };
     }
-    *left = (llama_token_data_array) { .data = data, .size = N_VOCAB, .selected = -1, .sorted = false };
+    *left =
+        (llama_token_data_array){ .data = data, .size = N_VOCAB, .selected = -1, .sorted = false };
     llama_sampler_apply(chain, left);
     CHECK(left->selected >= 0);
     return left->data[left->selected].id;
@@ -87,7 +92,8 @@ static void compare_batch(int n_threads) {
         for (int i = 0; i < N_CHAINS; i++) {
             fill_logits(logits[i], &from);
         }
-        CHECK(llama_sieve_chain_sample_batch(chains, of, N_VOCAB, N_CHAINS, out, n_threads) == LLAMA_SIEVE_OK);
+        CHECK(llama_sieve_chain_sample_batch(chains, of, N_VOCAB, N_CHAINS, out, n_threads) ==
+              LLAMA_SIEVE_OK);
         for (int i = 0; i < N_CHAINS; i++) {
             llama_token_data_array left;
             CHECK(out[i] == sample_array(twins[i], logits[i], data, &left));
@@ -105,7 +111,8 @@ static void compare_batch(int n_threads) {
 
 static void check_error(int code, int expected, const char * text) {
     if (code != expected || strstr(llama_sieve_last_error(), text) == NULL) {
-        fprintf(stderr, "%d, not %d: \"%s\", not \"%s\"\n", code, expected, llama_sieve_last_error(), text);
+        fprintf(stderr, "%d, not %d: \"%s\", not \"%s\"\n", code, expected,
+                llama_sieve_last_error(), text);
         exit(1);
     }
 }
@@ -117,16 +124,26 @@ static void check_bad_input(void) {
     struct llama_sampler * greedy = llama_sieve_init_greedy();
     struct llama_sampler * empty  = new_chain();
 
-    check_error(llama_sieve_chain_sample(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
-    check_error(llama_sieve_chain_sample(greedy, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the context is NULL");
-    check_error(llama_sieve_chain_sample_logits(NULL, logits, 3), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
-    check_error(llama_sieve_chain_sample_logits(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
-    check_error(llama_sieve_chain_sample_logits(greedy, logits, 0), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
-    check_error(llama_sieve_chain_sample_logits(greedy, logits, -5), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is -5");
-    check_error(llama_sieve_chain_sample_f16(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
-    check_error(llama_sieve_chain_sample_bf16(greedy, f16, 0), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
-    check_error(llama_sieve_chain_sample_logits(filter, logits, 3), LLAMA_SIEVE_ERROR_INVALID, "selected");
-    check_error(llama_sieve_chain_sample_logits(empty, logits, 3), LLAMA_SIEVE_ERROR_INVALID, "selected");
+    check_error(llama_sieve_chain_sample(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL,
+                "the chain is NULL");
+    check_error(llama_sieve_chain_sample(greedy, NULL, 0), LLAMA_SIEVE_ERROR_NULL,
+                "the context is NULL");
+    check_error(llama_sieve_chain_sample_logits(NULL, logits, 3), LLAMA_SIEVE_ERROR_NULL,
+                "the chain is NULL");
+    check_error(llama_sieve_chain_sample_logits(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL,
+                "logits is NULL");
+    check_error(llama_sieve_chain_sample_logits(greedy, logits, 0), LLAMA_SIEVE_ERROR_SIZE,
+                "n_vocab is 0");
+    check_error(llama_sieve_chain_sample_logits(greedy, logits, -5), LLAMA_SIEVE_ERROR_SIZE,
+                "n_vocab is -5");
+    check_error(llama_sieve_chain_sample_f16(greedy, NULL, 3), LLAMA_SIEVE_ERROR_NULL,
+                "logits is NULL");
+    check_error(llama_sieve_chain_sample_bf16(greedy, f16, 0), LLAMA_SIEVE_ERROR_SIZE,
+                "n_vocab is 0");
+    check_error(llama_sieve_chain_sample_logits(filter, logits, 3), LLAMA_SIEVE_ERROR_INVALID,
+                "selected");
+    check_error(llama_sieve_chain_sample_logits(empty, logits, 3), LLAMA_SIEVE_ERROR_INVALID,
+                "selected");
 
     /* A single sampler is a chain. */
     CHECK(llama_sieve_chain_sample_logits(greedy, logits, 3) == 1);
@@ -135,8 +152,10 @@ static void check_bad_input(void) {
     CHECK(strcmp(llama_sieve_last_error(), "") == 0);
 
     CHECK(llama_sieve_chain_sample_logits(greedy, logits, 3) == 1);
-    check_error(llama_sieve_chain_candidates(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL, "the chain is NULL");
-    check_error(llama_sieve_chain_candidates(greedy, NULL, 1), LLAMA_SIEVE_ERROR_NULL, "out is NULL");
+    check_error(llama_sieve_chain_candidates(NULL, NULL, 0), LLAMA_SIEVE_ERROR_NULL,
+                "the chain is NULL");
+    check_error(llama_sieve_chain_candidates(greedy, NULL, 1), LLAMA_SIEVE_ERROR_NULL,
+                "out is NULL");
     check_error(llama_sieve_chain_candidates(filter, NULL, 0), 0, "not this chain's");
     llama_token_data out[4];
     CHECK(llama_sieve_chain_candidates(greedy, out, 4) == 3 && out[1].logit == 3.0f);
@@ -145,23 +164,32 @@ static void check_bad_input(void) {
     const float * of[2]  = { logits, logits };
     llama_token   got[2] = { -77, -77 };
     CHECK(llama_sieve_chain_sample_batch(NULL, NULL, 3, 0, NULL, 1) == LLAMA_SIEVE_OK);
-    check_error(llama_sieve_chain_sample_batch(NULL, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "chains is NULL");
-    check_error(llama_sieve_chain_sample_batch(chains, NULL, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "logits is NULL");
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, NULL, 1), LLAMA_SIEVE_ERROR_NULL, "out is NULL");
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, -1), LLAMA_SIEVE_ERROR_SIZE, "n_threads is -1");
-    check_error(llama_sieve_chain_sample_batch(chains, of, 0, 2, got, 1), LLAMA_SIEVE_ERROR_SIZE, "n_vocab is 0");
+    check_error(llama_sieve_chain_sample_batch(NULL, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL,
+                "chains is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, NULL, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL,
+                "logits is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, NULL, 1), LLAMA_SIEVE_ERROR_NULL,
+                "out is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, -1), LLAMA_SIEVE_ERROR_SIZE,
+                "n_threads is -1");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 0, 2, got, 1), LLAMA_SIEVE_ERROR_SIZE,
+                "n_vocab is 0");
     chains[1] = greedy;
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_BUSY, "chains 0 and 1 are the same");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_BUSY,
+                "chains 0 and 1 are the same");
     chains[1] = NULL;
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL, "chain 1: the chain is NULL");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 1), LLAMA_SIEVE_ERROR_NULL,
+                "chain 1: the chain is NULL");
     CHECK(got[0] == -77 && got[1] == -77);
     chains[1] = filter;
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID, "chain 1");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID,
+                "chain 1");
     CHECK(got[0] == 1 && got[1] == LLAMA_SIEVE_ERROR_INVALID);
     /* Chains with a member of the host's run last, but the first error is the first chain's. */
     struct llama_sampler * built_in = llama_sampler_init_top_k(2);
     chains[0] = built_in;
-    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID, "batch: chain 0: ");
+    check_error(llama_sieve_chain_sample_batch(chains, of, 3, 2, got, 2), LLAMA_SIEVE_ERROR_INVALID,
+                "batch: chain 0: ");
     CHECK(got[0] == LLAMA_SIEVE_ERROR_INVALID && got[1] == LLAMA_SIEVE_ERROR_INVALID);
     llama_sampler_free(built_in);
     /* A batch is no last token. */

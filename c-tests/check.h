@@ -1,4 +1,5 @@
-/* What the C test programs share: a check that names its place, candidate arrays between guards, and logits without ties. */
+/* What the C test programs share: a check that names its place, candidate arrays between guards,
+ * and logits without ties. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -59,7 +60,9 @@ static const unsigned char GUARD_BYTE = 0xA5;
 static inline guarded guarded_new(size_t n) {
     guarded made = { .memory = check_malloc((n + 2) * sizeof(llama_token_data)), .n = n };
     memset(made.memory, GUARD_BYTE, (n + 2) * sizeof(llama_token_data));
-    made.array = (llama_token_data_array) { .data = made.memory + 1, .size = n, .selected = -1, .sorted = false };
+    made.array = (llama_token_data_array) {
+        .data = made.memory + 1, .size = n, .selected = -1, .sorted = false
+    };
     for (size_t i = 0; i < n; i++) {
         made.array.data[i] = (llama_token_data) { .id = (llama_token) i, .logit = 0.0f, .p = 0.0f };
     }
@@ -86,13 +89,15 @@ static inline void guarded_free(guarded * g) {
     g->memory = NULL;
 }
 
-/* Fills an array as a host does: ids in order, logits in random order. No two logits are equal, because among equals the built-in
- * samplers leave the order to an unstable sort. */
+/* Fills an array as a host does: ids in order, logits in random order. No two logits are equal,
+ * because among equals the built-in samplers leave the order to an unstable sort. */
 static inline void fill_candidates(llama_token_data * data, size_t n, numbers * from) {
     for (size_t i = 0; i < n; i++) {
         /* Like a language model's: a few large ones, and a long tail. */
         const float rank = (float) i / (float) n;
-        data[i] = (llama_token_data) { .id = (llama_token) i, .logit = 12.0f / (1.0f + 40.0f * rank) - 6.0f * rank, .p = 0.0f };
+        data[i] = (llama_token_data) { .id = (llama_token) i,
+                                       .logit = 12.0f / (1.0f + 40.0f * rank) - 6.0f * rank,
+                                       .p = 0.0f };
     }
     for (size_t i = n; i > 1; i--) {
         const size_t j     = number_below(from, (uint32_t) i);

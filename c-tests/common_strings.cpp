@@ -1,4 +1,5 @@
-// What json-schema-to-grammar.cpp needs of the rest of llama.cpp's common library, for a program that has nothing else of it.
+// What json-schema-to-grammar.cpp needs of the rest of llama.cpp's common library, for a program
+// that has nothing else of it.
 #include "common.h"
 
 std::string string_join(const std::vector<std::string> & values, const std::string & separator) {
@@ -15,7 +16,8 @@ std::string string_join(const std::vector<std::string> & values, const std::stri
 std::vector<std::string> string_split(const std::string & text, const std::string & delimiter) {
     std::vector<std::string> parts;
     size_t begin = 0;
-    for (size_t end = text.find(delimiter); end != std::string::npos; end = text.find(delimiter, begin)) {
+    for (size_t end = text.find(delimiter); end != std::string::npos;
+         end = text.find(delimiter, begin)) {
         parts.push_back(text.substr(begin, end - begin));
         begin = end + delimiter.size();
     }

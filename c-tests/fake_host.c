@@ -1,5 +1,5 @@
-/* As much of a llama.cpp as the library asks for, with one vocabulary and one context; compiled as a shared library, with -DWITHOUT_name once for every
- * function that a host could lack. */
+/* As much of a llama.cpp as the library asks for, with one vocabulary and one context; compiled as
+ * a shared library, with -DWITHOUT_name once for every function that a host could lack. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -98,8 +98,10 @@ static int32_t letter(int32_t token, char * buffer, int32_t room) {
 }
 
 #ifndef WITHOUT_llama_token_to_piece
-int32_t llama_token_to_piece(const void * vocab, int32_t token, char * buffer, int32_t room, int32_t lstrip, bool special);
-int32_t llama_token_to_piece(const void * vocab, int32_t token, char * buffer, int32_t room, int32_t lstrip, bool special) {
+int32_t llama_token_to_piece(const void * vocab, int32_t token, char * buffer, int32_t room,
+                             int32_t lstrip, bool special);
+int32_t llama_token_to_piece(const void * vocab, int32_t token, char * buffer, int32_t room,
+                             int32_t lstrip, bool special) {
     (void) vocab;
     (void) lstrip;
     (void) special;
@@ -108,10 +110,10 @@ int32_t llama_token_to_piece(const void * vocab, int32_t token, char * buffer, i
 #endif
 
 #ifndef WITHOUT_llama_detokenize
-int32_t llama_detokenize(
-    const void * vocab, const int32_t * tokens, int32_t n, char * buffer, int32_t room, bool remove_special, bool unparse_special);
-int32_t llama_detokenize(
-    const void * vocab, const int32_t * tokens, int32_t n, char * buffer, int32_t room, bool remove_special, bool unparse_special) {
+int32_t llama_detokenize(const void * vocab, const int32_t * tokens, int32_t n, char * buffer,
+                         int32_t room, bool remove_special, bool unparse_special);
+int32_t llama_detokenize(const void * vocab, const int32_t * tokens, int32_t n, char * buffer,
+                         int32_t room, bool remove_special, bool unparse_special) {
     (void) vocab;
     (void) remove_special;
     (void) unparse_special;
@@ -120,10 +122,10 @@ int32_t llama_detokenize(
 #endif
 
 #ifndef WITHOUT_llama_tokenize
-int32_t llama_tokenize(
-    const void * vocab, const char * text, int32_t length, int32_t * tokens, int32_t room, bool add_special, bool parse_special);
-int32_t llama_tokenize(
-    const void * vocab, const char * text, int32_t length, int32_t * tokens, int32_t room, bool add_special, bool parse_special) {
+int32_t llama_tokenize(const void * vocab, const char * text, int32_t length, int32_t * tokens,
+                       int32_t room, bool add_special, bool parse_special);
+int32_t llama_tokenize(const void * vocab, const char * text, int32_t length, int32_t * tokens,
+                       int32_t room, bool add_special, bool parse_special) {
     (void) vocab;
     (void) add_special;
     (void) parse_special;

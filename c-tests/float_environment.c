@@ -71,7 +71,9 @@ int main(void) {
             llama_token_data_array arrays[2];
             for (int side = 0; side < 2; side++) {
                 memcpy(data[side], first, (size_t) n * sizeof(*first));
-                arrays[side] = (llama_token_data_array) { .data = data[side], .size = (size_t) n, .selected = -1, .sorted = false };
+                arrays[side] = (llama_token_data_array){
+                    .data = data[side], .size = (size_t) n, .selected = -1, .sorted = false
+                };
                 flush_to_zero(true);
                 llama_sampler_apply(made[side], &arrays[side]);
                 flush_to_zero(false);

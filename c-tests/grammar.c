@@ -1,4 +1,5 @@
-/* Grammars, plain and lazy, for a C program: what a caller gets wrong, and what a trigger does, beside llama.cpp's own.
+/* Grammars, plain and lazy, for a C program: what a caller gets wrong, and what a trigger does,
+ * beside llama.cpp's own.
  *
  * Argument: the trained model. */
 #include <math.h>
@@ -64,7 +65,8 @@ static bool same(struct llama_sampler * ours, struct llama_sampler * theirs) {
     guarded a = guarded_new((size_t) n_tokens), b = guarded_new((size_t) n_tokens);
     llama_sampler_apply(ours, &a.array);
     llama_sampler_apply(theirs, &b.array);
-    const bool is_same = memcmp(a.array.data, b.array.data, (size_t) n_tokens * sizeof(llama_token_data)) == 0;
+    const bool is_same =
+        memcmp(a.array.data, b.array.data, (size_t) n_tokens * sizeof(llama_token_data)) == 0;
     guarded_free(&a);
     guarded_free(&b);
     return is_same;
@@ -76,19 +78,26 @@ static void wrong_arguments_have_an_answer(void) {
     const char * with_null[] = { "a", NULL };
     const char * bad[] = { "a", "(b" };
     const llama_token tokens[] = { 1, -1, 2147483647 };
-    typedef struct llama_sampler * (*maker)(const struct llama_vocab *, const char *, const char *, const char **, size_t,
-                                            const llama_token *, size_t);
-    const maker makers[] = { llama_sieve_init_grammar_lazy, llama_sieve_init_grammar_lazy_patterns };
+    typedef struct llama_sampler * (*maker)(const struct llama_vocab *, const char *, const char *,
+                                            const char **, size_t, const llama_token *, size_t);
+    const maker makers[] = { llama_sieve_init_grammar_lazy,
+                             llama_sieve_init_grammar_lazy_patterns };
     for (int i = 0; i < 2; i++) {
         const maker make = makers[i];
-        CHECK(make(NULL, TEXT, "root", good, 2, tokens, 3) == NULL && says("the vocabulary is NULL"));
+        CHECK(make(NULL, TEXT, "root", good, 2, tokens, 3) == NULL &&
+              says("the vocabulary is NULL"));
         CHECK(make(vocab, TEXT, NULL, good, 2, tokens, 3) == NULL && says("root rule is NULL"));
         CHECK(make(vocab, TEXT, "other", good, 2, tokens, 3) == NULL && says("no rule 'other'"));
-        CHECK(make(vocab, "root ::=", "root", good, SIZE_MAX, tokens, 3) == NULL && says("are more than"));
-        CHECK(make(vocab, "root = ", "root", good, 2, tokens, 3) == NULL && says("line 1, column 6"));
-        CHECK(make(vocab, TEXT, "root", with_null, 2, tokens, 3) == NULL && says("number 1 of the trigger"));
-        CHECK(make(vocab, TEXT, "root", good, 2, NULL, 1) == NULL && says("list of trigger tokens is NULL"));
-        CHECK(make(vocab, TEXT, "root", good, 2, tokens, SIZE_MAX) == NULL && says("are more than"));
+        CHECK(make(vocab, "root ::=", "root", good, SIZE_MAX, tokens, 3) == NULL &&
+              says("are more than"));
+        CHECK(make(vocab, "root = ", "root", good, 2, tokens, 3) == NULL &&
+              says("line 1, column 6"));
+        CHECK(make(vocab, TEXT, "root", with_null, 2, tokens, 3) == NULL &&
+              says("number 1 of the trigger"));
+        CHECK(make(vocab, TEXT, "root", good, 2, NULL, 1) == NULL &&
+              says("list of trigger tokens is NULL"));
+        CHECK(make(vocab, TEXT, "root", good, 2, tokens, SIZE_MAX) == NULL &&
+              says("are more than"));
         /* Tokens that there are not do no harm; nothing to wait for is no mistake. */
         struct llama_sampler * smpl = make(vocab, TEXT, "root", good, 2, tokens, 3);
         CHECK(smpl != NULL && strcmp(llama_sampler_name(smpl), "grammar") == 0);
@@ -102,14 +111,17 @@ static void wrong_arguments_have_an_answer(void) {
             CHECK(smpl != NULL);
             llama_sampler_accept(smpl, 1);
             llama_sampler_reset(smpl);
-            CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && !llama_sieve_grammar_is_complete(smpl));
+            CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK &&
+                  !llama_sieve_grammar_is_complete(smpl));
             llama_sampler_free(smpl);
         }
     }
-    struct llama_sampler * smpl = llama_sieve_init_grammar_lazy(vocab, TEXT, "root", NULL, 2, NULL, 0);
+    struct llama_sampler * smpl =
+        llama_sieve_init_grammar_lazy(vocab, TEXT, "root", NULL, 2, NULL, 0);
     CHECK(smpl != NULL);
     llama_sampler_free(smpl);
-    CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", NULL, 2, NULL, 0) == NULL && says("list of trigger patterns is NULL"));
+    CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", NULL, 2, NULL, 0) == NULL &&
+          says("list of trigger patterns is NULL"));
     CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", bad, 2, NULL, 0) == NULL);
     CHECK(says("trigger pattern 1 (\"(b\")") && says("a parenthesis is not closed"));
     /* As words they are what they are. */
@@ -122,14 +134,21 @@ static void a_trigger_begins_the_grammar(void) {
     check_subject = "triggers";
     const char * patterns[] = { "x(y)", "zz" };
     const char * words[] = { "q", "zz" };
-    const llama_token a = token_of("a"), b = token_of("b"), x = token_of("x"), y = token_of("y"), z = token_of("z");
+    const llama_token a = token_of("a"), b = token_of("b"), x = token_of("x"), y = token_of("y"),
+                      z = token_of("z");
     for (int by_words = 0; by_words < 2; by_words++) {
-        struct llama_sampler * ours = by_words ? llama_sieve_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
-                                               : llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
-        struct llama_sampler * theirs = by_words ? llama_sampler_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
-                                                 : llama_sampler_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
+        struct llama_sampler * ours =
+            by_words
+                ? llama_sieve_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
+                : llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
+        struct llama_sampler * theirs =
+            by_words
+                ? llama_sampler_init_grammar_lazy(vocab, TEXT, "root", words, 2, &b, 1)
+                : llama_sampler_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 2, &b, 1);
         CHECK(ours != NULL && theirs != NULL);
-        const llama_token texts[][4] = { { a, x, y, a }, { a, b, a, a }, { z, z, x, y }, { a, z, a, z } };
+        const llama_token texts[][4] = {
+            { a, x, y, a }, { a, b, a, a }, { z, z, x, y }, { a, z, a, z }
+        };
         for (int i = 0; i < 4; i++) {
             for (int j = 0; j < 4; j++) {
                 CHECK(same(ours, theirs));
@@ -157,7 +176,8 @@ static void what_is_not_allowed_makes_it_dead(void) {
     int n_errors = 0;
     llama_sieve_log_set(count, &n_errors);
     const char * patterns[] = { "x([ ])" };
-    struct llama_sampler * smpl = llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 1, NULL, 0);
+    struct llama_sampler * smpl =
+        llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", patterns, 1, NULL, 0);
     CHECK(smpl != NULL);
     llama_sampler_accept(smpl, token_of("x"));
     CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK);

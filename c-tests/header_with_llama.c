@@ -8,14 +8,16 @@
 #endif
 
 int main(void) {
-    /* The samplers of the one are the samplers of the other, and so are the numbers of the log levels. */
+    /* The samplers of the one are the samplers of the other, and so are the numbers of the log
+     * levels. */
     struct llama_sampler * smpl = llama_sieve_init_top_k(40);
     if (smpl == 0) {
         return 1;
     }
     llama_sampler_free(smpl);
     const int levels[3] = { GGML_LOG_LEVEL_INFO, GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR };
-    if (levels[0] != LLAMA_SIEVE_LOG_INFO || levels[1] != LLAMA_SIEVE_LOG_WARN || levels[2] != LLAMA_SIEVE_LOG_ERROR) {
+    if (levels[0] != LLAMA_SIEVE_LOG_INFO || levels[1] != LLAMA_SIEVE_LOG_WARN ||
+        levels[2] != LLAMA_SIEVE_LOG_ERROR) {
         return 2;
     }
     return 0;

@@ -1,4 +1,5 @@
-/* A program that is linked with neither library and opens both with RTLD_LOCAL, as Python, Node and Bun do.
+/* A program that is linked with neither library and opens both with RTLD_LOCAL, as Python, Node and
+ * Bun do.
  *
  * Usage: host_dlopen ours-first|llama-first LLAMA_SIEVE LIBLLAMA */
 #define _GNU_SOURCE

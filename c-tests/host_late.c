@@ -1,5 +1,5 @@
-/* A program with our library and, at first, no llama.cpp: what needs none works, a constructor says what to do, and once libllama is
- * there samplers can be made.
+/* A program with our library and, at first, no llama.cpp: what needs none works, a constructor says
+ * what to do, and once libllama is there samplers can be made.
  *
  * Usage: host_late found|bound LIBLLAMA */
 #define _GNU_SOURCE

@@ -1,4 +1,5 @@
-/* A program that is linked with libllama alone. Run with LD_PRELOAD=libllama_sieve.so it finds our samplers among its own symbols. */
+/* A program that is linked with libllama alone. Run with LD_PRELOAD=libllama_sieve.so it finds our
+ * samplers among its own symbols. */
 #define _GNU_SOURCE
 #include "load.h"
 

@@ -68,7 +68,7 @@ static void in_input_order(struct candidate * data, size_t n) {
     size_t at = 0;
     for (int logit = 3; logit >= 0; logit--) {
         for (size_t i = (size_t) logit; i < n; i += 4) {
-            data[at++] = (struct candidate) { .id = (int32_t) i, .logit = (float) logit, .p = 0.0f };
+            data[at++] = (struct candidate){ .id = (int32_t) i, .logit = (float) logit, .p = 0.0f };
         }
     }
 }
@@ -98,7 +98,9 @@ static bool is_stable(size_t n, size_t k) {
 }
 
 /* Sizes at which the samplers go different ways. */
-static const size_t SIZES[][2] = { { 40, 20 }, { 300, 40 }, { 300, 200 }, { MANY, 40 }, { MANY, 1500 } };
+static const size_t SIZES[][2] = {
+    { 40, 20 }, { 300, 40 }, { 300, 200 }, { MANY, 40 }, { MANY, 1500 }
+};
 enum { N_SIZES = 5 };
 
 static void * open_host(const char * path) {

@@ -1,4 +1,5 @@
-/* A host that lacks a function: every call that needs it has its documented answer and names it, every other call works.
+/* A host that lacks a function: every call that needs it has its documented answer and names it,
+ * every other call works.
  *
  * host_without <path of the host> <the function that it lacks, or "nothing"> */
 #include <dlfcn.h>
@@ -63,11 +64,13 @@ static char thing;
 static const struct llama_vocab * vocab = (const struct llama_vocab *) (void *) &thing;
 
 static void constructors(void) {
-    static const char * const seed[] = {
-        "llama_sampler_name", "llama_sampler_get_seed", "llama_sampler_chain_n", "llama_sampler_chain_get", NULL};
+    static const char * const seed[] = { "llama_sampler_name", "llama_sampler_get_seed",
+                                         "llama_sampler_chain_n", "llama_sampler_chain_get", NULL };
     static const char * const size[] = {"llama_vocab_n_tokens", NULL};
-    static const char * const words[] = {"llama_vocab_n_tokens", "llama_vocab_is_eog",   "llama_vocab_eot", "llama_vocab_eos",
-                                         "llama_detokenize",     "llama_token_to_piece", "llama_tokenize",  NULL};
+    static const char * const words[] = { "llama_vocab_n_tokens", "llama_vocab_is_eog",
+                                          "llama_vocab_eot",      "llama_vocab_eos",
+                                          "llama_detokenize",     "llama_token_to_piece",
+                                          "llama_tokenize",       NULL };
     struct llama_sampler * smpl = llama_sieve_init_dist(42);
     CHECK(smpl != NULL);
     CHECK(llama_sieve_get_seed(smpl) == (lacks(seed) ? 0xFFFFFFFFu : 42u));
@@ -79,7 +82,8 @@ static void constructors(void) {
     told(lacks(size));
     release(smpl);
 
-    const char * json = "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1]}]}]}";
+    const char * json =
+        "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1]}]}]}";
     smpl = llama_sampler_init_token_trie(vocab, json, 0);
     CHECK((smpl == NULL) == lacks(size));
     told(lacks(size));
@@ -100,8 +104,8 @@ static void constructors(void) {
 }
 
 static void context(void) {
-    static const char * const needed[] = {
-        "llama_get_logits_ith", "llama_get_model", "llama_model_get_vocab", "llama_vocab_n_tokens", NULL};
+    static const char * const needed[] = { "llama_get_logits_ith", "llama_get_model",
+                                           "llama_model_get_vocab", "llama_vocab_n_tokens", NULL };
     struct llama_sieve_params params = llama_sieve_default_params();
     params.temperature = 0.0f;
     struct llama_sieve * sieve = llama_sieve_new(&params);

@@ -86,7 +86,8 @@ static void a_sampler_in_use_is_not_freed(void) {
     for (int tried = 0;; tried++) {
         CHECK(tried < TRIES);
         /* One that orders them all, and can be reset. */
-        struct job job = { .smpl = llama_sieve_init_xtc(1.0f, 0.0f, 1, 42), .g = guarded_new(MANY) };
+        struct job job = { .smpl = llama_sieve_init_xtc(1.0f, 0.0f, 1, 42),
+                           .g = guarded_new(MANY) };
         CHECK(job.smpl != NULL);
         fill_candidates(job.g.array.data, MANY, &from);
         const pthread_t thread = begin(apply, &job);
@@ -97,7 +98,8 @@ static void a_sampler_in_use_is_not_freed(void) {
             llama_sampler_free(job.smpl);
             /* Only if the thread has come out in between was it freed. */
             const bool kept = n_errors > before;
-            CHECK(!kept || strstr(last_message, "free: the sampler is in use by another thread") != NULL);
+            CHECK(!kept ||
+                  strstr(last_message, "free: the sampler is in use by another thread") != NULL);
             CHECK(pthread_join(thread, NULL) == 0);
             CHECK(job.g.array.size >= 1 && job.g.array.size < MANY);
             CHECK(is_guard(job.g.memory) && is_guard(job.g.memory + MANY + 1));

@@ -5,8 +5,9 @@
 #include "llama.h"
 #include "llama_sieve.h"
 
-#define SAME_TYPE(name)                                                                                           \
-    static_assert(std::is_same<decltype(&llama_sieve_init_##name), decltype(&llama_sampler_init_##name)>::value, \
+#define SAME_TYPE(name) \
+    static_assert(std::is_same<decltype(&llama_sieve_init_##name), \
+                               decltype(&llama_sampler_init_##name)>::value, \
                   "llama_sieve_init_" #name " has other arguments than llama_sampler_init_" #name)
 
 SAME_TYPE(greedy);

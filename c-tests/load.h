@@ -1,4 +1,5 @@
-/* For programs that are linked with neither library: functions found by name at run time. Needs _GNU_SOURCE before any header. */
+/* For programs that are linked with neither library: functions found by name at run time. Needs
+ * _GNU_SOURCE before any header. */
 #ifndef LOAD_H
 #define LOAD_H
 
@@ -15,7 +16,8 @@ static inline void * open_library(const char * path) {
     return library;
 }
 
-/* Writes the address into the function pointer behind `function`: ISO C has no cast from an object's address to a function's. */
+/* Writes the address into the function pointer behind `function`: ISO C has no cast from an
+ * object's address to a function's. */
 static inline void find_function(void * library, const char * name, void * function) {
     void * address = dlsym(library, name);
     if (address == NULL) {
@@ -56,7 +58,9 @@ static inline host_functions find_host_functions(void * libllama) {
     return host;
 }
 
-static inline struct llama_sampler * chain_of_two(const host_functions * host, struct llama_sampler * a, struct llama_sampler * b) {
+static inline struct llama_sampler * chain_of_two(const host_functions * host,
+                                                  struct llama_sampler * a,
+                                                  struct llama_sampler * b) {
     CHECK(a != NULL && b != NULL);
     struct llama_sampler * chain = host->chain_init(host->chain_default_params());
     CHECK(chain != NULL);
@@ -65,7 +69,8 @@ static inline struct llama_sampler * chain_of_two(const host_functions * host, s
     return chain;
 }
 
-static inline llama_token sample_with(const host_functions * host, struct llama_sampler * chain, guarded * g) {
+static inline llama_token sample_with(const host_functions * host, struct llama_sampler * chain,
+                                      guarded * g) {
     g->array.data     = g->memory + 1;
     g->array.size     = g->n;
     g->array.selected = -1;
@@ -78,8 +83,11 @@ static inline llama_token sample_with(const host_functions * host, struct llama_
     return token;
 }
 
-/* Compares a chain of our top-k and dist with the built-ins' for some tokens, with clone and reset. Takes the samplers over. */
-static inline void check_against_built_ins(const host_functions * host, struct llama_sampler * top_k_20, struct llama_sampler * dist_42) {
+/* Compares a chain of our top-k and dist with the built-ins' for some tokens, with clone and reset.
+ * Takes the samplers over. */
+static inline void check_against_built_ins(const host_functions * host,
+                                           struct llama_sampler * top_k_20,
+                                           struct llama_sampler * dist_42) {
     CHECK(strcmp(host->name(top_k_20), "top-k") == 0);
     struct llama_sampler * ours     = chain_of_two(host, top_k_20, dist_42);
     struct llama_sampler * built_in = chain_of_two(host, host->init_top_k(20), host->init_dist(42));

@@ -15,7 +15,8 @@ static ucontext_t at_home;
 
 /* Calls `body` on a stack of that size. */
 static void on_stack(size_t size, void (*body)(void)) {
-    char * memory = mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char * memory =
+        mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(mprotect(memory, PAGE, PROT_NONE) == 0);
     ucontext_t there;
@@ -77,8 +78,10 @@ static void trie(void) {
     CHECK(llama_sampler_init_token_trie(NULL, json, LLAMA_SIEVE_TRIE_SAMPLED) == NULL);
     json[5 + 120] = '\0';
     CHECK(llama_sampler_init_token_trie(NULL, json, LLAMA_SIEVE_TRIE_SAMPLED) == NULL);
-    static const char VALUES[] = "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,2]}]}]}";
-    struct llama_sampler * smpl = llama_sampler_init_token_trie(NULL, VALUES, LLAMA_SIEVE_TRIE_SAMPLED);
+    static const char VALUES[] =
+        "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,2]}]}]}";
+    struct llama_sampler * smpl =
+        llama_sampler_init_token_trie(NULL, VALUES, LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(smpl != NULL);
     llama_token_data_array array = { .data = data, .size = N, .selected = -1, .sorted = false };
     smpl->iface->apply(smpl, &array);
@@ -107,7 +110,7 @@ static void fill(int shape) {
     numbers from = { 7 };
     for (int i = 0; i < N; i++) {
         const float random = (float) number_below(&from, 1 << 20) / 65536.0f;
-        const float logit  = shape == 0 ? random : shape == 1 ? (float) (int) (random * 4.0f) : 1.0f;
+        const float logit = shape == 0 ? random : shape == 1 ? (float) (int) (random * 4.0f) : 1.0f;
         logits[i]          = logit;
         data[i]            = (llama_token_data) { .id = i, .logit = logit, .p = 0.0f };
     }

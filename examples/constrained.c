@@ -1,19 +1,23 @@
-/* Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain: what examples/constrained does, in C.
+/* Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain:
+ * what examples/constrained does, in C.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *
- *     cc -std=c11 -O2 examples/constrained.c -o constrained $(pkg-config --cflags --libs llama_sieve llama)
+ *     cc -std=c11 -O2 examples/constrained.c -o constrained \
+ *         $(pkg-config --cflags --libs llama_sieve llama)
  *     ./constrained --choices "Moses,Aaron,the LORD" --prompt "And the LORD said unto"
  *
  * From the source tree of this project, with a llama.cpp that was built in LLAMA:
  *
  *     cargo build --release
- *     cc -std=c11 -O2 -I include -I $LLAMA/include -I $LLAMA/ggml/include examples/constrained.c -o constrained \
- *         target/release/libllama_sieve.a -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin -lpthread -ldl -lm
+ *     cc -std=c11 -O2 -I include -I $LLAMA/include -I $LLAMA/ggml/include \
+ *         examples/constrained.c -o constrained target/release/libllama_sieve.a \
+ *         -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin -lpthread -ldl -lm
  *     ./constrained --greedy
  *
- * Where only one token can follow, it is not sampled: such a run is appended to the text as one batch, together with the token that was
- * sampled before it. --help lists the options. Wrong options: exit code 2. */
+ * Where only one token can follow, it is not sampled: such a run is appended to the text as one
+ * batch, together with the token that was sampled before it. --help lists the options. Wrong
+ * options: exit code 2. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -26,7 +30,8 @@
 #include "llama_sieve.h"
 
 static const char HELP[] =
-    "Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain.\n"
+    "Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp "
+    "chain.\n"
     "\n"
     "  -c, --choices A,B,C  values to choose from (default \"Moses,Aaron,the LORD\")\n"
     "  -p, --prompt TEXT    what the value continues (default \"And the LORD said unto\")\n"
@@ -110,7 +115,9 @@ static void append_token(tokens * to, llama_token id) {
 }
 
 static bool begins_with(const tokens * all, const tokens * first) {
-    return first->n == 0 || (all->n >= first->n && memcmp(all->ids, first->ids, (size_t) first->n * sizeof(*first->ids)) == 0);
+    return first->n == 0 ||
+           (all->n >= first->n &&
+            memcmp(all->ids, first->ids, (size_t) first->n * sizeof(*first->ids)) == 0);
 }
 
 /* Reading the command line. */
@@ -132,7 +139,8 @@ static bool is_one_of(const char * option, const char * name, const char * other
     return strcmp(option, name) == 0 || strcmp(option, other_name) == 0;
 }
 
-/* What the value of an option must be, if it is not; NULL if all is well. "" if there is no such option. */
+/* What the value of an option must be, if it is not; NULL if all is well. "" if there is no such
+ * option. */
 static const char * read_option(const char * option, const char * value, options * to) {
     long long integer;
     if (is_one_of(option, "--choices", "-c")) {
@@ -178,17 +186,20 @@ static bool read_options(int argc, char ** argv, options * to) {
         const char * expected = read_option(argv[i], value, to);
         if (expected != NULL && *expected == '\0') {
             fprintf(stderr,
-                    "constrained: unknown option \"%s\"; there are --choices, --prompt, --model, --temp, --seed, --threads, --greedy, "
+                    "constrained: unknown option \"%s\"; there are --choices, --prompt, --model, "
+                    "--temp, --seed, --threads, --greedy, "
                     "--help\n",
                     argv[i]);
             return false;
         }
         if (value == NULL) {
-            fprintf(stderr, "constrained: %s needs a value: %s\n", argv[i], expected == NULL ? "a text" : expected);
+            fprintf(stderr, "constrained: %s needs a value: %s\n", argv[i],
+                    expected == NULL ? "a text" : expected);
             return false;
         }
         if (expected != NULL) {
-            fprintf(stderr, "constrained: %s is \"%s\", but must be %s\n", argv[i], value, expected);
+            fprintf(stderr, "constrained: %s is \"%s\", but must be %s\n", argv[i], value,
+                    expected);
             return false;
         }
         i++;
@@ -196,7 +207,8 @@ static bool read_options(int argc, char ** argv, options * to) {
     return true;
 }
 
-/* The next of values that are separated by commas, without blanks around it; false behind the last. */
+/* The next of values that are separated by commas, without blanks around it; false behind the
+ * last. */
 static bool next_choice(const char ** rest, const char ** choice, size_t * length) {
     if (*rest == NULL) {
         return false;
@@ -217,7 +229,8 @@ static bool no_choice_is_empty(const char * choices) {
     size_t       length;
     for (const char * rest = choices; next_choice(&rest, &choice, &length);) {
         if (length == 0) {
-            fprintf(stderr, "constrained: --choices \"%s\": an empty value is among them\n", choices);
+            fprintf(stderr, "constrained: --choices \"%s\": an empty value is among them\n",
+                    choices);
             return false;
         }
     }
@@ -250,14 +263,19 @@ static tokens tokenize(const generation * g, const char * bytes, size_t length, 
     /* A token is at least a byte, and the model may add one at either end. */
     const size_t room = length + 2;
     tokens made = { .ids = grown(NULL, room * sizeof(llama_token)), .n = 0 };
-    const int32_t n = length < 1000000 ? llama_tokenize(g->vocab, bytes, (int32_t) length, made.ids, (int32_t) room, add_special, false) : 0;
+    const int32_t n =
+        length < 1000000 ? llama_tokenize(g->vocab, bytes, (int32_t) length, made.ids,
+                                          (int32_t) room, add_special, false)
+                         : 0;
     made.n = n > 0 ? n : 0;
     return made;
 }
 
-/* The tokens of a value where it continues the prompt, a space between them. Tokenized together with the prompt, since some tokenizers treat the
- * beginning of a text in a way of their own; alone only where a token would span the border. */
-static tokens tokenize_behind_prompt(const generation * g, const char * prompt, const char * value, size_t length) {
+/* The tokens of a value where it continues the prompt, a space between them. Tokenized together
+ * with the prompt, since some tokenizers treat the beginning of a text in a way of their own; alone
+ * only where a token would span the border. */
+static tokens tokenize_behind_prompt(const generation * g, const char * prompt, const char * value,
+                                     size_t length) {
     text whole = { 0 };
     append_bytes(&whole, prompt, strlen(prompt));
     const bool   blank = whole.length == 0 || strchr(" \t\n", prompt[whole.length - 1]) != NULL;
@@ -276,7 +294,8 @@ static tokens tokenize_behind_prompt(const generation * g, const char * prompt, 
     return made;
 }
 
-/* {"modelId": "...", "descriptors": [{"path": "choice", "leaves": [{"name": "Moses", "tokens": [1, 2]}, ...]}]} */
+/* {"modelId": "...", "descriptors": [{"path": "choice", "leaves": [
+ *     {"name": "Moses", "tokens": [1, 2]}, ...]}]} */
 static void make_payload(generation * g, const options * o) {
     append(&g->payload, "{\"modelId\": ");
     append_json_string(&g->payload, o->model, strlen(o->model));
@@ -320,9 +339,12 @@ static bool make_chain(generation * g, const options * o) {
         llama_sampler_chain_add(g->chain, members[i]);
     }
     g->trie = members[0];
-    /* Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that is mostly masked. */
-    const int mode = LLAMA_SIEVE_TRIE_COMPACT | (o->greedy ? LLAMA_SIEVE_TRIE_GREEDY : LLAMA_SIEVE_TRIE_SAMPLED);
-    if (complete && llama_sieve_trie_set(g->trie, g->payload.bytes, g->payload.length, mode) == LLAMA_SIEVE_OK) {
+    /* Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that is
+     * mostly masked. */
+    const int mode =
+        LLAMA_SIEVE_TRIE_COMPACT | (o->greedy ? LLAMA_SIEVE_TRIE_GREEDY : LLAMA_SIEVE_TRIE_SAMPLED);
+    if (complete && llama_sieve_trie_set(g->trie, g->payload.bytes, g->payload.length, mode) ==
+                        LLAMA_SIEVE_OK) {
         return true;
     }
     fprintf(stderr, "constrained: %s\n", llama_sieve_last_error());
@@ -362,7 +384,8 @@ static bool start(generation * g, const options * o) {
     context_params.n_threads_batch = o->threads;
     g->context = llama_init_from_model(g->model, context_params);
     if (g->context == NULL) {
-        fprintf(stderr, "constrained: cannot make a context of %u tokens\n", (unsigned) context_params.n_ctx);
+        fprintf(stderr, "constrained: cannot make a context of %u tokens\n",
+                (unsigned) context_params.n_ctx);
         return false;
     }
     return make_chain(g, o);
@@ -396,7 +419,8 @@ static void show(const generation * g, const tokens * value) {
     for (int32_t i = 0; i < value->n; i++) {
         /* No token of a common vocabulary is longer. */
         char piece[512];
-        const int32_t length = llama_token_to_piece(g->vocab, value->ids[i], piece, sizeof(piece), 0, true);
+        const int32_t length =
+            llama_token_to_piece(g->vocab, value->ids[i], piece, sizeof(piece), 0, true);
         if (length > 0) {
             fwrite(piece, 1, (size_t) length, stdout);
         }
@@ -447,7 +471,8 @@ static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t *
         }
         const llama_token token = llama_sampler_sample(g->chain, g->context, -1);
         append_token(value, token);
-        /* Where one value begins another, any token may follow: this one then belongs to the text behind the value. */
+        /* Where one value begins another, any token may follow: this one then belongs to the text
+         * behind the value. */
         if (!begins_a_value(g, value)) {
             value->n--;
             break;
@@ -470,8 +495,8 @@ static int generate(generation * g, const options * o) {
         puts("");
         const char * name = llama_sieve_trie_leaf(g->trie);
         fflush(stdout);
-        fprintf(stderr, "\"%s\": %d tokens, %d of them forced, %d forward passes\n", name == NULL ? "no value" : name, (int) value.n,
-                (int) n_forced, (int) n_passes);
+        fprintf(stderr, "\"%s\": %d tokens, %d of them forced, %d forward passes\n",
+                name == NULL ? "no value" : name, (int) value.n, (int) n_forced, (int) n_passes);
         code = name == NULL ? EXIT_FAILURE : EXIT_SUCCESS;
     }
     free(value.ids);

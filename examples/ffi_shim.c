@@ -1,12 +1,15 @@
-/* The functions of llama.h that take or return structs by value, behind functions that do not: for languages that call C at run time.
+/* The functions of llama.h that take or return structs by value, behind functions that do not: for
+ * languages that call C at run time.
  *
- * A declaration of llama_model_params in Python or JavaScript would have to be kept in step with llama.h by hand, and a field that is missing there is
- * no error but a wrong call. Here the compiler reads llama.h. A host with a binding of its own (llama-cpp-python, node-llama-cpp) has these functions
- * already, and needs no shim.
+ * A declaration of llama_model_params in Python or JavaScript would have to be kept in step with
+ * llama.h by hand, and a field that is missing there is no error but a wrong call. Here the
+ * compiler reads llama.h. A host with a binding of its own (llama-cpp-python, node-llama-cpp) has
+ * these functions already, and needs no shim.
  *
  * With a llama.cpp that was built in LLAMA:
  *
- *     cc -std=c11 -O2 -shared -fPIC -I $LLAMA/include -I $LLAMA/ggml/include examples/ffi_shim.c -o libffi_shim.so \
+ *     cc -std=c11 -O2 -shared -fPIC -I $LLAMA/include -I $LLAMA/ggml/include \
+ *         examples/ffi_shim.c -o libffi_shim.so \
  *         -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin */
 #include <stdint.h>
 #include <stdio.h>

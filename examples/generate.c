@@ -1,19 +1,23 @@
-/* Generates text with llama-sieve's samplers in a llama.cpp chain: what examples/generate.rs does, in C.
+/* Generates text with llama-sieve's samplers in a llama.cpp chain: what examples/generate.rs does,
+ * in C.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *
- *     cc -std=c11 -O2 examples/generate.c -o generate $(pkg-config --cflags --libs llama_sieve llama)
+ *     cc -std=c11 -O2 examples/generate.c -o generate \
+ *         $(pkg-config --cflags --libs llama_sieve llama)
  *     ./generate --prompt "In the beginning" --temp 0.7 --seed 42
  *
  * From the source tree of this project, with a llama.cpp that was built in LLAMA:
  *
  *     cargo build --release
- *     cc -std=c11 -O2 -I include -I $LLAMA/include -I $LLAMA/ggml/include examples/generate.c -o generate \
- *         target/release/libllama_sieve.a -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin -lpthread -ldl -lm
+ *     cc -std=c11 -O2 -I include -I $LLAMA/include -I $LLAMA/ggml/include \
+ *         examples/generate.c -o generate target/release/libllama_sieve.a \
+ *         -L $LLAMA/build/bin -lllama -Wl,-rpath,$LLAMA/build/bin -lpthread -ldl -lm
  *     ./generate --compare
  *
- * Options are named as on llama.cpp's command line; --help lists them. --compare lets llama.cpp's built-in chain sample from the same logits
- * with the same seed, and reports the first difference (exit code 1) or "identical". Wrong options: exit code 2. */
+ * Options are named as on llama.cpp's command line; --help lists them. --compare lets llama.cpp's
+ * built-in chain sample from the same logits with the same seed, and reports the first difference
+ * (exit code 1) or "identical". Wrong options: exit code 2. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, beside -std=c11 */
 
 #include <errno.h>
@@ -35,7 +39,8 @@ static const char HELP[] =
     "  -p, --prompt TEXT          text to continue\n"
     "  -n N                       tokens to generate at most (default 128)\n"
     "  -s, --seed N               seed of the generator (default -1: random)\n"
-    "      --temp T               temperature (default 0.8; 1 disables, 0 takes the most probable)\n"
+    "      --temp T               temperature (default 0.8; 1 disables, 0 takes the most "
+    "probable)\n"
     "      --top-k K              (default 40; 0 disables)\n"
     "      --top-p P              (default 0.95; 1 disables)\n"
     "      --min-p P              (default 0.05; 0 disables)\n"
@@ -141,7 +146,8 @@ static bool read_value(const option * o, const char * text) {
             return true;
         case INTEGER:
         case COUNT:
-            if (!read_integer(text, o->kind == COUNT ? 1 : INT32_MIN, o->kind == COUNT ? 1000000 : INT32_MAX, &integer)) {
+            if (!read_integer(text, o->kind == COUNT ? 1 : INT32_MIN,
+                              o->kind == COUNT ? 1000000 : INT32_MAX, &integer)) {
                 return false;
             }
             *(int32_t *) o->value = (int32_t) integer;
@@ -203,7 +209,8 @@ static bool read_options(int argc, char ** argv, options * to) {
         }
         i++;
         if (!read_value(o, argv[i])) {
-            fprintf(stderr, "generate: %s is \"%s\", but must be %s\n", argv[i - 1], argv[i], ALLOWED[o->kind]);
+            fprintf(stderr, "generate: %s is \"%s\", but must be %s\n", argv[i - 1], argv[i],
+                    ALLOWED[o->kind]);
             return false;
         }
     }
@@ -219,12 +226,14 @@ static bool asks_for_help(int argc, char ** argv) {
     return false;
 }
 
-/* The chains, in llama.cpp's own default order. The built-in constructors have the same names but for the prefix, and the same
- * arguments: this is all that changes in a program that moves to llama-sieve. */
+/* The chains, in llama.cpp's own default order. The built-in constructors have the same names but
+ * for the prefix, and the same arguments: this is all that changes in a program that moves to
+ * llama-sieve. */
 
 static struct llama_sampler * our_chain(const options * o, int32_t n_vocab) {
     struct llama_sampler * members[] = {
-        llama_sieve_init_penalties(n_vocab, o->repeat_last_n, o->repeat_penalty, o->frequency_penalty, o->presence_penalty),
+        llama_sieve_init_penalties(n_vocab, o->repeat_last_n, o->repeat_penalty,
+                                   o->frequency_penalty, o->presence_penalty),
         llama_sieve_init_top_n_sigma(o->top_n_sigma),
         llama_sieve_init_top_k(o->top_k),
         llama_sieve_init_typical(o->typical, 1),
@@ -254,7 +263,8 @@ static struct llama_sampler * our_chain(const options * o, int32_t n_vocab) {
 static struct llama_sampler * built_in_chain(const options * o, int32_t n_vocab) {
     struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(
-        chain, llama_sampler_init_penalties(n_vocab, o->repeat_last_n, o->repeat_penalty, o->frequency_penalty, o->presence_penalty));
+        chain, llama_sampler_init_penalties(n_vocab, o->repeat_last_n, o->repeat_penalty,
+                                            o->frequency_penalty, o->presence_penalty));
     llama_sampler_chain_add(chain, llama_sampler_init_top_n_sigma(o->top_n_sigma));
     llama_sampler_chain_add(chain, llama_sampler_init_top_k(o->top_k));
     llama_sampler_chain_add(chain, llama_sampler_init_typical(o->typical, 1));
@@ -306,7 +316,8 @@ static bool tokenize_prompt(generation * g, const char * text) {
     }
     g->n_prompt = llama_tokenize(g->vocab, text, (int32_t) length, g->prompt, room, true, false);
     if (g->n_prompt < 1) {
-        fprintf(stderr, "generate: --prompt \"%s\" has no tokens, so there is nothing to continue\n", text);
+        fprintf(stderr,
+                "generate: --prompt \"%s\" has no tokens, so there is nothing to continue\n", text);
         return false;
     }
     return true;
@@ -331,7 +342,8 @@ static bool start(generation * g, const options * o) {
     context_params.n_threads_batch = o->threads;
     g->context = llama_init_from_model(g->model, context_params);
     if (g->context == NULL) {
-        fprintf(stderr, "generate: cannot make a context of %u tokens; try a smaller -n\n", (unsigned) context_params.n_ctx);
+        fprintf(stderr, "generate: cannot make a context of %u tokens; try a smaller -n\n",
+                (unsigned) context_params.n_ctx);
         return false;
     }
     const int32_t n_vocab = llama_vocab_n_tokens(g->vocab);
@@ -382,10 +394,11 @@ static void show(const generation * g, llama_token token) {
 
 static void report(const generation * g, int32_t generated, double seconds) {
     const double tokens = generated > 0 ? generated : 1;
-    fprintf(stderr, "\n%d tokens, %.1f tokens per second, sampling %.1f microseconds per token\n", (int) generated,
-            generated / seconds, 1e6 * g->seconds_ours / tokens);
+    fprintf(stderr, "\n%d tokens, %.1f tokens per second, sampling %.1f microseconds per token\n",
+            (int) generated, generated / seconds, 1e6 * g->seconds_ours / tokens);
     if (g->built_in != NULL) {
-        fprintf(stderr, "built-in samplers: %.1f microseconds per token\n", 1e6 * g->seconds_built_in / tokens);
+        fprintf(stderr, "built-in samplers: %.1f microseconds per token\n",
+                1e6 * g->seconds_built_in / tokens);
     }
 }
 
@@ -403,7 +416,8 @@ static int generate(generation * g, const options * o) {
         if (g->built_in != NULL) {
             const llama_token expected = sample(g, g->built_in, &g->seconds_built_in);
             if (token != expected) {
-                fprintf(stderr, "\nfirst difference at token %d: ours %d, built-in %d\n", (int) generated, (int) token, (int) expected);
+                fprintf(stderr, "\nfirst difference at token %d: ours %d, built-in %d\n",
+                        (int) generated, (int) token, (int) expected);
                 return EXIT_FAILURE;
             }
         }

@@ -1,14 +1,16 @@
-/* Generates JSON for a JSON Schema: llama.cpp's common library turns the schema into a grammar, and llama-sieve's grammar sampler lets only
- * tokens through that follow it.
+/* Generates JSON for a JSON Schema: llama.cpp's common library turns the schema into a grammar, and
+ * llama-sieve's grammar sampler lets only tokens through that follow it.
  *
  * With an installed llama-sieve, and a llama.cpp that was built in LLAMA:
  *
- *     c++ -std=c++17 -O2 examples/json.cpp -o json $(pkg-config --cflags --libs llama_sieve) -I $LLAMA/common -I $LLAMA/include \
- *         -I $LLAMA/ggml/include -L $LLAMA/build/bin -lllama-common -lllama -Wl,-rpath,$LLAMA/build/bin
+ *     c++ -std=c++17 -O2 examples/json.cpp -o json $(pkg-config --cflags --libs llama_sieve) \
+ *         -I $LLAMA/common -I $LLAMA/include -I $LLAMA/ggml/include \
+ *         -L $LLAMA/build/bin -lllama-common -lllama -Wl,-rpath,$LLAMA/build/bin
  *     ./json --schema examples/json.schema.json --prompt "A verse as JSON: "
  *
- * --compare lets llama.cpp's own grammar sampler and chain sample from the same logits with the same seed, and reports the first difference
- * (exit code 1) or "identical". --help lists the options. Wrong options: exit code 2. */
+ * --compare lets llama.cpp's own grammar sampler and chain sample from the same logits with the
+ * same seed, and reports the first difference (exit code 1) or "identical". --help lists the
+ * options. Wrong options: exit code 2. */
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +62,8 @@ struct wrong_option : std::runtime_error {
 };
 
 // The whole text as a number of these bounds.
-template <typename T> T number(const std::string & name, const std::string & text, T least, T most) {
+template <typename T>
+T number(const std::string & name, const std::string & text, T least, T most) {
     size_t used  = 0;
     double value = 0;
     try {
@@ -70,8 +73,10 @@ template <typename T> T number(const std::string & name, const std::string & tex
     }
     const T read = value >= double(least) && value <= double(most) ? T(value) : T(0);
     const bool whole = double(read) == value || !std::numeric_limits<T>::is_integer;
-    if (used == 0 || used != text.size() || !(value >= double(least) && value <= double(most)) || !whole) {
-        throw wrong_option(name + " is \"" + text + "\", but must be from " + std::to_string(least) + " to " + std::to_string(most));
+    if (used == 0 || used != text.size() || !(value >= double(least) && value <= double(most)) ||
+        !whole) {
+        throw wrong_option(name + " is \"" + text + "\", but must be from " +
+                           std::to_string(least) + " to " + std::to_string(most));
     }
     return read;
 }
@@ -140,7 +145,8 @@ llama_sampler_ptr chain_of(std::initializer_list<llama_sampler *> samplers) {
     return chain;
 }
 
-llama_sampler_ptr our_chain(const options & o, const llama_vocab * vocab, const std::string & grammar) {
+llama_sampler_ptr our_chain(const options & o, const llama_vocab * vocab,
+                            const std::string & grammar) {
     return chain_of({
         llama_sieve_init_grammar(vocab, grammar.c_str(), "root"),
         llama_sieve_init_top_k(40),
@@ -151,7 +157,8 @@ llama_sampler_ptr our_chain(const options & o, const llama_vocab * vocab, const 
     });
 }
 
-llama_sampler_ptr built_in_chain(const options & o, const llama_vocab * vocab, const std::string & grammar) {
+llama_sampler_ptr built_in_chain(const options & o, const llama_vocab * vocab,
+                                 const std::string & grammar) {
     return chain_of({
         llama_sampler_init_grammar(vocab, grammar.c_str(), "root"),
         llama_sampler_init_top_k(40),
@@ -165,9 +172,11 @@ llama_sampler_ptr built_in_chain(const options & o, const llama_vocab * vocab, c
 std::vector<llama_token> tokens_of(const llama_vocab * vocab, const std::string & text) {
     // A token is at least a byte, and the model may add one at either end.
     std::vector<llama_token> tokens(text.size() + 2);
-    const int32_t n = llama_tokenize(vocab, text.data(), int32_t(text.size()), tokens.data(), int32_t(tokens.size()), true, false);
+    const int32_t n = llama_tokenize(vocab, text.data(), int32_t(text.size()), tokens.data(),
+                                     int32_t(tokens.size()), true, false);
     if (n < 1) {
-        throw std::runtime_error("--prompt \"" + text + "\" has no tokens, so there is nothing to continue");
+        throw std::runtime_error("--prompt \"" + text +
+                                 "\" has no tokens, so there is nothing to continue");
     }
     tokens.resize(size_t(n));
     return tokens;
@@ -175,7 +184,8 @@ std::vector<llama_token> tokens_of(const llama_vocab * vocab, const std::string 
 
 std::string text_of(const llama_vocab * vocab, llama_token token) {
     std::string piece(512, '\0'); // No token of a common vocabulary is longer.
-    const int32_t n = llama_token_to_piece(vocab, token, piece.data(), int32_t(piece.size()), 0, true);
+    const int32_t n =
+        llama_token_to_piece(vocab, token, piece.data(), int32_t(piece.size()), 0, true);
     piece.resize(n > 0 ? size_t(n) : 0);
     return piece;
 }
@@ -203,7 +213,9 @@ int generate(const options & o, const std::string & grammar) {
     context_params.n_threads_batch = o.threads;
     const llama_context_ptr context(llama_init_from_model(model.get(), context_params));
     if (!context) {
-        throw std::runtime_error("cannot make a context of " + std::to_string(context_params.n_ctx) + " tokens; try a smaller -n");
+        throw std::runtime_error("cannot make a context of " +
+                                 std::to_string(context_params.n_ctx) +
+                                 " tokens; try a smaller -n");
     }
 
     const llama_sampler_ptr ours = our_chain(o, vocab, grammar);
@@ -229,7 +241,8 @@ int generate(const options & o, const std::string & grammar) {
     }
     std::puts("");
     if (!ended) {
-        std::fprintf(stderr, "json: the JSON is not complete after %u tokens; try a larger -n\n", o.n);
+        std::fprintf(stderr, "json: the JSON is not complete after %u tokens; try a larger -n\n",
+                     o.n);
         return EXIT_FAILURE;
     }
     if (o.compare) {

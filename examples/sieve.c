@@ -1,4 +1,5 @@
-/* The two commonest uses of the sieve in C: a generation with one set of parameters, and one whose parameters follow the model's entropy.
+/* The two commonest uses of the sieve in C: a generation with one set of parameters, and one whose
+ * parameters follow the model's entropy.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *
@@ -7,13 +8,15 @@
  * In the repository, beside the llama.cpp of its tests:
  *
  *     cargo build --release
- *     cc -std=c11 -O2 examples/sieve.c -o sieve -Iinclude -Ltarget/release -Wl,-rpath,$PWD/target/release -lllama_sieve \
+ *     cc -std=c11 -O2 examples/sieve.c -o sieve \
+ *         -Iinclude -Ltarget/release -Wl,-rpath,$PWD/target/release -lllama_sieve \
  *        $(cargo run -q --release -p vendor-llama-cpp --bin llama_flags)
  *
  *     ./sieve models/kjv-tiny.gguf plain "In the beginning" 42
  *     ./sieve models/kjv-tiny.gguf adaptive
  *
- * Arguments: model, "plain" or "adaptive", prompt (default "And the LORD said unto"), seed (default 42). Wrong arguments: exit code 2. */
+ * Arguments: model, "plain" or "adaptive", prompt (default "And the LORD said unto"), seed (default
+ * 42). Wrong arguments: exit code 2. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -82,7 +85,8 @@ static llama_token adaptive(generation * g) {
 
 static bool generate(generation * g, const char * prompt, llama_token (*next)(generation *)) {
     llama_token   tokens[N_PROMPT];
-    const int32_t n = llama_tokenize(g->vocab, prompt, (int32_t) strlen(prompt), tokens, N_PROMPT, true, false);
+    const int32_t n =
+        llama_tokenize(g->vocab, prompt, (int32_t) strlen(prompt), tokens, N_PROMPT, true, false);
     if (n < 1) {
         fprintf(stderr, "sieve: the prompt has no tokens, or more than %d\n", N_PROMPT);
         return false;
@@ -101,7 +105,8 @@ static bool generate(generation * g, const char * prompt, llama_token (*next)(ge
             break;
         }
         char          piece[256];
-        const int32_t length = llama_token_to_piece(g->vocab, token, piece, (int32_t) sizeof(piece), 0, true);
+        const int32_t length =
+            llama_token_to_piece(g->vocab, token, piece, (int32_t) sizeof(piece), 0, true);
         fwrite(piece, 1, length > 0 ? (size_t) length : 0, stdout);
         if (!decode(g, &token, 1)) {
             return false;
@@ -160,7 +165,8 @@ int main(int argc, char ** argv) {
     llama_log_set(log_errors_only, NULL);
     llama_backend_init();
     generation g  = { 0 };
-    const bool ok = start(&g, argv[1], seed) && generate(&g, prompt, is_adaptive ? adaptive : plain);
+    const bool ok =
+        start(&g, argv[1], seed) && generate(&g, prompt, is_adaptive ? adaptive : plain);
     finish(&g);
     llama_backend_free();
     return ok ? 0 : 1;

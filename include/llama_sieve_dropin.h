@@ -4,24 +4,32 @@
  * After this header, the names of the built-in constructors mean ours:
  *
  *     #include "llama_sieve_dropin.h"
- *     llama_sampler_chain_add(chain, llama_sampler_init_top_k(40));    // is llama_sieve_init_top_k(40)
+ *     // This is llama_sieve_init_top_k(40):
+ *     llama_sampler_chain_add(chain, llama_sampler_init_top_k(40));
  *
- * or, for all files of a project at once, compile with -include llama_sieve_dropin.h. Link with llama_sieve in addition to llama. The tokens
- * stay the same. It stands before or behind llama.h, which it includes; both must be found.
+ * or, for all files of a project at once, compile with -include llama_sieve_dropin.h. Link with
+ * llama_sieve in addition to llama. The tokens stay the same. It stands before or behind llama.h,
+ * which it includes; both must be found.
  *
- * Replaced: llama_sampler_init_ greedy, dist, top_k, top_p, min_p, typical, temp, temp_ext, xtc, top_n_sigma, mirostat, mirostat_v2, penalties, dry,
- *   adaptive_p, logit_bias, infill, grammar, grammar_lazy and grammar_lazy_patterns, in calls and where their addresses are taken; llama_sampler_get_seed, which has
- *   to know ours; and llama_sampler_sample, which then samples straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends the
- *   process).
- * Left alone: all other functions of llama.h, among them chains, which work with both. Names inside strings, as for dlsym, stay what they are, too.
+ * Replaced: llama_sampler_init_ greedy, dist, top_k, top_p, min_p, typical, temp, temp_ext, xtc,
+ *   top_n_sigma, mirostat, mirostat_v2, penalties, dry, adaptive_p, logit_bias, infill, grammar,
+ *   grammar_lazy and grammar_lazy_patterns, in calls and where their addresses are taken;
+ *   llama_sampler_get_seed, which has to know ours; and llama_sampler_sample, which then samples
+ *   straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends
+ *   the process).
+ * Left alone: all other functions of llama.h, among them chains, which work with both, and names
+ *   inside strings, as for dlsym.
  *
- * Where llama.cpp's grammar throws (it accepts a token that it does not allow) or ends the process, ours throws nothing: it then allows only tokens that end the
- *   generation, and llama_sieve_grammar_error says so. A program that catches that exception asks this instead, or keeps llama.cpp's grammars: it puts
- *   #undef llama_sampler_init_grammar, _lazy and _lazy_patterns behind this header. A trigger pattern that is no regular expression gives NULL.
+ * Where llama.cpp's grammar throws (it accepts a token that it does not allow) or ends the process,
+ *   ours throws nothing: it then allows only tokens that end the generation, and
+ *   llama_sieve_grammar_error says so. A program that catches that exception asks this instead, or
+ *   keeps llama.cpp's grammars: it puts #undef llama_sampler_init_grammar, _lazy and _lazy_patterns
+ *   behind this header. A trigger pattern that is no regular expression gives NULL.
  *
- * Off: define LLAMA_SIEVE_DROPIN_DISABLE (-DLLAMA_SIEVE_DROPIN_DISABLE), and the header declares what it includes, nothing else.
+ * Off: with -DLLAMA_SIEVE_DROPIN_DISABLE the header declares what it includes, nothing else.
  *
- * The constructors' arguments are those of llama.cpp 0.6.0. Where another llama.h declares others, the compiler says so at the call.
+ * The constructors' arguments are those of llama.cpp 0.6.0. Where another llama.h declares others,
+ * the compiler says so at the call.
  */
 
 #ifndef LLAMA_SIEVE_DROPIN_H

@@ -1,4 +1,5 @@
-/* Uses an installed llama-sieve: prints its version, and makes a sampler with the libllama whose path it is given. */
+/* Uses an installed llama-sieve: prints its version, and makes a sampler with the libllama whose
+ * path it is given. */
 #include <llama_sieve.h>
 
 #include <dlfcn.h>

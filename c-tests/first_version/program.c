@@ -1,5 +1,6 @@
-/* A program compiled against the header of the first version, with what that version answered: structs have the size that they had,
- * a state that it saved is read, and the tokens are the same. */
+/* A program compiled against the header of the first version, with what that version answered:
+ * structs have the size that they had, a state that it saved is read, and the tokens are the
+ * same. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ struct llama_token_data {
 
 static void check_that(int holds, const char * condition, int line) {
     if (!holds) {
-        fprintf(stderr, "program.c:%d: failed: %s (last error: %s)\n", line, condition, llama_sieve_last_error());
+        fprintf(stderr, "program.c:%d: failed: %s (last error: %s)\n", line, condition,
+                llama_sieve_last_error());
         exit(1);
     }
 }
@@ -28,9 +30,10 @@ static const float LOGITS[N] = { 0.1f, 2.0f, 1.5f, 0.3f, 1.9f, 0.0f, 1.2f, 0.7f 
 
 /* Of a sieve with seed 11 and else the defaults, after twenty tokens. */
 static const char KEPT[] =
-    "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7ec6d226ce35dfca3"
-    "140000000000000000000000010000000200000003000000040000000500000006000000070000000000000001000000"
-    "020000000300000004000000050000000600000007000000000000000100000002000000030000001ac4c3a2a79342d2";
+    "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7"
+    "ec6d226ce35dfca31400000000000000000000000100000002000000030000000400000005000000"
+    "06000000070000000000000001000000020000000300000004000000050000000600000007000000"
+    "000000000100000002000000030000001ac4c3a2a79342d2";
 /* What it chose next, each token accepted. */
 static const int32_t NEXT[STEPS] = { 4, 2, 1, 2, 4, 7, 2, 2, 4, 7, 4, 6, 1, 4, 1, 2, 1, 1, 1, 4 };
 
@@ -75,7 +78,8 @@ int main(void) {
     llama_sieve * kept = llama_sieve_new(&params);
     CHECK(llama_sieve_state_load(kept, state, sizeof(state)) == LLAMA_SIEVE_OK);
     for (int i = 0; i < STEPS; i++) {
-        CHECK(llama_sieve_sample(kept, LOGITS, N) == NEXT[i] && llama_sieve_sample(sieve, LOGITS, N) == NEXT[i]);
+        CHECK(llama_sieve_sample(kept, LOGITS, N) == NEXT[i] &&
+              llama_sieve_sample(sieve, LOGITS, N) == NEXT[i]);
         llama_sieve_accept(kept, NEXT[i]);
         llama_sieve_accept(sieve, NEXT[i]);
     }
@@ -85,14 +89,16 @@ int main(void) {
     CHECK(llama_sieve_measure(kept, 1) == LLAMA_SIEVE_OK);
     const int32_t token = llama_sieve_sample(kept, LOGITS, N);
     CHECK(llama_sieve_last_stats(kept, &of_the_sieve.stats) == LLAMA_SIEVE_OK);
-    CHECK(of_the_sieve.stats.struct_size == sizeof(of_the_sieve.stats) && of_the_sieve.stats.n_vocab == N);
+    CHECK(of_the_sieve.stats.struct_size == sizeof(of_the_sieve.stats) &&
+          of_the_sieve.stats.n_vocab == N);
     CHECK(of_the_sieve.stats.surprisal == llama_sieve_surprisal(LOGITS, N, token, 0));
     CHECK(of_the_sieve.stats.after_top_n_sigma == llama_sieve_candidates(kept, NULL, 0));
     CHECK(is_guarded(of_the_sieve.behind));
 
     memset(&of_the_cache, GUARD, sizeof(of_the_cache));
     llama_sieve_trie_cache_stats(&of_the_cache.stats);
-    CHECK(of_the_cache.stats.hits == 0 && of_the_cache.stats.entries == 0 && is_guarded(of_the_cache.behind));
+    CHECK(of_the_cache.stats.hits == 0 && of_the_cache.stats.entries == 0 &&
+          is_guarded(of_the_cache.behind));
 
     const size_t    size  = llama_sieve_state_size(kept);
     unsigned char * bytes = malloc(size);

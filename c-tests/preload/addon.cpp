@@ -17,7 +17,9 @@ extern "C" int addon_run() {
     std::vector<llama_token_data> data(500);
     for (int step = 0; step < 100; step++) {
         for (size_t i = 0; i < data.size(); i++) {
-            data[i] = { static_cast<llama_token>(i), 3.0f * std::sin(static_cast<float>(i) * 1.7f + static_cast<float>(step)), 0.0f };
+            data[i] = { static_cast<llama_token>(i),
+                        3.0f * std::sin(static_cast<float>(i) * 1.7f + static_cast<float>(step)),
+                        0.0f };
         }
         llama_token_data_array array = { data.data(), data.size(), -1, false };
         llama_sampler_apply(chain, &array);

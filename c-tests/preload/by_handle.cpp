@@ -40,7 +40,8 @@ void step(llama_sampler * smpl, int round) {
     for (size_t i = 0; i < array.size; i++) {
         sum += static_cast<double>(array.data[i].logit) * static_cast<double>(i + 1);
     }
-    const llama_token token = array.selected >= 0 ? array.data[array.selected].id : static_cast<llama_token>((round * 7) % 5);
+    const llama_token token = array.selected >= 0 ? array.data[array.selected].id
+                                                  : static_cast<llama_token>((round * 7) % 5);
     llama_sampler_accept(smpl, token);
     std::printf(" %zu/%g/%d", array.size, sum, token);
 }
@@ -74,14 +75,22 @@ int main(int argc, char ** argv) {
     through_clones(own<decltype(&llama_sampler_init_dist)>("llama_sampler_init_dist")(1));
     through_clones(own<decltype(&llama_sampler_init_greedy)>("llama_sampler_init_greedy")());
     through_clones(own<decltype(&llama_sampler_init_top_k)>("llama_sampler_init_top_k")(10));
-    through_clones(own<decltype(&llama_sampler_init_xtc)>("llama_sampler_init_xtc")(0.5f, 0.01f, 1, 3));
-    through_clones(own<decltype(&llama_sampler_init_mirostat)>("llama_sampler_init_mirostat")(100, 4, 3.0f, 0.1f, 100));
-    through_clones(own<decltype(&llama_sampler_init_mirostat_v2)>("llama_sampler_init_mirostat_v2")(5, 3.0f, 0.1f));
-    through_clones(own<decltype(&llama_sampler_init_adaptive_p)>("llama_sampler_init_adaptive_p")(0.1f, 0.9f, 6));
-    through_clones(own<decltype(&llama_sampler_init_penalties)>("llama_sampler_init_penalties")(100, 8, 1.5f, 0.1f, 0.2f));
-    through_clones(own<decltype(&llama_sampler_init_dry)>("llama_sampler_init_dry")(nullptr, 2.0f, 1.75f, 1, 64, nullptr, 0));
+    through_clones(
+        own<decltype(&llama_sampler_init_xtc)>("llama_sampler_init_xtc")(0.5f, 0.01f, 1, 3));
+    through_clones(own<decltype(&llama_sampler_init_mirostat)>(
+        "llama_sampler_init_mirostat")(100, 4, 3.0f, 0.1f, 100));
+    through_clones(own<decltype(&llama_sampler_init_mirostat_v2)>(
+        "llama_sampler_init_mirostat_v2")(5, 3.0f, 0.1f));
+    through_clones(own<decltype(&llama_sampler_init_adaptive_p)>(
+        "llama_sampler_init_adaptive_p")(0.1f, 0.9f, 6));
+    through_clones(own<decltype(&llama_sampler_init_penalties)>(
+        "llama_sampler_init_penalties")(100, 8, 1.5f, 0.1f, 0.2f));
+    through_clones(own<decltype(&llama_sampler_init_dry)>(
+        "llama_sampler_init_dry")(nullptr, 2.0f, 1.75f, 1, 64, nullptr, 0));
     const llama_logit_bias bias = { 7, 3.0f };
-    through_clones(own<decltype(&llama_sampler_init_logit_bias)>("llama_sampler_init_logit_bias")(100, 1, &bias));
-    std::printf("seed %u\n", llama_sampler_get_seed(own<decltype(&llama_sampler_init_dist)>("llama_sampler_init_dist")(9)));
+    through_clones(own<decltype(&llama_sampler_init_logit_bias)>(
+        "llama_sampler_init_logit_bias")(100, 1, &bias));
+    std::printf("seed %u\n", llama_sampler_get_seed(own<decltype(&llama_sampler_init_dist)>(
+                                 "llama_sampler_init_dist")(9)));
     return 0;
 }

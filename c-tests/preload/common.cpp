@@ -49,24 +49,37 @@ std::vector<option_set> option_sets() {
         { "defaults", false, [](P) {} },
         { "defaults, grammar first", true, [](P) {} },
         { "draft", true, [](P p) { p.top_k = 10; p.samplers = { COMMON_SAMPLER_TYPE_TOP_K }; } },
-        { "penalties", false, [](P p) { p.penalty_repeat = 1.1f; p.penalty_freq = 0.1f; p.penalty_present = 0.2f; } },
-        { "penalties and dry", false, [](P p) { p.penalty_repeat = 1.2f; p.dry_multiplier = 1.5f; p.dry_allowed_length = 1; } },
+        { "penalties", false,
+          [](P p) { p.penalty_repeat = 1.1f; p.penalty_freq = 0.1f; p.penalty_present = 0.2f; } },
+        { "penalties and dry", false,
+          [](P p) { p.penalty_repeat = 1.2f; p.dry_multiplier = 1.5f; p.dry_allowed_length = 1; } },
         { "top-p alone", false, [](P p) { p.top_k = 0; p.min_p = 0.0f; } },
         { "min-p alone", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; } },
-        { "typical alone", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.typ_p = 0.8f; } },
+        { "typical alone", false,
+          [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.typ_p = 0.8f; } },
         { "top-n-sigma", false, [](P p) { p.top_n_sigma = 1.0f; p.top_k = 0; } },
         { "xtc", false, [](P p) { p.xtc_probability = 0.5f; p.xtc_threshold = 0.05f; } },
         { "dynamic temperature", false, [](P p) { p.dynatemp_range = 0.5f; } },
         { "large top-k", false, [](P p) { p.top_k = 300; p.top_p = 0.99f; p.min_p = 0.0f; } },
-        { "nothing but temperature", false, [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.temp = 0.7f; } },
+        { "nothing but temperature", false,
+          [](P p) { p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; p.temp = 0.7f; } },
         { "greedy", false, [](P p) { p.temp = 0.0f; } },
-        { "greedy of all", false, [](P p) { p.temp = 0.0f; p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; } },
+        { "greedy of all", false,
+          [](P p) { p.temp = 0.0f; p.top_k = 0; p.top_p = 1.0f; p.min_p = 0.0f; } },
         { "mirostat", false, [](P p) { p.mirostat = 1; } },
         { "mirostat 2", false, [](P p) { p.mirostat = 2; p.mirostat_tau = 3.0f; } },
-        { "adaptive-p", false, [](P p) { p.samplers.push_back(COMMON_SAMPLER_TYPE_ADAPTIVE_P); p.adaptive_target = 0.4f; } },
-        { "infill", false, [](P p) { p.samplers = { COMMON_SAMPLER_TYPE_TOP_K, COMMON_SAMPLER_TYPE_INFILL }; } },
+        { "adaptive-p", false,
+          [](P p) {
+              p.samplers.push_back(COMMON_SAMPLER_TYPE_ADAPTIVE_P);
+              p.adaptive_target = 0.4f;
+          } },
+        { "infill", false,
+          [](P p) { p.samplers = { COMMON_SAMPLER_TYPE_TOP_K, COMMON_SAMPLER_TYPE_INFILL }; } },
         { "temperature first", false,
-          [](P p) { p.samplers = { COMMON_SAMPLER_TYPE_TEMPERATURE, COMMON_SAMPLER_TYPE_TOP_P, COMMON_SAMPLER_TYPE_TOP_K }; } },
+          [](P p) {
+              p.samplers = { COMMON_SAMPLER_TYPE_TEMPERATURE, COMMON_SAMPLER_TYPE_TOP_P,
+                             COMMON_SAMPLER_TYPE_TOP_K };
+          } },
         { "biases, some twice", false,
           [](P p) {
               for (llama_token token = 3; token < 400; token += 7) {
@@ -76,13 +89,17 @@ std::vector<option_set> option_sets() {
           } },
         { "grammar", false, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
         { "grammar, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
-        { "grammar of few words", false, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.penalty_repeat = 1.1f; } },
-        { "grammar of few words, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.top_k = 0; } },
+        { "grammar of few words", false,
+          [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.penalty_repeat = 1.1f; } },
+        { "grammar of few words, first", true,
+          [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.top_k = 0; } },
         { "lazy grammar", false,
           [](P p) {
               p.grammar          = { COMMON_GRAMMAR_TYPE_USER, "root ::= \"the\" [^A-Z]*" };
               p.grammar_lazy     = true;
-              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN, "the", LLAMA_TOKEN_NULL } };
+              p.grammar_triggers = {
+                  { COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN, "the", LLAMA_TOKEN_NULL },
+              };
           } },
         { "lazy grammar, first", true,
           [](P p) {
@@ -139,7 +156,9 @@ void decode(llama_context * context, llama_token * tokens, size_t n) {
 std::vector<llama_token> prompt_of(const llama_vocab * vocab) {
     const std::string        text = "And the LORD said unto";
     std::vector<llama_token> tokens(text.size() + 8);
-    const int32_t            n = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(), static_cast<int32_t>(tokens.size()), true, false);
+    const int32_t n =
+        llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
+                       static_cast<int32_t>(tokens.size()), true, false);
     if (n <= 0) {
         fail("the prompt has no tokens");
     }
@@ -158,13 +177,15 @@ sampler_ptr make(const llama_model * model, const option_set & options, uint32_t
     return sampler;
 }
 
-void generate(llama_context * context, const std::vector<llama_token> & prompt, const option_set & options, uint32_t seed) {
+void generate(llama_context * context, const std::vector<llama_token> & prompt,
+              const option_set & options, uint32_t seed) {
     const llama_model * model   = llama_get_model(context);
     sampler_ptr         sampler = make(model, options, seed);
     sampler_ptr         other   = make(model, options, seed + 1000);
     llama_token         last    = prompt.back();
 
-    llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(prompt.size()) - 1, -1);
+    llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(prompt.size()) - 1,
+                        -1);
     std::string line = std::string(options.name) + ", seed " + std::to_string(seed) + ":";
     for (int i = 0; i < n_tokens; i++) {
         decode(context, &last, 1);
@@ -178,15 +199,19 @@ void generate(llama_context * context, const std::vector<llama_token> & prompt, 
             common_sampler_copy(sampler.get(), other.get());
             std::swap(sampler, other);
         }
-        const llama_token token  = common_sampler_sample(sampler.get(), context, -1, options.grammar_first);
+        const llama_token token =
+            common_sampler_sample(sampler.get(), context, -1, options.grammar_first);
         const uint64_t    before = digest(common_sampler_get_candidates(sampler.get(), false));
         const uint64_t    sorted = digest(common_sampler_get_candidates(sampler.get(), true));
-        if (llama_get_sampled_logits_ith(context, -1) != nullptr || llama_get_sampled_candidates_count_ith(context, -1) != 0) {
+        if (llama_get_sampled_logits_ith(context, -1) != nullptr ||
+            llama_get_sampled_candidates_count_ith(context, -1) != 0) {
             fail("a backend is said to have sampled");
         }
         common_sampler_accept(sampler.get(), token, true);
         char text[64];
-        std::snprintf(text, sizeof(text), " %d/%016llx/%016llx", token, static_cast<unsigned long long>(before), static_cast<unsigned long long>(sorted));
+        std::snprintf(text, sizeof(text), " %d/%016llx/%016llx", token,
+                      static_cast<unsigned long long>(before),
+                      static_cast<unsigned long long>(sorted));
         line += text;
         last = token;
         if (llama_vocab_is_eog(llama_model_get_vocab(model), token)) {

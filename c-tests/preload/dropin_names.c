@@ -22,13 +22,17 @@ llama_token (*address_of_sample(void))(struct llama_sampler *, struct llama_cont
     return &llama_sampler_sample;
 }
 
-struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *, const char *);
-struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *, const char *) {
+struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *,
+                                                   const char *);
+struct llama_sampler * (*address_of_grammar(void))(const struct llama_vocab *, const char *,
+                                                   const char *) {
     return &llama_sampler_init_grammar;
 }
 
-uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab, const llama_logit_bias * bias, const char ** breakers);
-uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab, const llama_logit_bias * bias, const char ** breakers) {
+uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab,
+                  const llama_logit_bias * bias, const char ** breakers);
+uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab,
+                  const llama_logit_bias * bias, const char ** breakers) {
     llama_sampler_chain_add(chain, llama_sampler_init_greedy());
     llama_sampler_chain_add(chain, llama_sampler_init_dist(1));
     llama_sampler_chain_add(chain, llama_sampler_init_top_p(0.9f, 1));
@@ -46,7 +50,10 @@ uint32_t make_all(struct llama_sampler * chain, const struct llama_vocab * vocab
     llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(100, 1, bias));
     llama_sampler_chain_add(chain, llama_sampler_init_infill(vocab));
     llama_sampler_chain_add(chain, llama_sampler_init_grammar(vocab, "root ::= \"a\"", "root"));
-    llama_sampler_chain_add(chain, llama_sampler_init_grammar_lazy(vocab, "root ::= \"a\"", "root", breakers, 1, NULL, 0));
-    llama_sampler_chain_add(chain, llama_sampler_init_grammar_lazy_patterns(vocab, "root ::= \"a\"", "root", breakers, 1, NULL, 0));
+    llama_sampler_chain_add(chain, llama_sampler_init_grammar_lazy(vocab, "root ::= \"a\"", "root",
+                                                                   breakers, 1, NULL, 0));
+    llama_sampler_chain_add(chain,
+                            llama_sampler_init_grammar_lazy_patterns(vocab, "root ::= \"a\"",
+                                                                     "root", breakers, 1, NULL, 0));
     return llama_sampler_get_seed(chain);
 }

@@ -1,5 +1,5 @@
-// A library that says when it begins and ends, and frees a model at its end, as static objects of C++
-// do. With -DAS_PROGRAM, the program that is linked with it.
+// A library that says when it begins and ends, and frees a model at its end, as static objects of
+// C++ do. With -DAS_PROGRAM, the program that is linked with it.
 #include <stddef.h>
 #include <stdio.h>
 

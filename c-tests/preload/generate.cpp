@@ -40,35 +40,72 @@ struct option_set {
 std::vector<option_set> option_sets() {
     using members = std::vector<llama_sampler *>;
     return {
-        { "greedy", [](const llama_vocab *, uint32_t) { return members{ llama_sampler_init_greedy() }; } },
-        { "dist", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_dist(seed) }; } },
-        { "top-k", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_top_k(20), llama_sampler_init_dist(seed) }; } },
-        { "top-p", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_top_p(0.9f, 1), llama_sampler_init_dist(seed) }; } },
-        { "min-p", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_min_p(0.05f, 1), llama_sampler_init_dist(seed) }; } },
-        { "typical", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_typical(0.8f, 1), llama_sampler_init_dist(seed) }; } },
-        { "temp", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_temp(0.7f), llama_sampler_init_dist(seed) }; } },
+        { "greedy",
+          [](const llama_vocab *, uint32_t) { return members{ llama_sampler_init_greedy() }; } },
+        { "dist",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_dist(seed) };
+          } },
+        { "top-k",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_top_k(20), llama_sampler_init_dist(seed) };
+          } },
+        { "top-p",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_top_p(0.9f, 1), llama_sampler_init_dist(seed) };
+          } },
+        { "min-p",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_min_p(0.05f, 1), llama_sampler_init_dist(seed) };
+          } },
+        { "typical",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_typical(0.8f, 1), llama_sampler_init_dist(seed) };
+          } },
+        { "temp",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_temp(0.7f), llama_sampler_init_dist(seed) };
+          } },
         { "temp-ext",
-          [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_temp_ext(0.8f, 0.3f, 1.5f), llama_sampler_init_dist(seed) }; } },
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_temp_ext(0.8f, 0.3f, 1.5f),
+                              llama_sampler_init_dist(seed) };
+          } },
         { "xtc",
-          [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_xtc(0.5f, 0.1f, 1, seed), llama_sampler_init_dist(seed) }; } },
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_xtc(0.5f, 0.1f, 1, seed),
+                              llama_sampler_init_dist(seed) };
+          } },
         { "top-n-sigma",
-          [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_top_n_sigma(1.5f), llama_sampler_init_dist(seed) }; } },
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_top_n_sigma(1.5f), llama_sampler_init_dist(seed) };
+          } },
         { "mirostat",
           [](const llama_vocab * vocab, uint32_t seed) {
-              return members{ llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), seed, 4.0f, 0.1f, 100) };
+              return members{ llama_sampler_init_mirostat(llama_vocab_n_tokens(vocab), seed, 4.0f,
+                                                          0.1f, 100) };
           } },
-        { "mirostat-v2", [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_mirostat_v2(seed, 4.0f, 0.1f) }; } },
+        { "mirostat-v2",
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_mirostat_v2(seed, 4.0f, 0.1f) };
+          } },
         { "penalties",
           [](const llama_vocab * vocab, uint32_t seed) {
-              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 16, 1.3f, 0.1f, 0.2f), llama_sampler_init_dist(seed) };
+              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 16, 1.3f,
+                                                           0.1f, 0.2f),
+                              llama_sampler_init_dist(seed) };
           } },
         { "dry",
           [](const llama_vocab * vocab, uint32_t) {
               const char * breakers[] = { "\n", ":", "\"", "*" };
-              return members{ llama_sampler_init_dry(vocab, 2.0f, 1.75f, 1, 64, breakers, 4), llama_sampler_init_greedy() };
+              return members{ llama_sampler_init_dry(vocab, 2.0f, 1.75f, 1, 64, breakers, 4),
+                              llama_sampler_init_greedy() };
           } },
         { "adaptive-p",
-          [](const llama_vocab *, uint32_t seed) { return members{ llama_sampler_init_min_p(0.01f, 1), llama_sampler_init_adaptive_p(0.4f, 0.9f, seed) }; } },
+          [](const llama_vocab *, uint32_t seed) {
+              return members{ llama_sampler_init_min_p(0.01f, 1),
+                              llama_sampler_init_adaptive_p(0.4f, 0.9f, seed) };
+          } },
         { "logit-bias",
           [](const llama_vocab * vocab, uint32_t seed) {
               const int32_t                n_vocab = llama_vocab_n_tokens(vocab);
@@ -76,22 +113,30 @@ std::vector<option_set> option_sets() {
               for (llama_token token = 3; token < n_vocab; token += 7) {
                   biases.push_back({ token, token % 2 == 0 ? 1.5f : -2.5f });
               }
-              return members{ llama_sampler_init_logit_bias(n_vocab, static_cast<int32_t>(biases.size()), biases.data()), llama_sampler_init_dist(seed) };
+              return members{ llama_sampler_init_logit_bias(
+                                  n_vocab, static_cast<int32_t>(biases.size()), biases.data()),
+                              llama_sampler_init_dist(seed) };
           } },
         { "infill",
           [](const llama_vocab * vocab, uint32_t seed) {
-              return members{ llama_sampler_init_top_k(8), llama_sampler_init_infill(vocab), llama_sampler_init_dist(seed) };
+              return members{ llama_sampler_init_top_k(8), llama_sampler_init_infill(vocab),
+                              llama_sampler_init_dist(seed) };
           } },
         { "disabled",
           [](const llama_vocab * vocab, uint32_t seed) {
-              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 0, 1.0f, 0.0f, 0.0f), llama_sampler_init_top_k(0),
-                              llama_sampler_init_top_p(1.0f, 1), llama_sampler_init_min_p(0.0f, 1), llama_sampler_init_temp(1.0f),
+              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 0, 1.0f,
+                                                           0.0f, 0.0f),
+                              llama_sampler_init_top_k(0),
+                              llama_sampler_init_top_p(1.0f, 1),
+                              llama_sampler_init_min_p(0.0f, 1),
+                              llama_sampler_init_temp(1.0f),
                               llama_sampler_init_dist(seed) };
           } },
         { "default chain",
           [](const llama_vocab * vocab, uint32_t seed) {
               const char * breakers[] = { "\n", ":", "\"", "*" };
-              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 64, 1.1f, 0.0f, 0.0f),
+              return members{ llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), 64, 1.1f,
+                                                           0.0f, 0.0f),
                               llama_sampler_init_dry(vocab, 0.8f, 1.75f, 2, 64, breakers, 4),
                               llama_sampler_init_top_n_sigma(-1.0f),
                               llama_sampler_init_top_k(40),
@@ -105,16 +150,20 @@ std::vector<option_set> option_sets() {
         { "everything before mirostat",
           [](const llama_vocab * vocab, uint32_t seed) {
               const llama_logit_bias bias = { 5, 2.0f };
-              return members{ llama_sampler_init_logit_bias(llama_vocab_n_tokens(vocab), 1, &bias), llama_sampler_init_typical(0.95f, 4),
+              return members{ llama_sampler_init_logit_bias(llama_vocab_n_tokens(vocab), 1, &bias),
+                              llama_sampler_init_typical(0.95f, 4),
                               llama_sampler_init_min_p(0.02f, 2),
-                              llama_sampler_init_temp_ext(1.0f, 0.5f, 1.0f), llama_sampler_init_mirostat_v2(seed, 3.0f, 0.2f) };
+                              llama_sampler_init_temp_ext(1.0f, 0.5f, 1.0f),
+                              llama_sampler_init_mirostat_v2(seed, 3.0f, 0.2f) };
           } },
     };
 }
 
 std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::string & text) {
     std::vector<llama_token> tokens(text.size() + 8);
-    const int32_t n = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(), static_cast<int32_t>(tokens.size()), true, false);
+    const int32_t n =
+        llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
+                       static_cast<int32_t>(tokens.size()), true, false);
     if (n <= 0) {
         fail("the prompt has no tokens");
     }
@@ -160,7 +209,8 @@ int main(int argc, char ** argv) {
 
     llama_model_params model_params = llama_model_default_params();
     model_params.n_gpu_layers       = 0;
-    const std::unique_ptr<llama_model, model_free> model(llama_model_load_from_file(argv[1], model_params));
+    const std::unique_ptr<llama_model, model_free> model(
+        llama_model_load_from_file(argv[1], model_params));
     if (!model) {
         fail("the model cannot be loaded");
     }
@@ -168,7 +218,8 @@ int main(int argc, char ** argv) {
     context_params.n_ctx                = 128;
     context_params.n_threads            = 1;
     context_params.n_threads_batch      = 1;
-    const std::unique_ptr<llama_context, context_free> context(llama_init_from_model(model.get(), context_params));
+    const std::unique_ptr<llama_context, context_free> context(
+        llama_init_from_model(model.get(), context_params));
     if (!context) {
         fail("no context");
     }
@@ -181,15 +232,18 @@ int main(int argc, char ** argv) {
     for (const option_set & options : option_sets()) {
         for (uint32_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
             sampler_ptr chain = make_chain(options, vocab, seed);
-            std::printf("%s, seed %u (%u):", options.name, seed, llama_sampler_get_seed(chain.get()));
+            std::printf("%s, seed %u (%u):", options.name, seed,
+                        llama_sampler_get_seed(chain.get()));
             if (seed == first_seed) {
                 for (int i = 0; i < llama_sampler_chain_n(chain.get()); i++) {
                     const llama_sampler * member = llama_sampler_chain_get(chain.get(), i);
-                    std::printf(" %s[%u]", llama_sampler_name(member), llama_sampler_get_seed(member));
+                    std::printf(" %s[%u]", llama_sampler_name(member),
+                                llama_sampler_get_seed(member));
                 }
             }
             // Only the last token of the prompt again: its logits are the first to sample from.
-            llama_memory_seq_rm(llama_get_memory(context.get()), 0, static_cast<llama_pos>(prompt.size()) - 1, -1);
+            llama_memory_seq_rm(llama_get_memory(context.get()), 0,
+                                static_cast<llama_pos>(prompt.size()) - 1, -1);
             decode(context.get(), &prompt.back(), 1);
             std::string text;
             for (int i = 0; i < n_tokens; i++) {

@@ -90,7 +90,8 @@ std::vector<llama_token> whole(const llama_vocab * vocab) {
     return tokens;
 }
 
-// Of an array after the grammar: ids, bits of the logits, what is selected and whether it is sorted.
+// Of an array after the grammar: ids, bits of the logits, what is selected and whether it is
+// sorted.
 uint64_t digest(const llama_token_data_array & left) {
     uint64_t sum = 14695981039346656037u;
     auto     mix = [&](uint64_t value) { sum = (sum ^ value) * 1099511628211u; };
@@ -108,7 +109,8 @@ uint64_t digest(const llama_token_data_array & left) {
 
 // Applies the grammar to all tokens, in order and shuffled, to a few, and to one; prints what is
 // left. Gives the tokens that are allowed.
-std::vector<llama_token> look(llama_sampler * grammar, const llama_vocab * vocab, generator & random) {
+std::vector<llama_token> look(llama_sampler * grammar, const llama_vocab * vocab,
+                              generator & random) {
     std::vector<llama_token> tokens = whole(vocab);
     array                    all(tokens);
     llama_sampler_apply(grammar, &all.all);
@@ -128,7 +130,9 @@ std::vector<llama_token> look(llama_sampler * grammar, const llama_vocab * vocab
     llama_sampler_apply(grammar, &few.all);
     array one({ tokens[0] });
     llama_sampler_apply(grammar, &one.all);
-    std::printf(" %zu/%016llx/%016llx/%016llx/%d", allowed.size(), static_cast<unsigned long long>(digest(all.all)), static_cast<unsigned long long>(digest(shuffled.all)),
+    std::printf(" %zu/%016llx/%016llx/%016llx/%d", allowed.size(),
+                static_cast<unsigned long long>(digest(all.all)),
+                static_cast<unsigned long long>(digest(shuffled.all)),
                 static_cast<unsigned long long>(digest(few.all)), one.data[0].logit == -INFINITY);
     return allowed;
 }
@@ -152,13 +156,14 @@ struct grammar_text {
     const char *              begin;
 };
 
-const char * json = "root ::= object\n"
-                    "object ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\"\n"
-                    "pair ::= string \":\" ws value\n"
-                    "value ::= object | string | number | \"[\" ws (value (\",\" ws value)*)? \"]\"\n"
-                    "string ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]* \"\\\"\" ws\n"
-                    "number ::= \"-\"? [0-9]+ ws\n"
-                    "ws ::= [ \\n]{0,3}\n";
+const char * json =
+    "root ::= object\n"
+    "object ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\"\n"
+    "pair ::= string \":\" ws value\n"
+    "value ::= object | string | number | \"[\" ws (value (\",\" ws value)*)? \"]\"\n"
+    "string ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]* \"\\\"\" ws\n"
+    "number ::= \"-\"? [0-9]+ ws\n"
+    "ws ::= [ \\n]{0,3}\n";
 
 std::vector<grammar_text> grammars() {
     return {
@@ -167,8 +172,16 @@ std::vector<grammar_text> grammars() {
         { "tokens", "root ::= <[260]> [a-z]{2,9} !<[300]> | \"x\"", {}, {}, nullptr },
         { "nothing", "", {}, {}, nullptr },
         { "lazy word", "root ::= \"the\" [a-z ]+ \".\"", { "the" }, {}, " LORD said in the" },
-        { "lazy group", "root ::= \"e\" [a-z ]+ \".\"", { "and[\\s\\S]*?h(e)" }, {}, " land LORD of th" },
-        { "lazy pattern of all", "root ::= [^.]+ \".\"", { "^[\\s\\S]*?( of)[\\s\\S]*$", "never" }, {}, " land LORD in" },
+        { "lazy group",
+          "root ::= \"e\" [a-z ]+ \".\"",
+          { "and[\\s\\S]*?h(e)" },
+          {},
+          " land LORD of th" },
+        { "lazy pattern of all",
+          "root ::= [^.]+ \".\"",
+          { "^[\\s\\S]*?( of)[\\s\\S]*$", "never" },
+          {},
+          " land LORD in" },
         { "lazy token", "root ::= \" of\" [a-z ]+ \".\"", {}, { " of" }, " LORD said" },
     };
 }
@@ -188,12 +201,16 @@ sampler_ptr make(const llama_vocab * vocab, const grammar_text & grammar, bool w
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #endif
-        return sampler_ptr(llama_sampler_init_grammar_lazy(vocab, grammar.text, "root", patterns.data(), patterns.size(), tokens.data(), tokens.size()));
+        return sampler_ptr(llama_sampler_init_grammar_lazy(vocab, grammar.text, "root",
+                                                           patterns.data(), patterns.size(),
+                                                           tokens.data(), tokens.size()));
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
     }
-    return sampler_ptr(llama_sampler_init_grammar_lazy_patterns(vocab, grammar.text, "root", patterns.data(), patterns.size(), tokens.data(), tokens.size()));
+    return sampler_ptr(llama_sampler_init_grammar_lazy_patterns(vocab, grammar.text, "root",
+                                                                patterns.data(), patterns.size(),
+                                                                tokens.data(), tokens.size()));
 }
 
 // The tokens of a text, each the longest that fits.
@@ -222,7 +239,8 @@ void walk(const llama_vocab * vocab, const grammar_text & text, uint64_t seed, b
     generator   random{ seed };
     sampler_ptr grammar = make(vocab, text, words);
     sampler_ptr other   = make(vocab, text, words);
-    std::printf("%s%s, seed %llu:", text.name, words ? " as word" : "", static_cast<unsigned long long>(seed));
+    std::printf("%s%s, seed %llu:", text.name, words ? " as word" : "",
+                static_cast<unsigned long long>(seed));
     if (!grammar || !other) {
         std::printf(" refused\n");
         return;
@@ -248,7 +266,8 @@ void walk(const llama_vocab * vocab, const grammar_text & text, uint64_t seed, b
         if (allowed.empty()) {
             break;
         }
-        const llama_token token = i < first.size() ? first[i] : allowed[random.below(allowed.size())];
+        const llama_token token =
+            i < first.size() ? first[i] : allowed[random.below(allowed.size())];
         if (llama_vocab_is_eog(vocab, token)) {
             llama_sampler_reset(other.get());
             std::swap(grammar, other);
@@ -266,7 +285,8 @@ void walk(const llama_vocab * vocab, const grammar_text & text, uint64_t seed, b
 }
 
 // After what the grammar does not allow: each exception, and that a reset forgets it.
-void throws(const llama_vocab * vocab, const grammar_text & text, const std::vector<std::string> & before, const std::string & bad) {
+void throws(const llama_vocab * vocab, const grammar_text & text,
+            const std::vector<std::string> & before, const std::string & bad) {
     sampler_ptr grammar = make(vocab, text);
     std::printf("%s throws\n", text.name);
     for (int round = 0; round < 2; round++) {
@@ -274,12 +294,15 @@ void throws(const llama_vocab * vocab, const grammar_text & text, const std::vec
             llama_sampler_accept(grammar.get(), token_of(vocab, piece));
         }
         // A token that there is not changes nothing.
-        attempt("no token", [&] { llama_sampler_accept(grammar.get(), llama_vocab_n_tokens(vocab)); });
+        attempt("no token",
+                [&] { llama_sampler_accept(grammar.get(), llama_vocab_n_tokens(vocab)); });
         attempt("-1", [&] { llama_sampler_accept(grammar.get(), -1); });
         attempt("refused", [&] { llama_sampler_accept(grammar.get(), token_of(vocab, bad)); });
-        attempt("refused again", [&] { llama_sampler_accept(grammar.get(), token_of(vocab, " the")); });
+        attempt("refused again",
+                [&] { llama_sampler_accept(grammar.get(), token_of(vocab, " the")); });
         sampler_ptr clone(llama_sampler_clone(grammar.get()));
-        attempt("of the clone", [&] { llama_sampler_accept(clone.get(), token_of(vocab, " and")); });
+        attempt("of the clone",
+                [&] { llama_sampler_accept(clone.get(), token_of(vocab, " and")); });
         llama_sampler_reset(grammar.get());
         generator random{ 7 };
         look(grammar.get(), vocab, random);
@@ -301,17 +324,24 @@ void all_throws(const llama_vocab * vocab) {
     // It begins with that token, behind a part of it, and several tokens before.
     throws(vocab, { "wrong token", "root ::= \"x\"", {}, { " of" }, "" }, { "in" }, " of");
     throws(vocab, { "wrong rest", "root ::= \"x\"", { "sh(all)" }, {}, "" }, { "in" }, " shall");
-    throws(vocab, { "wrong tail", "root ::= \"o\" \"x\"", { "(o)[\\s\\S]*nd" }, {}, "" }, { " of", "in" }, "nd");
-    throws(vocab, { "wrong end", "root ::= \" of\" \"in\" \"x\"", { " of[\\s\\S]*nd" }, {}, "" }, { " of", "in" }, "nd");
-    throws(vocab, { "then wrong", "root ::= \"all\" [a-z]+", { "sh(all)" }, {}, "" }, { " shall", "in" }, ",");
+    throws(vocab, { "wrong tail", "root ::= \"o\" \"x\"", { "(o)[\\s\\S]*nd" }, {}, "" },
+           { " of", "in" }, "nd");
+    throws(vocab, { "wrong end", "root ::= \" of\" \"in\" \"x\"", { " of[\\s\\S]*nd" }, {}, "" },
+           { " of", "in" }, "nd");
+    throws(vocab, { "then wrong", "root ::= \"all\" [a-z]+", { "sh(all)" }, {}, "" },
+           { " shall", "in" }, ",");
 }
 
 void refused(const llama_vocab * vocab) {
-    for (const char * text : { "root ::=", "root ::= (\"a\"", "root ::= b", "other ::= \"a\"", "root ::= root \"a\"", "root ::= \"a\"{2001}" }) {
+    for (const char * text : { "root ::=", "root ::= (\"a\"", "root ::= b", "other ::= \"a\"",
+                               "root ::= root \"a\"", "root ::= \"a\"{2001}" }) {
         std::printf("%s: %d\n", text, make(vocab, { "refused", text, {}, {}, nullptr }) == nullptr);
     }
     for (const char * pattern : { "(", "[z-a]", "a{2,1}", "\\1" }) {
-        attempt(pattern, [&] { std::printf("%d\n", make(vocab, { "refused", "root ::= \"a\"", { pattern }, {}, "" }) == nullptr); });
+        attempt(pattern, [&] {
+            std::printf("%d\n", make(vocab, { "refused", "root ::= \"a\"", { pattern }, {}, "" }) ==
+                                    nullptr);
+        });
     }
 }
 
@@ -337,7 +367,9 @@ void reloaded(const char * path, const char * other) {
 // Only where ours answers.
 void hostile(const llama_vocab * vocab) {
     const std::string deep = "root ::= " + std::string(100000, '(');
-    for (const char * text : { "root ::= \"a\"{3,1}", "a ::= root{0} \"x\"", "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n", deep.c_str() }) {
+    for (const char * text :
+         { "root ::= \"a\"{3,1}", "a ::= root{0} \"x\"",
+           "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n", deep.c_str() }) {
         std::printf("%d\n", make(vocab, { "hostile", text, {}, {}, nullptr }) == nullptr);
     }
     // The end comes too early: from then on it is all that is allowed.

@@ -105,26 +105,34 @@ static struct llama_sampler * penalties(int32_t last_n, float repeat, float freq
 }
 
 #if defined(PENALTIES_WITH_NEWLINES)
-struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token eos, llama_token newline, int32_t last_n, float repeat, float freq,
-                                                    float present, bool penalize_newline, bool ignore_eos) {
-    printf("host: penalties(%d, %d, %d, %d, %g, %g, %g, %d, %d)\n", n_vocab, eos, newline, last_n, repeat, freq, present, penalize_newline, ignore_eos);
+struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token eos,
+                                                    llama_token newline, int32_t last_n,
+                                                    float repeat, float freq, float present,
+                                                    bool penalize_newline, bool ignore_eos) {
+    printf("host: penalties(%d, %d, %d, %d, %g, %g, %g, %d, %d)\n", n_vocab, eos, newline, last_n,
+           repeat, freq, present, penalize_newline, ignore_eos);
     return penalties(last_n, repeat, freq, present);
 }
 #elif defined(PENALTIES_WITH_ANOTHER)
 // An argument list of days to come.
-struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab, int32_t last_n, float repeat, float freq, float present) {
-    printf("host: penalties(%d, %d, %d, %g, %g, %g)\n", another, n_vocab, last_n, repeat, freq, present);
+struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab,
+                                                    int32_t last_n, float repeat, float freq,
+                                                    float present) {
+    printf("host: penalties(%d, %d, %d, %g, %g, %g)\n", another, n_vocab, last_n, repeat, freq,
+           present);
     return penalties(last_n, repeat, freq, present);
 }
 #elif defined(PENALTIES_WITH_N_VOCAB)
-struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat, float freq, float present) {
+struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat,
+                                                    float freq, float present) {
     if (repeat == 2.0f) {
         printf("host: penalties(%d, %d, %g, %g, %g)\n", n_vocab, last_n, repeat, freq, present);
     }
     return penalties(last_n, repeat, freq, present);
 }
 #else
-struct llama_sampler * llama_sampler_init_penalties(int32_t last_n, float repeat, float freq, float present) {
+struct llama_sampler * llama_sampler_init_penalties(int32_t last_n, float repeat, float freq,
+                                                    float present) {
     if (repeat == 2.0f) {
         printf("host: penalties(%d, %g, %g, %g)\n", last_n, repeat, freq, present);
     }
@@ -132,29 +140,36 @@ struct llama_sampler * llama_sampler_init_penalties(int32_t last_n, float repeat
 }
 #endif
 
-static struct llama_sampler * dry(const struct llama_vocab * vocab, float multiplier, float base, int32_t allowed_length, int32_t last_n,
-                                  const char ** breakers, size_t n_breakers) {
-    struct llama_sampler * (*init)(const struct llama_vocab *, float, float, int32_t, int32_t, const char **, size_t);
+static struct llama_sampler * dry(const struct llama_vocab * vocab, float multiplier, float base,
+                                  int32_t allowed_length, int32_t last_n, const char ** breakers,
+                                  size_t n_breakers) {
+    struct llama_sampler * (*init)(const struct llama_vocab *, float, float, int32_t, int32_t,
+                                   const char **, size_t);
     own("llama_sampler_init_dry", &init);
     return init(vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers);
 }
 
 #if defined(DRY_WITHOUT_N_CTX_TRAIN)
-struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, float multiplier, float base, int32_t allowed_length, int32_t last_n,
+struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, float multiplier,
+                                              float base, int32_t allowed_length, int32_t last_n,
                                               const char ** breakers, size_t n_breakers) {
     if (base == 3.0f) {
-        printf("host: dry(%d, %g, %g, %d, %d, %s, %zu)\n", vocab != NULL, multiplier, base, allowed_length, last_n, breakers[0], n_breakers);
+        printf("host: dry(%d, %g, %g, %d, %d, %s, %zu)\n", vocab != NULL, multiplier, base,
+               allowed_length, last_n, breakers[0], n_breakers);
     }
     return dry(vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers);
 }
 #else
-struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, int32_t n_ctx_train, float multiplier, float base,
-                                              int32_t allowed_length, int32_t last_n, const char ** breakers, size_t n_breakers) {
+struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, int32_t n_ctx_train,
+                                              float multiplier, float base, int32_t allowed_length,
+                                              int32_t last_n, const char ** breakers,
+                                              size_t n_breakers) {
     if (base == 3.0f) {
-        printf("host: dry(%d, %d, %g, %g, %d, %d, %s, %zu)\n", vocab != NULL, n_ctx_train, multiplier, base, allowed_length, last_n, breakers[0],
-               n_breakers);
+        printf("host: dry(%d, %d, %g, %g, %d, %d, %s, %zu)\n", vocab != NULL, n_ctx_train,
+               multiplier, base, allowed_length, last_n, breakers[0], n_breakers);
     }
-    return dry(vocab, multiplier, base, allowed_length, last_n == -1 ? n_ctx_train : last_n, breakers, n_breakers);
+    return dry(vocab, multiplier, base, allowed_length, last_n == -1 ? n_ctx_train : last_n,
+               breakers, n_breakers);
 }
 #endif
 

@@ -63,22 +63,31 @@ struct llama_sampler * llama_sampler_chain_get(struct llama_sampler * chain, int
 uint32_t               llama_sampler_get_seed(const struct llama_sampler * smpl);
 
 #if defined(PENALTIES_WITH_NEWLINES)
-struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token eos, llama_token newline, int32_t last_n, float repeat, float freq,
-                                                    float present, bool penalize_newline, bool ignore_eos);
+struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token eos,
+                                                    llama_token newline, int32_t last_n,
+                                                    float repeat, float freq, float present,
+                                                    bool penalize_newline, bool ignore_eos);
 #elif defined(PENALTIES_WITH_ANOTHER)
-struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab, int32_t last_n, float repeat, float freq, float present);
+struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab,
+                                                    int32_t last_n, float repeat, float freq,
+                                                    float present);
 #elif defined(PENALTIES_WITH_N_VOCAB)
-struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat, float freq, float present);
+struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat,
+                                                    float freq, float present);
 #else
-struct llama_sampler * llama_sampler_init_penalties(int32_t last_n, float repeat, float freq, float present);
+struct llama_sampler * llama_sampler_init_penalties(int32_t last_n, float repeat, float freq,
+                                                    float present);
 #endif
 
 #if defined(DRY_WITHOUT_N_CTX_TRAIN)
-struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, float multiplier, float base, int32_t allowed_length, int32_t last_n,
+struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, float multiplier,
+                                              float base, int32_t allowed_length, int32_t last_n,
                                               const char ** breakers, size_t n_breakers);
 #else
-struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, int32_t n_ctx_train, float multiplier, float base,
-                                              int32_t allowed_length, int32_t last_n, const char ** breakers, size_t n_breakers);
+struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, int32_t n_ctx_train,
+                                              float multiplier, float base, int32_t allowed_length,
+                                              int32_t last_n, const char ** breakers,
+                                              size_t n_breakers);
 #endif
 
 #endif

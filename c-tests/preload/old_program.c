@@ -6,14 +6,17 @@
 
 enum { N = 6 };
 
-static void show(const char * what, struct llama_sampler * smpl, const llama_token * history, size_t n_history) {
+static void show(const char * what, struct llama_sampler * smpl, const llama_token * history,
+                 size_t n_history) {
     if (smpl == NULL) {
         printf("%s: NULL\n", what);
         return;
     }
     llama_token_data data[N];
     for (int i = 0; i < N; i++) {
-        data[i] = (llama_token_data) { .id = i, .logit = i % 2 == 0 ? 4.0f - (float) i : -1.0f, .p = 0.0f };
+        data[i] = (llama_token_data){ .id = i,
+                                      .logit = i % 2 == 0 ? 4.0f - (float) i : -1.0f,
+                                      .p = 0.0f };
     }
     llama_token_data_array array = { .data = data, .size = N, .selected = -1, .sorted = false };
     for (size_t i = 0; i < n_history; i++) {
@@ -42,7 +45,8 @@ int main(void) {
     const size_t               n_breakers = 0;
 
 #if defined(PENALTIES_WITH_NEWLINES)
-    show("penalties", llama_sampler_init_penalties(1000, 2, 13, 64, 2.0f, 0.5f, 0.25f, true, false), history, 5);
+    show("penalties", llama_sampler_init_penalties(1000, 2, 13, 64, 2.0f, 0.5f, 0.25f, true, false),
+         history, 5);
 #elif defined(PENALTIES_WITH_ANOTHER)
     show("penalties", llama_sampler_init_penalties(7, 32000, 4, 2.0f, 0.5f, 0.25f), history, 5);
 #elif defined(PENALTIES_WITH_N_VOCAB)
@@ -54,10 +58,13 @@ int main(void) {
 #if defined(DRY_WITHOUT_N_CTX_TRAIN)
     show("dry", llama_sampler_init_dry(vocab, 2.0f, 3.0f, 2, 64, breakers, n_breakers), history, 5);
 #else
-    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 2, 64, breakers, n_breakers), history, 5);
+    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 2, 64, breakers, n_breakers),
+         history, 5);
     // All of the context.
-    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
-    show("dry", llama_sampler_init_dry(vocab, 3, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history, 5);
+    show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 1, -1, breakers, n_breakers),
+         history, 5);
+    show("dry", llama_sampler_init_dry(vocab, 3, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history,
+         5);
 #endif
     show("min-p", llama_sampler_init_min_p(0.5f, 1), NULL, 0);
     show("temp", llama_sampler_init_temp(0.5f), NULL, 0);

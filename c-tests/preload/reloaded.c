@@ -1,6 +1,6 @@
-// A llama.cpp that goes and comes back, as a plugin's does: two builds of a small one, loaded in turn
-// at the place of the other. Each call must reach the one that is loaded, from every thread, and from
-// a child.
+// A llama.cpp that goes and comes back, as a plugin's does: two builds of a small one, loaded in
+// turn at the place of the other. Each call must reach the one that is loaded, from every thread,
+// and from a child.
 //
 //   reloaded FIRST SECOND
 //
@@ -83,7 +83,8 @@ static void * other_thread(void * unused) {
 
 static int32_t in_other_thread(sample_function sample) {
     int32_t token;
-    if (write(to_other[1], &sample, sizeof(sample)) != sizeof(sample) || read(from_other[0], &token, sizeof(token)) != sizeof(token)) {
+    if (write(to_other[1], &sample, sizeof(sample)) != sizeof(sample) ||
+        read(from_other[0], &token, sizeof(token)) != sizeof(token)) {
         fail("the other thread");
     }
     return token;
@@ -124,7 +125,8 @@ static void * use(const char * path, int flags, void * in_front) {
 
 int main(int argc, char ** argv) {
     pthread_t other;
-    if (argc != 3 || pipe(to_other) != 0 || pipe(from_other) != 0 || pthread_create(&other, NULL, other_thread, NULL) != 0) {
+    if (argc != 3 || pipe(to_other) != 0 || pipe(from_other) != 0 ||
+        pthread_create(&other, NULL, other_thread, NULL) != 0) {
         fail("usage: reloaded FIRST SECOND");
     }
     // Not later: whoever finds a library in this way keeps it loaded.

@@ -27,7 +27,8 @@ size_t      n_checks = 0;
 void check_that(bool holds, const char * condition, int line) {
     n_checks++;
     if (!holds) {
-        std::fprintf(stderr, "sampling_cases.cpp:%d: %s: failed: %s\n", line, subject.c_str(), condition);
+        std::fprintf(stderr, "sampling_cases.cpp:%d: %s: failed: %s\n", line, subject.c_str(),
+                     condition);
         std::exit(1);
     }
 }
@@ -131,13 +132,22 @@ class candidates {
 using ids = std::vector<llama_token>;
 
 bool near(double value, double expected) {
-    return value == expected || std::fabs(value - expected) <= 1e-5 * std::max(1.0, std::fabs(expected));
+    return value == expected ||
+           std::fabs(value - expected) <= 1e-5 * std::max(1.0, std::fabs(expected));
 }
 
 void check_logits(const candidates & of, const std::vector<double> & expected_by_id) {
     for (size_t id = 0; id < expected_by_id.size(); id++) {
         CHECK(near(of.of_id(static_cast<llama_token>(id)).logit, expected_by_id[id]));
     }
+}
+
+// What a sampler, made for this alone, leaves of such candidates.
+candidates left_of(const std::vector<double> & probabilities, const char * name,
+                   llama_sampler * made) {
+    candidates of = candidates::of_probabilities(probabilities);
+    of.apply(sampler(name, made));
+    return of;
 }
 
 // The samplers that only choose.
@@ -179,7 +189,8 @@ void dist_takes_a_number_for_a_single_candidate() {
         const sampler many_then_many("dist", llama_sampler_init_dist(seed));
         std::mt19937  generator(seed);
         CHECK(candidates::of_logits({ 3.0f }).apply(one_then_many).selected() == 0);
-        CHECK(candidates::of_logits(equal).apply(many_then_many).selected() == uniform_draw(generator, equal.size()));
+        CHECK(candidates::of_logits(equal).apply(many_then_many).selected() ==
+              uniform_draw(generator, equal.size()));
         const llama_token second = uniform_draw(generator, equal.size());
         CHECK(candidates::of_logits(equal).apply(many_then_many).selected() == second);
         CHECK(candidates::of_logits(equal).apply(one_then_many).selected() == second);
@@ -220,7 +231,8 @@ void mirostat() {
     struct {
         float  tau;
         size_t k;
-    } const cases[] = { { 1.0f, 2 }, { 2.0f, 5 }, { 4.0f, 8 }, { 0.1f, 1 } }; // 2.12, 5.35, 33.98, 0.92
+    } const cases[] = { { 1.0f, 2 }, { 2.0f, 5 }, { 4.0f, 8 }, { 0.1f, 1 } };
+    // k is 2.12, 5.35, 33.98 and 0.92.
     for (const auto & one : cases) {
         const sampler smpl("mirostat", llama_sampler_init_mirostat(8, 1, one.tau, 0.1f, 100));
         candidates    of = candidates::of_logits(zipf);
@@ -255,50 +267,55 @@ void adaptive_p() {
 
 void top_k() {
     const std::vector<double> p = { 0.2, 0.1, 0.4, 0.3 };
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-k", llama_sampler_init_top_k(1))).ids() == ids{ 2 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-k", llama_sampler_init_top_k(3))).ids() == ids{ 2, 3, 0 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-k", llama_sampler_init_top_k(9))).ids() == ids{ 2, 3, 0, 1 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("?top-k", llama_sampler_init_top_k(0))).ids() == ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "top-k", llama_sampler_init_top_k(1)).ids() == ids{ 2 }));
+    CHECK((left_of(p, "top-k", llama_sampler_init_top_k(3)).ids() == ids{ 2, 3, 0 }));
+    CHECK((left_of(p, "top-k", llama_sampler_init_top_k(9)).ids() == ids{ 2, 3, 0, 1 }));
+    CHECK((left_of(p, "?top-k", llama_sampler_init_top_k(0)).ids() == ids{ 0, 1, 2, 3 }));
 }
 
 void top_p() {
     const std::vector<double> p = { 0.05, 0.5, 0.15, 0.3 };
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-p", llama_sampler_init_top_p(0.0f, 0))).ids() == ids{ 1 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-p", llama_sampler_init_top_p(0.45f, 0))).ids() == ids{ 1 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-p", llama_sampler_init_top_p(0.7f, 0))).ids() == ids{ 1, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-p", llama_sampler_init_top_p(0.7f, 3))).ids() == ids{ 1, 3, 2 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("top-p", llama_sampler_init_top_p(0.99f, 0))).ids() == ids{ 1, 3, 2, 0 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("?top-p", llama_sampler_init_top_p(1.0f, 0))).ids() == ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "top-p", llama_sampler_init_top_p(0.0f, 0)).ids() == ids{ 1 }));
+    CHECK((left_of(p, "top-p", llama_sampler_init_top_p(0.45f, 0)).ids() == ids{ 1 }));
+    CHECK((left_of(p, "top-p", llama_sampler_init_top_p(0.7f, 0)).ids() == ids{ 1, 3 }));
+    CHECK((left_of(p, "top-p", llama_sampler_init_top_p(0.7f, 3)).ids() == ids{ 1, 3, 2 }));
+    CHECK((left_of(p, "top-p", llama_sampler_init_top_p(0.99f, 0)).ids() == ids{ 1, 3, 2, 0 }));
+    CHECK((left_of(p, "?top-p", llama_sampler_init_top_p(1.0f, 0)).ids() == ids{ 0, 1, 2, 3 }));
 }
 
 void min_p() {
     // Relative to the largest: 0.25, 0.5, 0.75 and 1.
     const std::vector<double> p = { 0.1, 0.2, 0.3, 0.4 };
-    CHECK((candidates::of_probabilities(p).apply(sampler("?min-p", llama_sampler_init_min_p(0.0f, 0))).sorted_ids() == ids{ 0, 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("min-p", llama_sampler_init_min_p(0.24f, 0))).sorted_ids() == ids{ 0, 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("min-p", llama_sampler_init_min_p(0.26f, 0))).sorted_ids() == ids{ 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("min-p", llama_sampler_init_min_p(0.74f, 0))).sorted_ids() == ids{ 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("min-p", llama_sampler_init_min_p(1.0f, 0))).sorted_ids() == ids{ 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("min-p", llama_sampler_init_min_p(0.76f, 2))).sorted_ids() == ids{ 2, 3 }));
+    CHECK((left_of(p, "?min-p", llama_sampler_init_min_p(0.0f, 0)).sorted_ids() ==
+           ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "min-p", llama_sampler_init_min_p(0.24f, 0)).sorted_ids() ==
+           ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "min-p", llama_sampler_init_min_p(0.26f, 0)).sorted_ids() == ids{ 1, 2, 3 }));
+    CHECK((left_of(p, "min-p", llama_sampler_init_min_p(0.74f, 0)).sorted_ids() == ids{ 2, 3 }));
+    CHECK((left_of(p, "min-p", llama_sampler_init_min_p(1.0f, 0)).sorted_ids() == ids{ 3 }));
+    CHECK((left_of(p, "min-p", llama_sampler_init_min_p(0.76f, 2)).sorted_ids() == ids{ 2, 3 }));
 }
 
 void typical() {
     {
         // The entropy is 0.17, the first one's surprisal 0.03, the others' 4.6.
         candidates of = candidates::of_probabilities({ 0.97, 0.01, 0.01, 0.01 });
-        CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).ids() == ids{ 0 }));
+        CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).ids() ==
+               ids{ 0 }));
     }
     {
         // The entropy is 1.33: the surprisal 1.61 of the lesser ones is nearer to it than the 0.92
         // of the first.
         candidates of = candidates::of_probabilities({ 0.4, 0.2, 0.2, 0.2 });
-        CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).sorted_ids() == ids{ 1, 2, 3 }));
+        CHECK((of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 1))).sorted_ids() ==
+               ids{ 1, 2, 3 }));
     }
     {
         candidates of = candidates::of_probabilities({ 0.4, 0.2, 0.2, 0.2 });
         CHECK(of.apply(sampler("typical", llama_sampler_init_typical(0.5f, 4))).size() == 4);
         candidates same = candidates::of_probabilities({ 0.4, 0.2, 0.2, 0.2 });
-        CHECK((same.apply(sampler("?typical", llama_sampler_init_typical(1.0f, 1))).ids() == ids{ 0, 1, 2, 3 }));
+        CHECK((same.apply(sampler("?typical", llama_sampler_init_typical(1.0f, 1))).ids() ==
+               ids{ 0, 1, 2, 3 }));
     }
 }
 
@@ -306,11 +323,14 @@ void top_n_sigma() {
     // The standard deviation is sqrt(1.25) = 1.118.
     const std::vector<float> logits = { 1.0f, 4.0f, 2.0f, 3.0f };
     candidates               one    = candidates::of_logits(logits);
-    check_logits(one.apply(sampler("top-n-sigma", llama_sampler_init_top_n_sigma(1.0f))), { minus_infinity, 4.0, minus_infinity, 3.0 });
+    check_logits(one.apply(sampler("top-n-sigma", llama_sampler_init_top_n_sigma(1.0f))),
+                 { minus_infinity, 4.0, minus_infinity, 3.0 });
     candidates two = candidates::of_logits(logits);
-    check_logits(two.apply(sampler("top-n-sigma", llama_sampler_init_top_n_sigma(2.0f))), { minus_infinity, 4.0, 2.0, 3.0 });
+    check_logits(two.apply(sampler("top-n-sigma", llama_sampler_init_top_n_sigma(2.0f))),
+                 { minus_infinity, 4.0, 2.0, 3.0 });
     candidates all = candidates::of_logits(logits);
-    check_logits(all.apply(sampler("?top-n-sigma", llama_sampler_init_top_n_sigma(0.0f))), { 1.0, 4.0, 2.0, 3.0 });
+    check_logits(all.apply(sampler("?top-n-sigma", llama_sampler_init_top_n_sigma(0.0f))),
+                 { 1.0, 4.0, 2.0, 3.0 });
     // What is banned already does not count.
     candidates banned = candidates::of_logits({ 1.0f, 4.0f, 2.0f, 3.0f, minus_infinity });
     check_logits(banned.apply(sampler("top-n-sigma", llama_sampler_init_top_n_sigma(1.0f))),
@@ -320,13 +340,17 @@ void top_n_sigma() {
 void xtc() {
     // Chance 1: of those at or above the threshold, only the least probable stays.
     const std::vector<double> p = { 0.4, 0.3, 0.2, 0.1 };
-    CHECK((candidates::of_probabilities(p).apply(sampler("xtc", llama_sampler_init_xtc(1.0f, 0.05f, 0, 1))).ids() == ids{ 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("xtc", llama_sampler_init_xtc(1.0f, 0.15f, 0, 1))).ids() == ids{ 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("xtc", llama_sampler_init_xtc(1.0f, 0.25f, 0, 1))).ids() == ids{ 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("xtc", llama_sampler_init_xtc(1.0f, 0.35f, 0, 1))).ids() == ids{ 0, 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("xtc", llama_sampler_init_xtc(1.0f, 0.15f, 3, 1))).ids() == ids{ 0, 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("?xtc", llama_sampler_init_xtc(1.0f, 0.6f, 0, 1))).ids() == ids{ 0, 1, 2, 3 }));
-    CHECK((candidates::of_probabilities(p).apply(sampler("?xtc", llama_sampler_init_xtc(0.0f, 0.1f, 0, 1))).ids() == ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "xtc", llama_sampler_init_xtc(1.0f, 0.05f, 0, 1)).ids() == ids{ 3 }));
+    CHECK((left_of(p, "xtc", llama_sampler_init_xtc(1.0f, 0.15f, 0, 1)).ids() == ids{ 2, 3 }));
+    CHECK((left_of(p, "xtc", llama_sampler_init_xtc(1.0f, 0.25f, 0, 1)).ids() == ids{ 1, 2, 3 }));
+    CHECK((left_of(p, "xtc", llama_sampler_init_xtc(1.0f, 0.35f, 0, 1)).ids() ==
+           ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "xtc", llama_sampler_init_xtc(1.0f, 0.15f, 3, 1)).ids() ==
+           ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "?xtc", llama_sampler_init_xtc(1.0f, 0.6f, 0, 1)).ids() ==
+           ids{ 0, 1, 2, 3 }));
+    CHECK((left_of(p, "?xtc", llama_sampler_init_xtc(0.0f, 0.1f, 0, 1)).ids() ==
+           ids{ 0, 1, 2, 3 }));
 }
 
 // The samplers that change logits.
@@ -335,26 +359,30 @@ void temp() {
     candidates half = candidates::of_logits({ 1.0f, -2.0f, 4.0f });
     check_logits(half.apply(sampler("temp", llama_sampler_init_temp(2.0f))), { 0.5, -1.0, 2.0 });
     candidates coldest = candidates::of_logits({ 1.0f, -2.0f, 4.0f });
-    check_logits(coldest.apply(sampler("temp", llama_sampler_init_temp(0.0f))), { minus_infinity, minus_infinity, 4.0 });
+    check_logits(coldest.apply(sampler("temp", llama_sampler_init_temp(0.0f))),
+                 { minus_infinity, minus_infinity, 4.0 });
     candidates same = candidates::of_logits({ 1.0f, -2.0f, 4.0f });
     check_logits(same.apply(sampler("?temp", llama_sampler_init_temp(1.0f))), { 1.0, -2.0, 4.0 });
 }
 
 void temp_ext() {
     candidates plain = candidates::of_logits({ 1.0f, -2.0f, 4.0f });
-    check_logits(plain.apply(sampler("temp-ext", llama_sampler_init_temp_ext(2.0f, 0.0f, 1.0f))), { 0.5, -1.0, 2.0 });
+    check_logits(plain.apply(sampler("temp-ext", llama_sampler_init_temp_ext(2.0f, 0.0f, 1.0f))),
+                 { 0.5, -1.0, 2.0 });
     // One against three: 0.811 bits of one possible. Between 1 - 0.5 and 1 + 0.5 that is a
     // temperature of 1.311, squared before it of 1.158.
     const double entropy = 0.25 * 2.0 + 0.75 * std::log2(4.0 / 3.0);
     for (const double exponent : { 1.0, 2.0 }) {
         const double temperature = 0.5 + std::pow(entropy, exponent);
         candidates   of          = candidates::of_probabilities({ 0.25, 0.75 });
-        of.apply(sampler("temp-ext", llama_sampler_init_temp_ext(1.0f, 0.5f, static_cast<float>(exponent))));
+        of.apply(sampler("temp-ext",
+                         llama_sampler_init_temp_ext(1.0f, 0.5f, static_cast<float>(exponent))));
         check_logits(of, { std::log(0.25) / temperature, std::log(0.75) / temperature });
     }
     // Equal candidates: the highest temperature.
     candidates equal = candidates::of_logits({ 3.0f, 3.0f, 3.0f });
-    check_logits(equal.apply(sampler("temp-ext", llama_sampler_init_temp_ext(1.0f, 0.5f, 1.0f))), { 2.0, 2.0, 2.0 });
+    check_logits(equal.apply(sampler("temp-ext", llama_sampler_init_temp_ext(1.0f, 0.5f, 1.0f))),
+                 { 2.0, 2.0, 2.0 });
 }
 
 void penalties() {
@@ -363,15 +391,18 @@ void penalties() {
         // occurrence and 0.25 for being there.
         const sampler smpl("penalties", llama_sampler_init_penalties(4, 8, 2.0f, 0.5f, 0.25f));
         smpl.accept({ 0, 0, 1, 0 });
-        check_logits(candidates::of_logits({ 4.0f, -1.0f, 3.0f, -3.0f }).apply(smpl), { 0.25, -2.75, 3.0, -3.0 });
+        check_logits(candidates::of_logits({ 4.0f, -1.0f, 3.0f, -3.0f }).apply(smpl),
+                     { 0.25, -2.75, 3.0, -3.0 });
     }
     {
         // A window of two.
         const sampler smpl("penalties", llama_sampler_init_penalties(4, 2, 1.0f, 1.0f, 0.0f));
         smpl.accept({ 3, 3, 3, 0, 1 });
-        check_logits(candidates::of_logits({ 0.0f, 0.0f, 0.0f, 0.0f }).apply(smpl), { -1.0, -1.0, 0.0, 0.0 });
+        check_logits(candidates::of_logits({ 0.0f, 0.0f, 0.0f, 0.0f }).apply(smpl),
+                     { -1.0, -1.0, 0.0, 0.0 });
         llama_sampler_reset(smpl);
-        check_logits(candidates::of_logits({ 0.0f, 0.0f, 0.0f, 0.0f }).apply(smpl), { 0.0, 0.0, 0.0, 0.0 });
+        check_logits(candidates::of_logits({ 0.0f, 0.0f, 0.0f, 0.0f }).apply(smpl),
+                     { 0.0, 0.0, 0.0, 0.0 });
     }
     {
         // By id, not by place.
@@ -381,18 +412,26 @@ void penalties() {
         check_logits(of.apply(smpl), { 2.0, 2.0 });
     }
     candidates same = candidates::of_logits({ 1.0f, 2.0f });
-    check_logits(same.apply(sampler("?penalties", llama_sampler_init_penalties(4, 0, 2.0f, 1.0f, 1.0f))), { 1.0, 2.0 });
+    check_logits(same.apply(
+                     sampler("?penalties", llama_sampler_init_penalties(4, 0, 2.0f, 1.0f, 1.0f))),
+                 { 1.0, 2.0 });
 }
 
 void logit_bias() {
-    const std::vector<llama_logit_bias> biases = { { 2, 2.0f }, { 0, minus_infinity }, { 9, 5.0f } };
-    const sampler smpl("logit-bias", llama_sampler_init_logit_bias(4, static_cast<int32_t>(biases.size()), biases.data()));
-    check_logits(candidates::of_logits({ 1.0f, 1.0f, 1.0f, 1.0f }).apply(smpl), { minus_infinity, 1.0, 3.0, 1.0 });
+    const std::vector<llama_logit_bias> biases = { { 2, 2.0f },
+                                                   { 0, minus_infinity },
+                                                   { 9, 5.0f } };
+    const sampler smpl("logit-bias",
+                       llama_sampler_init_logit_bias(4, static_cast<int32_t>(biases.size()),
+                                                     biases.data()));
+    check_logits(candidates::of_logits({ 1.0f, 1.0f, 1.0f, 1.0f }).apply(smpl),
+                 { minus_infinity, 1.0, 3.0, 1.0 });
     // Where another sampler has reordered.
     candidates of = candidates::of_logits({ 1.0f, 2.0f, 3.0f }).with_ids({ 2, 0, 1 });
     check_logits(of.apply(smpl), { minus_infinity, 3.0, 3.0 });
     candidates same = candidates::of_logits({ 1.0f });
-    check_logits(same.apply(sampler("?logit-bias", llama_sampler_init_logit_bias(4, 0, nullptr))), { 1.0 });
+    check_logits(same.apply(sampler("?logit-bias", llama_sampler_init_logit_bias(4, 0, nullptr))),
+                 { 1.0 });
 }
 
 // The samplers that know the vocabulary.
@@ -439,8 +478,9 @@ bool starts_with(const std::string & text, const std::string & with) {
 
 void dry(const vocabulary & words) {
     const std::vector<float> zeros(10, 0.0f);
-    const auto               after = [&](const ids & history, int32_t allowed_length, int32_t last_n) {
-        const sampler smpl("dry", llama_sampler_init_dry(words.vocab, 2.0f, 3.0f, allowed_length, last_n, nullptr, 0));
+    const auto after = [&](const ids & history, int32_t allowed_length, int32_t last_n) {
+        const sampler smpl("dry", llama_sampler_init_dry(words.vocab, 2.0f, 3.0f, allowed_length,
+                                                         last_n, nullptr, 0));
         smpl.accept(history);
         std::vector<double> penalties;
         candidates          of = candidates::of_logits(zeros);
@@ -456,14 +496,15 @@ void dry(const vocabulary & words) {
     CHECK((after({ 1, 2, 3, 1, 2 }, 1, 64) == numbers{ 0, 0, 0, 6, 0, 0, 0, 0, 0, 0 }));
     CHECK((after({ 1, 2, 3, 1, 2 }, 3, 64) == numbers(10, 0)));
     // Two continuations, after repetitions of two and of three.
-    CHECK((after({ 5, 6, 7, 8, 4, 6, 7, 9, 5, 6, 7 }, 2, 64) == numbers{ 0, 0, 0, 0, 0, 0, 0, 0, 6, 2 }));
+    CHECK((after({ 5, 6, 7, 8, 4, 6, 7, 9, 5, 6, 7 }, 2, 64) ==
+           numbers{ 0, 0, 0, 0, 0, 0, 0, 0, 6, 2 }));
     // The first "1 2" is too long ago.
     CHECK((after({ 1, 2, 3, 1, 2 }, 2, 3) == numbers(10, 0)));
 
     // A line's end breaks the repetition that goes across it.
     const llama_token line_end = words.only_token("\n");
     const char *      breaker  = "\n";
-    const sampler     smpl("dry", llama_sampler_init_dry(words.vocab, 2.0f, 3.0f, 1, 64, &breaker, 1));
+    const sampler smpl("dry", llama_sampler_init_dry(words.vocab, 2.0f, 3.0f, 1, 64, &breaker, 1));
     smpl.accept({ 1, line_end, 3, 1, line_end });
     candidates of = candidates::of_logits(zeros);
     check_logits(of.apply(smpl), std::vector<double>(10, 0.0));
@@ -481,31 +522,37 @@ void infill(const vocabulary & words) {
     const llama_token longer = words.only_token(" they");
     const llama_token other = words.only_token(" and");
     const llama_token third = words.only_token(" of");
-    CHECK(!starts_with(words.piece(other), words.piece(third)) && starts_with(words.piece(longer), words.piece(word)));
+    CHECK(!starts_with(words.piece(other), words.piece(third)) &&
+          starts_with(words.piece(longer), words.piece(word)));
     const sampler smpl("infill", llama_sampler_init_infill(words.vocab));
     {
         // Three times the number of candidates times the end's probability exceeds the rest.
-        candidates of = candidates::of_probabilities({ 0.5, 0.25, 0.25 }).with_ids({ end, word, other });
+        candidates of =
+            candidates::of_probabilities({ 0.5, 0.25, 0.25 }).with_ids({ end, word, other });
         CHECK((of.apply(smpl).ids() == ids{ end }) && near(of.of_id(end).p, 1.0));
     }
     {
         // 0.15 is below 0.2. Of the rest, 0.65 and 0.35 are above 1 / 3.
-        candidates of = candidates::of_probabilities({ 0.55, 0.3, 0.15 }).with_ids({ word, other, third });
+        candidates of =
+            candidates::of_probabilities({ 0.55, 0.3, 0.15 }).with_ids({ word, other, third });
         CHECK((of.apply(smpl).ids() == ids{ word, other }));
         CHECK(near(of.of_id(word).p, 0.55 / 0.85) && near(of.of_id(other).p, 0.3 / 0.85));
     }
     {
         // Of the rest, 0.26 is below 1 / 3.
-        candidates of = candidates::of_probabilities({ 0.7, 0.25, 0.05 }).with_ids({ word, other, third });
+        candidates of =
+            candidates::of_probabilities({ 0.7, 0.25, 0.05 }).with_ids({ word, other, third });
         CHECK((of.apply(smpl).ids() == ids{ word }) && near(of.of_id(word).p, 1.0));
     }
     {
         // The longer word counts for the one that it begins with, unless it is the more probable of
         // the two.
-        candidates of = candidates::of_probabilities({ 0.35, 0.25, 0.4 }).with_ids({ word, longer, other });
+        candidates of =
+            candidates::of_probabilities({ 0.35, 0.25, 0.4 }).with_ids({ word, longer, other });
         CHECK((of.apply(smpl).sorted_ids() == ids{ std::min(word, other), std::max(word, other) }));
         CHECK(near(of.of_id(word).p, 0.6) && near(of.of_id(other).p, 0.4));
-        candidates swapped = candidates::of_probabilities({ 0.25, 0.35, 0.4 }).with_ids({ word, longer, other });
+        candidates swapped =
+            candidates::of_probabilities({ 0.25, 0.35, 0.4 }).with_ids({ word, longer, other });
         CHECK(near(swapped.apply(smpl).of_id(longer).p, 0.6));
     }
 }
@@ -545,7 +592,8 @@ struct queue_parameters {
 
 class naive_queue {
   public:
-    naive_queue(size_t n, const queue_parameters & parameters) : n_all(n), n_left(n), descending(false), parameters(parameters) {}
+    naive_queue(size_t n, const queue_parameters & parameters)
+        : n_all(n), n_left(n), descending(false), parameters(parameters) {}
 
     // The sampler adds its float numbers up one by one, so the n-th step of a sum is only known to
     // this: smallest and largest number left.
@@ -593,7 +641,8 @@ class naive_queue {
 
     size_t           n_all;
     size_t           n_left;
-    bool             descending; // Until something sorts, they stand as they were put, the least probable first.
+    // Until something sorts, they stand as they were put, the least probable first.
+    bool             descending;
     queue_parameters parameters;
 };
 
@@ -631,12 +680,17 @@ void queues() {
     subject                               = "queues";
     CHECK(orders.size() == 3 + 9 + 27 + 81);
     // The min-p thresholds lie between two candidates.
-    for (const queue_parameters & parameters : std::vector<queue_parameters>{
-             { 100, 0.8f, 0.10005f }, { 9000, 0.5f, 0.30005f }, { 9999, 0.999f, 0.00015f }, { 1, 0.3f, 0.99005f }, { 7000, 0.9f, 0.00005f } }) {
+    for (const queue_parameters & parameters :
+         std::vector<queue_parameters>{ { 100, 0.8f, 0.10005f },
+                                        { 9000, 0.5f, 0.30005f },
+                                        { 9999, 0.999f, 0.00015f },
+                                        { 1, 0.3f, 0.99005f },
+                                        { 7000, 0.9f, 0.00005f } }) {
         for (const std::string & order : orders) {
             candidates  stepwise = candidates::of_logits(logits);
             naive_queue naive(n, parameters);
-            const sampler chain("chain", llama_sampler_chain_init(llama_sampler_chain_default_params()));
+            const sampler chain("chain",
+                                llama_sampler_chain_init(llama_sampler_chain_default_params()));
             for (const char kind : order) {
                 stepwise.apply(sampler(name_of(kind), make(kind, parameters)));
                 const auto [least, most] = naive.left_by(kind);

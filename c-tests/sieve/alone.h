@@ -24,7 +24,8 @@ struct llama_logit_bias {
 
 static void check_that(bool holds, const char * condition, const char * file, int line) {
     if (!holds) {
-        fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", file, line, condition, llama_sieve_last_error());
+        fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", file, line, condition,
+                llama_sieve_last_error());
         exit(1);
     }
 }

@@ -1,4 +1,5 @@
-/* The sieve as one sampler of a llama.cpp chain: it chooses what the sieve chooses of the same logits, also after clone and reset, and behind built-ins. */
+/* The sieve as one sampler of a llama.cpp chain: it chooses what the sieve chooses of the same
+ * logits, also after clone and reset, and behind built-ins. */
 #include <math.h>
 
 #include "../check.h"
@@ -7,7 +8,8 @@
 
 enum { N = 3000, STEPS = 50 };
 
-static llama_token step(struct llama_sampler * chain, const llama_token_data * data, llama_token_data * scratch) {
+static llama_token step(struct llama_sampler * chain, const llama_token_data * data,
+                        llama_token_data * scratch) {
     memcpy(scratch, data, N * sizeof(*scratch));
     llama_token_data_array array = { .data = scratch, .size = N, .selected = -1, .sorted = false };
     llama_sampler_apply(chain, &array);
@@ -53,7 +55,8 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
 
     /* Other parameters count from the next token on. */
     llama_sieve_params seen = { .struct_size = sizeof(seen) };
-    CHECK(llama_sieve_get_params(sieve, &seen) == LLAMA_SIEVE_OK && seen.seed == 7 && seen.top_k == 40);
+    CHECK(llama_sieve_get_params(sieve, &seen) == LLAMA_SIEVE_OK && seen.seed == 7 &&
+          seen.top_k == 40);
     const llama_logit_bias ban = { .token = token, .bias = -INFINITY };
     seen.temperature    = 0.0f;
     seen.penalty_last_n = 0;
@@ -76,7 +79,8 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     llama_sieve_params other = llama_sieve_default_params();
     other.rng                = LLAMA_SIEVE_RNG_POSITION;
     llama_sieve * alone      = llama_sieve_new(&other);
-    CHECK(llama_sieve_state_load_with(alone, bytes, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load_with(alone, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_OK);
     float logits[N];
     for (int i = 0; i < N; i++) {
         logits[i] = data[i].logit;
@@ -103,11 +107,13 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     /* A clone has its own; a copy of the state goes into the same. */
     struct llama_sampler * clone = llama_sampler_clone(smpl);
     llama_sieve *          twin  = llama_sieve_of_sampler(clone);
-    CHECK(twin != NULL && twin != sieve && llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
+    CHECK(twin != NULL && twin != sieve &&
+          llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
     llama_sieve_accept(twin, 9);
     CHECK(llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve) + 1);
     ((const struct llama_sampler *) smpl)->iface->copy_state(smpl, clone);
-    CHECK(llama_sieve_of_sampler(clone) == twin && llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
+    CHECK(llama_sieve_of_sampler(clone) == twin &&
+          llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
     llama_sampler_free(clone);
 
     /* Not the caller's to free. */
@@ -121,9 +127,11 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     CHECK(copy != NULL && llama_sieve_n_accepted(copy) == llama_sieve_n_accepted(sieve));
 
     /* Only samplers that are sieves have one. */
-    CHECK(llama_sieve_of_sampler(chain) == NULL && strstr(llama_sieve_last_error(), "no sieve") != NULL);
+    CHECK(llama_sieve_of_sampler(chain) == NULL &&
+          strstr(llama_sieve_last_error(), "no sieve") != NULL);
     struct llama_sampler * greedy = llama_sieve_init_greedy();
-    CHECK(llama_sieve_of_sampler(greedy) == NULL && strstr(llama_sieve_last_error(), "no sieve") != NULL);
+    CHECK(llama_sieve_of_sampler(greedy) == NULL &&
+          strstr(llama_sieve_last_error(), "no sieve") != NULL);
     llama_sampler_free(greedy);
     llama_sampler_free(chain);
     CHECK(llama_sieve_sample(copy, logits, N) >= 0);

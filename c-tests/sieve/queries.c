@@ -1,5 +1,6 @@
-/* What can be asked of a sieve from C: parameters, seed, position, history, the error of one sequence of a batch, and states with
- * their parameters. Uses no llama.cpp: the header alone must do. */
+/* What can be asked of a sieve from C: parameters, seed, position, history, the error of one
+ * sequence of a batch, and states with their parameters. Uses no llama.cpp: the header alone must
+ * do. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,11 +41,15 @@ static llama_sieve_params unusual(void) {
 }
 
 static bool same_params(const llama_sieve_params * a, const llama_sieve_params * b) {
-    bool same = a->temperature == b->temperature && a->top_k == b->top_k && a->top_p == b->top_p && a->min_p == b->min_p;
-    same = same && a->typical_p == b->typical_p && a->top_n_sigma == b->top_n_sigma && a->min_keep == b->min_keep;
+    bool same = a->temperature == b->temperature && a->top_k == b->top_k && a->top_p == b->top_p &&
+                a->min_p == b->min_p;
+    same = same && a->typical_p == b->typical_p && a->top_n_sigma == b->top_n_sigma &&
+           a->min_keep == b->min_keep;
     same = same && a->penalty_last_n == b->penalty_last_n && a->penalty_repeat == b->penalty_repeat;
-    same = same && a->penalty_freq == b->penalty_freq && a->penalty_present == b->penalty_present && a->seed == b->seed;
-    same = same && a->mode == b->mode && a->rng == b->rng && a->method == b->method && a->order == b->order;
+    same = same && a->penalty_freq == b->penalty_freq && a->penalty_present == b->penalty_present &&
+           a->seed == b->seed;
+    same = same && a->mode == b->mode && a->rng == b->rng && a->method == b->method &&
+           a->order == b->order;
     same = same && a->struct_size == b->struct_size && a->n_bias == b->n_bias;
     for (size_t i = 0; same && i < a->n_bias; i++) {
         same = a->bias[i].token == b->bias[i].token && a->bias[i].bias == b->bias[i].bias;
@@ -64,18 +69,22 @@ static void parameters(void) {
     CHECK(llama_sieve_set_params(sieve, &seen) == LLAMA_SIEVE_OK);
     llama_sieve_params again = { .struct_size = sizeof(again) };
     CHECK(llama_sieve_get_params(sieve, &again) == LLAMA_SIEVE_OK);
-    CHECK(again.temperature == 1.25f && again.n_bias == 1 && again.bias[0].token == 1 && again.bias[0].bias == 0.5f);
+    CHECK(again.temperature == 1.25f && again.n_bias == 1 && again.bias[0].token == 1 &&
+          again.bias[0].bias == 0.5f);
     /* Without biases there is nothing to point to. */
     again.n_bias = 0;
     CHECK(llama_sieve_set_params(sieve, &again) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_get_params(sieve, &again) == LLAMA_SIEVE_OK && again.bias == NULL && again.n_bias == 0);
+    CHECK(llama_sieve_get_params(sieve, &again) == LLAMA_SIEVE_OK && again.bias == NULL &&
+          again.n_bias == 0);
     /* On failure nothing is written. */
     llama_sieve_params untouched = given;
     untouched.struct_size = sizeof(untouched) - 8;
-    CHECK(llama_sieve_get_params(sieve, &untouched) == LLAMA_SIEVE_ERROR_PARAMS && says("struct_size"));
+    CHECK(llama_sieve_get_params(sieve, &untouched) == LLAMA_SIEVE_ERROR_PARAMS &&
+          says("struct_size"));
     CHECK(untouched.temperature == given.temperature && untouched.bias == BIASES);
     untouched.struct_size = sizeof(untouched);
-    CHECK(llama_sieve_get_params(NULL, &untouched) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
+    CHECK(llama_sieve_get_params(NULL, &untouched) == LLAMA_SIEVE_ERROR_NULL &&
+          says("sieve is NULL"));
     CHECK(same_params(&untouched, &given));
     CHECK(llama_sieve_get_params(sieve, NULL) == LLAMA_SIEVE_ERROR_NULL && says("out"));
     static uint64_t memory[64];
@@ -98,13 +107,15 @@ static void seeds_and_positions(void) {
         CHECK(llama_sieve_n_accepted(random) == (uint64_t) i);
         const int32_t token = llama_sieve_sample(random, LOGITS, N);
         CHECK(token >= 0 && llama_sieve_sample(repeated, LOGITS, N) == token);
-        CHECK(llama_sieve_last_stats(random, &stats) == LLAMA_SIEVE_OK && stats.n_accepted == (uint64_t) i);
+        CHECK(llama_sieve_last_stats(random, &stats) == LLAMA_SIEVE_OK &&
+              stats.n_accepted == (uint64_t) i);
         llama_sieve_accept(random, token);
         llama_sieve_accept(repeated, token);
     }
     /* A seed that is set takes effect at reset. */
     params.seed = 5;
-    CHECK(llama_sieve_set_params(random, &params) == LLAMA_SIEVE_OK && llama_sieve_current_seed(random) == seed);
+    CHECK(llama_sieve_set_params(random, &params) == LLAMA_SIEVE_OK &&
+          llama_sieve_current_seed(random) == seed);
     llama_sieve_reset(random);
     CHECK(llama_sieve_current_seed(random) == 5 && llama_sieve_n_accepted(random) == 0);
     CHECK(llama_sieve_current_seed(NULL) == 0xFFFFFFFF && says("sieve is NULL"));
@@ -142,7 +153,8 @@ static void history(void) {
     }
     CHECK(seen[1] && seen[2] && seen[6] && seen[7]);
     int32_t two[3] = { -9, -9, -9 };
-    CHECK(llama_sieve_history_unique(sieve, two, 2) == 4 && two[0] == out[0] && two[1] == out[1] && two[2] == -9);
+    CHECK(llama_sieve_history_unique(sieve, two, 2) == 4 && two[0] == out[0] && two[1] == out[1] &&
+          two[2] == -9);
     CHECK(llama_sieve_history_unique(sieve, NULL, 3) == 4);
     /* By hand: bias, division or multiplication, three and one times the penalties. */
     CHECK(llama_sieve_adjusted_logit(sieve, 1, 1.5f) == (1.5f + 0.5f) / 2.0f - (3 * 0.25f + 0.5f));
@@ -170,22 +182,27 @@ static void surprisal_of_the_draw(void) {
     llama_sieve *           sieve = llama_sieve_new(&params);
     struct llama_token_data out[N];
     llama_sieve_stats       stats = { .struct_size = sizeof(stats) };
-    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK && isnan(stats.sampling_surprisal));
+    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK &&
+          isnan(stats.sampling_surprisal));
     CHECK(llama_sieve_measure(sieve, true) == LLAMA_SIEVE_OK);
     for (int i = 0; i < 30; i++) {
         const int32_t token = llama_sieve_sample(sieve, LOGITS, N);
         const int     n     = llama_sieve_candidates(sieve, out, N);
         CHECK(n > 0 && llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK);
-        CHECK(stats.sampling_surprisal == llama_sieve_candidates_surprisal(out, (size_t) n, token, 0));
+        CHECK(stats.sampling_surprisal ==
+              llama_sieve_candidates_surprisal(out, (size_t) n, token, 0));
         llama_sieve_accept(sieve, token);
     }
     params.temperature = 0.0f;
-    CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_OK && llama_sieve_sample(sieve, LOGITS, N) >= 0);
-    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK && stats.sampling_surprisal == 0.0f);
+    CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_OK &&
+          llama_sieve_sample(sieve, LOGITS, N) >= 0);
+    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK &&
+          stats.sampling_surprisal == 0.0f);
     llama_sieve_free(sieve);
 }
 
-/* llama_sieve_candidates after every way of sampling: the token is in it, and probabilities add up to 1. */
+/* llama_sieve_candidates after every way of sampling: the token is in it, and probabilities add up
+ * to 1. */
 static void candidates_after_every_way(void) {
     const uint16_t halves[N]  = { 0x2E66, 0x4000, 0x3E00, 0x34CD, 0x3F9A, 0x0000, 0x3CCD, 0x399A };
     const uint16_t bhalves[N] = { 0x3DCC, 0x4000, 0x3FC0, 0x3E99, 0x3FF3, 0x0000, 0x3F99, 0x3F33 };
@@ -199,7 +216,9 @@ static void candidates_after_every_way(void) {
         switch (way) {
             case 1: token = llama_sieve_sample_f16(sieve, halves, N); break;
             case 2: token = llama_sieve_sample_bf16(sieve, bhalves, N); break;
-            case 3: CHECK(llama_sieve_sample_batch(&sieve, &row, N, 1, &token, 2) == LLAMA_SIEVE_OK); break;
+            case 3:
+                CHECK(llama_sieve_sample_batch(&sieve, &row, N, 1, &token, 2) == LLAMA_SIEVE_OK);
+                break;
             default: token = llama_sieve_sample(sieve, LOGITS, N); break;
         }
         struct llama_token_data out[N];
@@ -232,18 +251,21 @@ static void errors_of_a_batch(void) {
     }
     const float * rows[] = { LOGITS, masked, LOGITS, masked };
     int32_t       out[4];
-    CHECK(llama_sieve_sample_batch(sieves, rows, N, 4, out, 2) == LLAMA_SIEVE_ERROR_NO_CANDIDATE && says("sequence 1"));
+    CHECK(llama_sieve_sample_batch(sieves, rows, N, 4, out, 2) == LLAMA_SIEVE_ERROR_NO_CANDIDATE &&
+          says("sequence 1"));
     for (int i = 0; i < 4; i++) {
         CHECK((out[i] >= 0) == (i % 2 == 0));
         CHECK((strstr(llama_sieve_error(sieves[i]), "minus infinity") != NULL) == (i % 2 == 1));
         CHECK((strlen(llama_sieve_error(sieves[i])) > 0) == (i % 2 == 1));
     }
     /* What is asked after, and one alone. */
-    CHECK(llama_sieve_sample(sieves[1], LOGITS, N) >= 0 && strcmp(llama_sieve_error(sieves[1]), "") == 0);
+    CHECK(llama_sieve_sample(sieves[1], LOGITS, N) >= 0 &&
+          strcmp(llama_sieve_error(sieves[1]), "") == 0);
     CHECK(llama_sieve_sample(sieves[0], masked, N) == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
     CHECK(strstr(llama_sieve_error(sieves[0]), "minus infinity") != NULL);
     /* An error of the call is not the sieve's. */
-    CHECK(llama_sieve_sample(sieves[2], NULL, N) == LLAMA_SIEVE_ERROR_NULL && strcmp(llama_sieve_error(sieves[2]), "") == 0);
+    CHECK(llama_sieve_sample(sieves[2], NULL, N) == LLAMA_SIEVE_ERROR_NULL &&
+          strcmp(llama_sieve_error(sieves[2]), "") == 0);
     CHECK(llama_sieve_error(NULL) == NULL && says("sieve is NULL"));
     for (int i = 0; i < 4; i++) {
         llama_sieve_free(sieves[i]);
@@ -263,19 +285,30 @@ static void states_with_parameters(void) {
     CHECK(llama_sieve_state_save(first, bytes, size) == LLAMA_SIEVE_OK);
     llama_sieve *      second = llama_sieve_new(&ours);
     llama_sieve_params seen   = { .struct_size = sizeof(seen) };
-    CHECK(llama_sieve_state_load(second, bytes, size) == LLAMA_SIEVE_ERROR_STATE && says("generator"));
-    CHECK(llama_sieve_state_load_with(second, bytes, size, 0) == LLAMA_SIEVE_ERROR_STATE && says("generator"));
-    CHECK(llama_sieve_state_load_with(second, bytes, size, 2) == LLAMA_SIEVE_ERROR_INVALID && says("options are 2"));
-    CHECK(llama_sieve_state_load_with(second, NULL, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_ERROR_NULL);
-    CHECK(llama_sieve_state_load_with(second, bytes, 0, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_ERROR_STATE && says("too few"));
-    CHECK(llama_sieve_state_load_with(second, bytes, SIZE_MAX, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_ERROR_STATE);
-    CHECK(llama_sieve_state_load_with(NULL, bytes, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_state_load(second, bytes, size) == LLAMA_SIEVE_ERROR_STATE &&
+          says("generator"));
+    CHECK(llama_sieve_state_load_with(second, bytes, size, 0) == LLAMA_SIEVE_ERROR_STATE &&
+          says("generator"));
+    CHECK(llama_sieve_state_load_with(second, bytes, size, 2) == LLAMA_SIEVE_ERROR_INVALID &&
+          says("options are 2"));
+    CHECK(llama_sieve_state_load_with(second, NULL, size, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_state_load_with(second, bytes, 0, LLAMA_SIEVE_STATE_PARAMS) ==
+              LLAMA_SIEVE_ERROR_STATE &&
+          says("too few"));
+    CHECK(llama_sieve_state_load_with(second, bytes, SIZE_MAX, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_ERROR_STATE);
+    CHECK(llama_sieve_state_load_with(NULL, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_ERROR_NULL);
     bytes[70] ^= 1;
-    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_ERROR_STATE && says("damaged"));
+    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
+              LLAMA_SIEVE_ERROR_STATE &&
+          says("damaged"));
     bytes[70] ^= 1;
     CHECK(llama_sieve_get_params(second, &seen) == LLAMA_SIEVE_OK && same_params(&seen, &ours));
     CHECK(llama_sieve_n_accepted(second) == 0);
-    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_OK);
     CHECK(llama_sieve_get_params(second, &seen) == LLAMA_SIEVE_OK && same_params(&seen, &theirs));
     CHECK(llama_sieve_n_accepted(second) == 20 && llama_sieve_current_seed(second) == 77);
     for (int i = 0; i < 30; i++) {
@@ -313,7 +346,8 @@ static void memory_before_the_first_token(void) {
 static void a_sieve_of_no_sampler(void) {
     CHECK(llama_sieve_of_sampler(NULL) == NULL && says("sampler is NULL"));
     static uint64_t memory[4];
-    CHECK(llama_sieve_of_sampler((struct llama_sampler *) (void *) ((char *) memory + 1)) == NULL && says("aligned"));
+    CHECK(llama_sieve_of_sampler((struct llama_sampler *) (void *) ((char *) memory + 1)) == NULL &&
+          says("aligned"));
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* The sieve from C: what it chooses, what it answers to bad input, and what it leaves alone. Uses no llama.cpp: the header alone must do. */
+/* The sieve from C: what it chooses, what it answers to bad input, and what it leaves alone. Uses
+ * no llama.cpp: the header alone must do. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,7 +41,8 @@ static void defaults(void) {
     CHECK(p.struct_size == sizeof(p));
     CHECK(p.temperature == 0.8f && p.top_k == 40 && p.top_p == 0.95f && p.min_p == 0.05f);
     CHECK(p.typical_p == 1.0f && p.top_n_sigma == -1.0f && p.min_keep == 1);
-    CHECK(p.penalty_last_n == 64 && p.penalty_repeat == 1.1f && p.penalty_freq == 0.0f && p.penalty_present == 0.0f);
+    CHECK(p.penalty_last_n == 64 && p.penalty_repeat == 1.1f && p.penalty_freq == 0.0f &&
+          p.penalty_present == 0.0f);
     CHECK(p.seed == 0xFFFFFFFF);
     CHECK(p.mode == LLAMA_SIEVE_MODE_FAST && p.rng == LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
     CHECK(p.method == LLAMA_SIEVE_METHOD_CDF && p.order == LLAMA_SIEVE_ORDER_TEMP_LAST);
@@ -71,7 +73,8 @@ static void a_generation(const float * logits) {
     CHECK(llama_sieve_state_load(b, bytes, size) == LLAMA_SIEVE_OK);
     for (int i = 0; i < 20; i++) {
         const int32_t token = llama_sieve_sample(a, logits, N);
-        CHECK(llama_sieve_sample(c, logits, N) == token && llama_sieve_sample(b, logits, N) == token);
+        CHECK(llama_sieve_sample(c, logits, N) == token &&
+              llama_sieve_sample(b, logits, N) == token);
     }
     bytes[60] ^= 1;
     CHECK(llama_sieve_state_load(b, bytes, size) == LLAMA_SIEVE_ERROR_STATE && says("damaged"));
@@ -191,7 +194,8 @@ static void bad_parameters(void) {
     CHECK(sieve != NULL && strcmp(llama_sieve_last_error(), "") == 0);
     CHECK(llama_sieve_sample_ctx(sieve, NULL, -1) == LLAMA_SIEVE_ERROR_NULL);
     int no_context = 0;
-    CHECK(llama_sieve_sample_ctx(sieve, (struct llama_context *) &no_context, -1) == LLAMA_SIEVE_ERROR_NO_HOST);
+    CHECK(llama_sieve_sample_ctx(sieve, (struct llama_context *) &no_context, -1) ==
+          LLAMA_SIEVE_ERROR_NO_HOST);
     llama_sieve_free(sieve);
 }
 
@@ -206,7 +210,8 @@ static void bad_logits(const float * logits) {
     CHECK(llama_sieve_greedy(logits, 0) == LLAMA_SIEVE_ERROR_SIZE);
     const float masked[]   = { -INFINITY, NAN, -INFINITY };
     const float infinite[] = { 1.0f, INFINITY, NAN, INFINITY };
-    CHECK(llama_sieve_sample(sieve, masked, 3) == LLAMA_SIEVE_ERROR_NO_CANDIDATE && says("minus infinity"));
+    CHECK(llama_sieve_sample(sieve, masked, 3) == LLAMA_SIEVE_ERROR_NO_CANDIDATE &&
+          says("minus infinity"));
     CHECK(llama_sieve_greedy(masked, 3) == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
     CHECK(llama_sieve_sample(sieve, infinite, 4) == 1 && llama_sieve_greedy(infinite, 4) == 1);
     /* NULL is answered everywhere. */
@@ -231,12 +236,14 @@ static void batch(const float * logits) {
             sieves[i] = llama_sieve_new(&params);
             rows[i]   = logits;
         }
-        CHECK(llama_sieve_sample_batch(sieves, rows, N, N_BATCH, tokens[t], 1 + t) == LLAMA_SIEVE_OK);
+        CHECK(llama_sieve_sample_batch(sieves, rows, N, N_BATCH, tokens[t], 1 + t) ==
+              LLAMA_SIEVE_OK);
         CHECK(memcmp(tokens[t], tokens[0], sizeof(tokens[0])) == 0);
         if (t == 2) {
             llama_sieve * twice[] = { sieves[0], sieves[1], sieves[0] };
             int32_t       out[3]  = { -77, -77, -77 };
-            CHECK(llama_sieve_sample_batch(twice, rows, N, 3, out, 2) == LLAMA_SIEVE_ERROR_BUSY && says("sieve 2"));
+            CHECK(llama_sieve_sample_batch(twice, rows, N, 3, out, 2) == LLAMA_SIEVE_ERROR_BUSY &&
+                  says("sieve 2"));
             CHECK(out[0] == -77 && out[1] == -77);
             CHECK(llama_sieve_sample_batch(sieves, rows, 0, 2, out, 2) == LLAMA_SIEVE_ERROR_SIZE);
             CHECK(llama_sieve_sample_batch(sieves, NULL, N, 2, out, 2) == LLAMA_SIEVE_ERROR_NULL);
@@ -246,7 +253,9 @@ static void batch(const float * logits) {
             float masked[3] = { -INFINITY, -INFINITY, -INFINITY };
             const float   few[3]  = { 1.0f, 9.0f, -30.0f };
             const float * mixed[] = { few, masked };
-            CHECK(llama_sieve_sample_batch(sieves, mixed, 3, 2, out, 2) == LLAMA_SIEVE_ERROR_NO_CANDIDATE && says("sequence 1"));
+            CHECK(llama_sieve_sample_batch(sieves, mixed, 3, 2, out, 2) ==
+                      LLAMA_SIEVE_ERROR_NO_CANDIDATE &&
+                  says("sequence 1"));
             CHECK(out[0] >= 0 && out[1] == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
         }
         for (int i = 0; i < N_BATCH; i++) {
@@ -260,7 +269,8 @@ static void perplexity(const float * logits) {
     CHECK(ppl != NULL && isnan(llama_sieve_ppl_value(ppl)));
     const float surprisal = llama_sieve_surprisal(logits, N, 3, 0);
     llama_sieve_ppl_add(ppl, surprisal);
-    CHECK(llama_sieve_ppl_count(ppl) == 1 && fabsf(logf(llama_sieve_ppl_value(ppl)) - surprisal) < 1e-5f);
+    CHECK(llama_sieve_ppl_count(ppl) == 1 &&
+          fabsf(logf(llama_sieve_ppl_value(ppl)) - surprisal) < 1e-5f);
     llama_sieve_ppl_free(ppl);
 }
 
@@ -292,8 +302,10 @@ static void misaligned(const float * logits) {
     CHECK(llama_sieve_sample_batch(off, all_logits, N, 1, &token, 1) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_sample_batch(sieves, off, N, 1, &token, 1) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_sample_batch(sieves, all_logits, N, 1, off, 1) == LLAMA_SIEVE_ERROR_NULL);
-    CHECK(llama_sieve_top_candidates(logits, N, 4, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
-    CHECK(llama_sieve_top_candidates(off, 4, 1, (llama_token_data *) memory) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_top_candidates(logits, N, 4, off) == LLAMA_SIEVE_ERROR_NULL &&
+          says("aligned"));
+    CHECK(llama_sieve_top_candidates(off, 4, 1, (llama_token_data *) memory) ==
+          LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_greedy(off, 4) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(isnan(llama_sieve_entropy(off, 4, 0)) && says("aligned"));
     CHECK(isnan(llama_sieve_candidates_entropy(off, 4, 0)) && says("aligned"));

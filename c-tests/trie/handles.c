@@ -1,4 +1,5 @@
-/* Token tries by opaque handle: what a host does that holds only a stream handle where it sets a constraint.
+/* Token tries by opaque handle: what a host does that holds only a stream handle where it sets a
+ * constraint.
  *
  * Argument: the trained model. */
 #define _POSIX_C_SOURCE 200809L /* pthread barriers, beside -std=c11 */
@@ -12,10 +13,14 @@
 #include "../check.h"
 
 /* Two constraints without a common token, and one that is a sequence of three. */
-static const char LOW[]  = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"ten\", \"tokens\": [10]}, {\"name\": \"eleven\", \"tokens\": [11, 13]}, "
-                           "{\"name\": \"twelve\", \"tokens\": [12]}]}]}";
-static const char HIGH[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"fifty\", \"tokens\": [50]}, {\"name\": \"sixty\", \"tokens\": [60, 61, 62]}]}]}";
-static const char LONG[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"long\", \"tokens\": [20, 21, 22]}]}]}";
+static const char LOW[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"ten\", "
+                          "\"tokens\": [10]}, {\"name\": \"eleven\", \"tokens\": [11, 13]}, "
+                          "{\"name\": \"twelve\", \"tokens\": [12]}]}]}";
+static const char HIGH[] =
+    "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"fifty\", \"tokens\": [50]}, "
+    "{\"name\": \"sixty\", \"tokens\": [60, 61, 62]}]}]}";
+static const char LONG[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"long\", "
+                           "\"tokens\": [20, 21, 22]}]}]}";
 
 /* Handles are only compared: these are no addresses of anything. */
 static void * handle(uintptr_t number) {
@@ -104,7 +109,7 @@ static void only_token_tries_are_bound(void) {
     check_subject = "other samplers";
     struct llama_sampler * ours     = llama_sieve_init_greedy();
     struct llama_sampler * built_in = llama_sampler_init_greedy();
-    struct llama_sampler * chain    = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     struct llama_sampler * wrong[]  = { ours, built_in, chain };
     for (size_t i = 0; i < 3; i++) {
         CHECK(wrong[i] != NULL);
@@ -143,7 +148,9 @@ static void a_bound_slot_is_set_and_cleared(void) {
         { HIGH, -1, "mode -1" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        eliza_inference_set_token_trie(handle(3), wrong[i].json, wrong[i].json == NULL ? 5 : strlen(wrong[i].json), wrong[i].mode);
+        eliza_inference_set_token_trie(handle(3), wrong[i].json,
+                                       wrong[i].json == NULL ? 5 : strlen(wrong[i].json),
+                                       wrong[i].mode);
         CHECK(says(wrong[i].words));
         CHECK(left_by(slot, tokens) == 1 && tokens[0] == 13);
     }
@@ -265,11 +272,14 @@ static void set_while_another_thread_samples(void) {
     pthread_barrier_wait(&s.begin);
     /* Until the other thread has met each of them; a machine with one core may take its time. */
     for (long i = 0; i < 50000000; i++) {
-        const bool met = atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 && atomic_load(&s.n_free) > 50;
+        const bool met = atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 &&
+                         atomic_load(&s.n_free) > 50;
         if (i >= 5000 && met) {
             break;
         }
-        set(handle(7), i % 2 == 0 ? LOW : HIGH, i % 4 < 2 ? LLAMA_SIEVE_TRIE_SAMPLED : LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT);
+        set(handle(7), i % 2 == 0 ? LOW : HIGH,
+            i % 4 < 2 ? LLAMA_SIEVE_TRIE_SAMPLED
+                      : LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT);
         CHECK(strcmp(llama_sieve_last_error(), "") == 0);
         if (i % 7 == 0) {
             eliza_inference_clear_token_trie(handle(7));
@@ -350,23 +360,29 @@ static void unload(language_model * m) {
     llama_backend_free();
 }
 
-static int32_t tokenize(const language_model * m, const char * text, llama_token * tokens, int32_t room, bool add_special) {
-    const int32_t n = llama_tokenize(m->vocab, text, (int32_t) strlen(text), tokens, room, add_special, false);
+static int32_t tokenize(const language_model * m, const char * text, llama_token * tokens,
+                        int32_t room, bool add_special) {
+    const int32_t n =
+        llama_tokenize(m->vocab, text, (int32_t) strlen(text), tokens, room, add_special, false);
     CHECK(n > 0);
     return n;
 }
 
 /* The payload of values that follow a space. */
-static void make_payload(const language_model * m, const char * const * values, size_t n, char * json, size_t room) {
-    size_t used = (size_t) snprintf(json, room, "{\"modelId\": \"test\", \"descriptors\": [{\"path\": \"who\", \"leaves\": [");
+static void make_payload(const language_model * m, const char * const * values, size_t n,
+                         char * json, size_t room) {
+    size_t used = (size_t) snprintf(
+        json, room, "{\"modelId\": \"test\", \"descriptors\": [{\"path\": \"who\", \"leaves\": [");
     for (size_t i = 0; i < n; i++) {
         char text[64];
         snprintf(text, sizeof(text), " %s", values[i]);
         llama_token tokens[32];
         const int32_t n_tokens = tokenize(m, text, tokens, 32, false);
-        used += (size_t) snprintf(json + used, room - used, "%s{\"name\": \"%s\", \"tokens\": [", i == 0 ? "" : ", ", values[i]);
+        used += (size_t) snprintf(json + used, room - used, "%s{\"name\": \"%s\", \"tokens\": [",
+                                  i == 0 ? "" : ", ", values[i]);
         for (int32_t k = 0; k < n_tokens; k++) {
-            used += (size_t) snprintf(json + used, room - used, "%s%d", k == 0 ? "" : ", ", (int) tokens[k]);
+            used += (size_t) snprintf(json + used, room - used, "%s%d", k == 0 ? "" : ", ",
+                                      (int) tokens[k]);
         }
         used += (size_t) snprintf(json + used, room - used, "]}");
         CHECK(used < room);
@@ -380,12 +396,14 @@ static void decode(const language_model * m, llama_token * tokens, int32_t n) {
 
 static void append_piece(const language_model * m, llama_token token, char * text, size_t room) {
     const size_t length = strlen(text);
-    const int32_t n = llama_token_to_piece(m->vocab, token, text + length, (int32_t) (room - length - 1), 0, true);
+    const int32_t n = llama_token_to_piece(m->vocab, token, text + length,
+                                           (int32_t) (room - length - 1), 0, true);
     CHECK(n >= 0);
     text[length + (size_t) n] = '\0';
 }
 
-static void one_generation(const language_model * m, struct llama_sampler * slot, const char * json, uint32_t seed, bool greedy, char * text, size_t room) {
+static void one_generation(const language_model * m, struct llama_sampler * slot, const char * json,
+                           uint32_t seed, bool greedy, char * text, size_t room) {
     struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(chain, slot);
     if (greedy) {
@@ -433,7 +451,8 @@ static void one_generation(const language_model * m, struct llama_sampler * slot
 static void set_generate_clear(const char * path) {
     check_subject = "set, generate, clear";
     language_model m = load(path);
-    const char * const values[] = { "Moses", "Aaron", "Joshua the son of Nun", "Jehoshaphat", "the priest" };
+    const char * const values[] = { "Moses", "Aaron", "Joshua the son of Nun", "Jehoshaphat",
+                                    "the priest" };
     const size_t n = sizeof(values) / sizeof(values[0]);
     char json[2048];
     make_payload(&m, values, n, json, sizeof(json));

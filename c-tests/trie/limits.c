@@ -52,7 +52,8 @@ static long peak_kib(void) {
 
 static void memory_follows_from_the_size_of_what_is_given(void) {
     check_subject = "a small payload with a large token";
-    static const char JSON[] = "{\"descriptors\":[{\"path\":\"\",\"leaves\":[{\"name\":\"\",\"tokens\":[2147483647]}]}]}";
+    static const char JSON[] =
+        "{\"descriptors\":[{\"path\":\"\",\"leaves\":[{\"name\":\"\",\"tokens\":[2147483647]}]}]}";
     for (size_t i = 0; i < N_MODES; i++) {
         struct llama_sampler * slot = new_slot();
         CHECK(set(slot, JSON, MODES[i]) == LLAMA_SIEVE_OK);
@@ -76,9 +77,11 @@ static void the_cache_keeps_so_many_bytes(void) {
     struct llama_sampler *  slot  = new_slot();
     llama_sieve_cache_stats stats = { 0 };
     for (int round = 0; round < 12; round++) {
-        size_t used = (size_t) snprintf(json, room, "{\"descriptors\":[{\"path\":\"%d\",\"leaves\":[", round);
+        size_t used =
+            (size_t) snprintf(json, room, "{\"descriptors\":[{\"path\":\"%d\",\"leaves\":[", round);
         for (int value = 0; value < N_VALUES; value++) {
-            used += (size_t) snprintf(json + used, room - used, "%s{\"name\":\"n\",\"tokens\":[%d", value == 0 ? "" : ",", value);
+            used += (size_t) snprintf(json + used, room - used, "%s{\"name\":\"n\",\"tokens\":[%d",
+                                      value == 0 ? "" : ",", value);
             for (int k = 1; k < N_TOKENS; k++) {
                 used += (size_t) snprintf(json + used, room - used, ",1");
             }
@@ -99,7 +102,9 @@ static void the_cache_keeps_so_many_bytes(void) {
 
 /* The payload of one value of tokens 0, 1, ... */
 static void one_value(char * json, size_t room, int n_tokens) {
-    size_t used = (size_t) snprintf(json, room, "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"long\",\"tokens\":[");
+    size_t used = (size_t) snprintf(
+        json, room,
+        "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"long\",\"tokens\":[");
     for (int token = 0; token < n_tokens; token++) {
         used += (size_t) snprintf(json + used, room - used, "%s%d", token == 0 ? "" : ",", token);
     }
@@ -113,7 +118,8 @@ static void a_value_is_as_long_as_a_span_may_be(void) {
     struct llama_sampler * slot = new_slot();
     one_value(json, sizeof(json), LLAMA_SIEVE_TRIE_SPAN_LIMIT + 1);
     CHECK(set(slot, json, LLAMA_SIEVE_TRIE_SAMPLED) == LLAMA_SIEVE_ERROR_INVALID);
-    CHECK(says("descriptors[0].leaves[0].tokens") && says("501") && says("LLAMA_SIEVE_TRIE_SPAN_LIMIT"));
+    CHECK(says("descriptors[0].leaves[0].tokens") && says("501") &&
+          says("LLAMA_SIEVE_TRIE_SPAN_LIMIT"));
     CHECK(llama_sampler_init_token_trie(NULL, json, LLAMA_SIEVE_TRIE_SAMPLED) == NULL);
     CHECK(says("LLAMA_SIEVE_TRIE_SPAN_LIMIT"));
 
@@ -136,8 +142,10 @@ static void a_value_is_as_long_as_a_span_may_be(void) {
 static void names_hold_no_nul(void) {
     check_subject = "names";
     struct llama_sampler * slot = new_slot();
-    CHECK(set(slot, "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"ab\",\"tokens\":[1]},{\"name\":\"a\\u0000b\",\"tokens\":[2]}]}]}", 0) ==
-          LLAMA_SIEVE_ERROR_INVALID);
+    CHECK(set(slot,
+              "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"ab\",\"tokens\":[1]},{"
+              "\"name\":\"a\\u0000b\",\"tokens\":[2]}]}]}",
+              0) == LLAMA_SIEVE_ERROR_INVALID);
     CHECK(says("descriptors[0].leaves[1].name") && says("NUL"));
     CHECK(!llama_sieve_trie_is_active(slot));
     llama_sampler_free(slot);
@@ -164,20 +172,24 @@ static void misaligned_room_is_an_answer(void) {
 
 static void what_may_follow_is_told(void) {
     check_subject = "allowed tokens";
-    static const char JSON[] = "{\"descriptors\":[{\"path\":\"p\",\"terminators\":[7,6],\"leaves\":[{\"name\":\"a\",\"tokens\":[1]},"
-                               "{\"name\":\"b\",\"tokens\":[1,2]},{\"name\":\"c\",\"tokens\":[3]}]}]}";
+    static const char JSON[] =
+        "{\"descriptors\":[{\"path\":\"p\",\"terminators\":[7,6],\"leaves\":[{\"name\":\"a\","
+        "\"tokens\":[1]},"
+        "{\"name\":\"b\",\"tokens\":[1,2]},{\"name\":\"c\",\"tokens\":[3]}]}]}";
     struct llama_sampler * slot = new_slot();
     llama_token out[4] = { -1, -1, -1, -1 };
     CHECK(llama_sieve_trie_allowed(slot, out, 4) == 0 && out[0] == -1);
     CHECK(llama_sieve_trie_allowed(NULL, out, 4) == 0 && says("NULL"));
-    CHECK(set(slot, JSON, LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_RESET_IDLE) == LLAMA_SIEVE_OK);
+    CHECK(set(slot, JSON, LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_RESET_IDLE) ==
+          LLAMA_SIEVE_OK);
     CHECK(llama_sieve_trie_allowed(slot, out, 1) == 2 && out[0] == 1 && out[1] == -1);
     CHECK(llama_sieve_trie_allowed(slot, NULL, SIZE_MAX) == 2);
     void * askew = (char *) out + 1;
     CHECK(llama_sieve_trie_allowed(slot, askew, 2) == 0 && says("aligned") && out[1] == -1);
     /* Behind "a" goes on "b", or comes what may follow a value. */
     llama_sampler_accept(slot, 1);
-    CHECK(llama_sieve_trie_allowed(slot, out, 4) == 3 && out[0] == 2 && out[1] == 6 && out[2] == 7 && out[3] == -1);
+    CHECK(llama_sieve_trie_allowed(slot, out, 4) == 3 && out[0] == 2 && out[1] == 6 &&
+          out[2] == 7 && out[3] == -1);
     llama_sampler_accept(slot, 6);
     CHECK(!llama_sieve_trie_is_active(slot) && strcmp(llama_sieve_trie_leaf(slot), "a") == 0);
     llama_sampler_reset(slot);
@@ -194,8 +206,9 @@ static void what_may_follow_is_told(void) {
 /* Bans. */
 
 /* Three values: 10 11, 20, 30. */
-static const char CHOICE[] = "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"ten\",\"tokens\":[10,11]},"
-                             "{\"name\":\"twenty\",\"tokens\":[20]},{\"name\":\"thirty\",\"tokens\":[30]}]}]}";
+static const char CHOICE[] =
+    "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"ten\",\"tokens\":[10,11]},"
+    "{\"name\":\"twenty\",\"tokens\":[20]},{\"name\":\"thirty\",\"tokens\":[30]}]}]}";
 
 static bool is_choice(llama_token token) {
     return token == 10 || token == 20 || token == 30;
@@ -247,7 +260,7 @@ static struct llama_sampler * trie_of(const char * json, int mode) {
 static void banned_tokens_stay_banned(int n, int mode, int tail) {
     check_subject = "bans by logit bias";
     const llama_logit_bias  bias[]  = { { 20, -INFINITY }, { 10, -INFINITY }, { 30, -INFINITY } };
-    struct llama_sampler *  chain   = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     struct llama_sampler *  trie    = trie_of(CHOICE, mode);
     llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(N, n, bias));
     llama_sampler_chain_add(chain, trie);
@@ -303,13 +316,15 @@ static void only_what_is_absent_is_put_back(int mode) {
     llama_sampler_free(trie);
 }
 
-/* A truncating sampler in front that has cut a banned token away hides the ban: the trie cannot tell
- * that token from one that was merely improbable, and puts it back. Behind the trie it cannot. */
+/* A truncating sampler in front that has cut a banned token away hides the ban: the trie cannot
+ * tell that token from one that was merely improbable, and puts it back. Behind the trie it cannot.
+ */
 static void a_truncating_sampler_in_front_hides_a_ban(int mode) {
     check_subject = "cut bans";
     const llama_logit_bias bias[] = { { 10, -INFINITY }, { 20, -INFINITY }, { 30, -INFINITY } };
     for (int in_front = 0; in_front < 2; in_front++) {
-        struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+        struct llama_sampler * chain =
+            llama_sampler_chain_init(llama_sampler_chain_default_params());
         struct llama_sampler * trie  = trie_of(CHOICE, mode);
         llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(N, 3, bias));
         if (in_front == 1) {
@@ -337,20 +352,25 @@ static void a_truncating_sampler_in_front_hides_a_ban(int mode) {
 }
 
 /* A grammar in front that takes one of the values, or none. */
-static void a_grammar_bans_as_well(const struct llama_vocab * vocab, const char * grammar, bool one, int mode) {
+static void a_grammar_bans_as_well(const struct llama_vocab * vocab, const char * grammar, bool one,
+                                   int mode) {
     check_subject = "bans by a grammar";
     const char * const values[] = { "Moses", "Aaron" };
     llama_token        first[2];
     char               json[512];
-    size_t used = (size_t) snprintf(json, sizeof(json), "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[");
+    size_t used =
+        (size_t) snprintf(json, sizeof(json), "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[");
     for (size_t i = 0; i < 2; i++) {
         llama_token   tokens[16];
-        const int32_t n = llama_tokenize(vocab, values[i], (int32_t) strlen(values[i]), tokens, 16, false, false);
+        const int32_t n =
+            llama_tokenize(vocab, values[i], (int32_t) strlen(values[i]), tokens, 16, false, false);
         CHECK(n > 0);
         first[i] = tokens[0];
-        used += (size_t) snprintf(json + used, sizeof(json) - used, "%s{\"name\":\"%s\",\"tokens\":[", i == 0 ? "" : ",", values[i]);
+        used += (size_t) snprintf(json + used, sizeof(json) - used,
+                                  "%s{\"name\":\"%s\",\"tokens\":[", i == 0 ? "" : ",", values[i]);
         for (int32_t k = 0; k < n; k++) {
-            used += (size_t) snprintf(json + used, sizeof(json) - used, "%s%d", k == 0 ? "" : ",", (int) tokens[k]);
+            used += (size_t) snprintf(json + used, sizeof(json) - used, "%s%d", k == 0 ? "" : ",",
+                                      (int) tokens[k]);
         }
         used += (size_t) snprintf(json + used, sizeof(json) - used, "]}");
     }
@@ -418,7 +438,8 @@ int main(int argc, char ** argv) {
         }
         only_what_is_absent_is_put_back(MODES[mode]);
         a_truncating_sampler_in_front_hides_a_ban(MODES[mode]);
-        a_grammar_bans_as_well(llama_model_get_vocab(model), "root ::= \"Moses\"", true, MODES[mode]);
+        a_grammar_bans_as_well(llama_model_get_vocab(model), "root ::= \"Moses\"", true,
+                               MODES[mode]);
         a_grammar_bans_as_well(llama_model_get_vocab(model), "root ::= [0-9]+", false, MODES[mode]);
     }
     a_sieve_says_that_there_is_no_candidate();

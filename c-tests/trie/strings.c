@@ -1,5 +1,5 @@
-/* A trie of plain strings: the tokens of each as they stand behind other text, and what is answered to anything else. The first
- * argument is a model. */
+/* A trie of plain strings: the tokens of each as they stand behind other text, and what is answered
+ * to anything else. The first argument is a model. */
 #include "../check.h"
 #include "../messages.h"
 
@@ -11,7 +11,8 @@
 
 enum { ROOM = 64, N_VALUES = 4 };
 
-static const char * const VALUES[N_VALUES] = { " Moses", " Aaron", " the LORD", " the children of Israel" };
+static const char * const VALUES[N_VALUES] = { " Moses", " Aaron", " the LORD",
+                                               " the children of Israel" };
 
 static const struct llama_vocab * vocab;
 
@@ -48,7 +49,8 @@ static void every_value_can_be_written(void) {
     for (int mode = LLAMA_SIEVE_TRIE_GREEDY; mode <= LLAMA_SIEVE_TRIE_SAMPLED; mode++) {
         struct llama_sampler * trie = llama_sieve_init_trie_strings(vocab, VALUES, N_VALUES, mode);
         CHECK(trie != NULL && strcmp(llama_sieve_last_error(), "") == 0);
-        CHECK(strcmp(llama_sampler_name(trie), "token-trie") == 0 && llama_sieve_trie_is_active(trie));
+        CHECK(strcmp(llama_sampler_name(trie), "token-trie") == 0 &&
+              llama_sieve_trie_is_active(trie));
         for (int i = 0; i < N_VALUES; i++) {
             llama_token  tokens[ROOM], may[ROOM];
             const size_t n = behind("And the LORD said unto", VALUES[i], tokens);
@@ -62,7 +64,8 @@ static void every_value_can_be_written(void) {
                 CHECK(found);
                 llama_sampler_accept(trie, tokens[k]);
             }
-            CHECK(!llama_sieve_trie_is_active(trie) && strcmp(llama_sieve_trie_leaf(trie), VALUES[i]) == 0);
+            CHECK(!llama_sieve_trie_is_active(trie) &&
+                  strcmp(llama_sieve_trie_leaf(trie), VALUES[i]) == 0);
         }
         llama_sampler_free(trie);
     }
@@ -73,50 +76,65 @@ static void the_same_set_is_known(void) {
     const char * const     reversed[] = { VALUES[3], VALUES[2], VALUES[1], VALUES[0], VALUES[3] };
     llama_sieve_trie_stats before     = { .struct_size = sizeof(before) };
     llama_sieve_trie_stats after      = { .struct_size = sizeof(after) };
-    struct llama_sampler * first      = llama_sieve_init_trie_strings(vocab, VALUES, N_VALUES, LLAMA_SIEVE_TRIE_SAMPLED);
+    struct llama_sampler * first =
+        llama_sieve_init_trie_strings(vocab, VALUES, N_VALUES, LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(llama_sieve_trie_get_stats(&before) == LLAMA_SIEVE_OK);
-    struct llama_sampler * second = llama_sieve_init_trie_strings(vocab, reversed, N_VALUES + 1, LLAMA_SIEVE_TRIE_SAMPLED);
+    struct llama_sampler * second =
+        llama_sieve_init_trie_strings(vocab, reversed, N_VALUES + 1, LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(first != NULL && second != NULL);
     CHECK(llama_sieve_trie_get_stats(&after) == LLAMA_SIEVE_OK);
-    CHECK(after.hits == before.hits + 1 && after.misses == before.misses && after.entries == before.entries);
+    CHECK(after.hits == before.hits + 1 && after.misses == before.misses &&
+          after.entries == before.entries);
 
     char   json[2][2048];
     size_t used[2];
     for (int order = 0; order < 2; order++) {
-        used[order] = (size_t) snprintf(json[order], sizeof(json[order]), "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[");
+        used[order] = (size_t) snprintf(json[order], sizeof(json[order]),
+                                        "{\"descriptors\":[{\"path\":\"p\",\"leaves\":[");
         for (int i = 0; i < N_VALUES; i++) {
             const char * value = VALUES[order == 0 ? i : N_VALUES - 1 - i];
             llama_token  tokens[ROOM];
             const size_t n = behind("unto", value, tokens);
-            used[order] += (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order],
-                                             "%s{\"name\":\"%s\",\"tokens\":[", i == 0 ? "" : ",", value);
+            used[order] +=
+                (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order],
+                                  "%s{\"name\":\"%s\",\"tokens\":[", i == 0 ? "" : ",", value);
             for (size_t k = 0; k < n; k++) {
-                used[order] += (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order],
-                                                 "%s%d", k == 0 ? "" : ",", tokens[k]);
+                used[order] +=
+                    (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order],
+                                      "%s%d", k == 0 ? "" : ",", tokens[k]);
             }
-            used[order] += (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order], "]}");
+            used[order] += (size_t) snprintf(json[order] + used[order],
+                                             sizeof(json[order]) - used[order], "]}");
         }
-        used[order] += (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order], "]}]}");
+        used[order] +=
+            (size_t) snprintf(json[order] + used[order], sizeof(json[order]) - used[order], "]}]}");
         CHECK(used[order] < sizeof(json[order]));
     }
-    CHECK(llama_sieve_trie_set(first, json[0], used[0], LLAMA_SIEVE_TRIE_SAMPLED) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_trie_set(first, json[0], used[0], LLAMA_SIEVE_TRIE_SAMPLED) ==
+          LLAMA_SIEVE_OK);
     CHECK(llama_sieve_trie_get_stats(&before) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_trie_set(second, json[1], used[1], LLAMA_SIEVE_TRIE_SAMPLED) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_trie_set(second, json[1], used[1], LLAMA_SIEVE_TRIE_SAMPLED) ==
+          LLAMA_SIEVE_OK);
     CHECK(llama_sieve_trie_get_stats(&after) == LLAMA_SIEVE_OK);
-    CHECK(after.reordered == before.reordered + 1 && after.hits == before.hits + 1 && after.misses == before.misses);
-    CHECK(llama_sieve_trie_set(second, json[1], used[1], LLAMA_SIEVE_TRIE_SAMPLED) == LLAMA_SIEVE_OK);
+    CHECK(after.reordered == before.reordered + 1 && after.hits == before.hits + 1 &&
+          after.misses == before.misses);
+    CHECK(llama_sieve_trie_set(second, json[1], used[1], LLAMA_SIEVE_TRIE_SAMPLED) ==
+          LLAMA_SIEVE_OK);
     CHECK(llama_sieve_trie_get_stats(&before) == LLAMA_SIEVE_OK);
-    CHECK(before.reordered == after.reordered && before.hits == after.hits + 1 && before.entries == after.entries);
+    CHECK(before.reordered == after.reordered && before.hits == after.hits + 1 &&
+          before.entries == after.entries);
     /* The frozen struct tells the same. */
     llama_sieve_cache_stats frozen;
     llama_sieve_trie_cache_stats(&frozen);
-    CHECK(frozen.hits == before.hits && frozen.misses == before.misses && frozen.entries == before.entries);
+    CHECK(frozen.hits == before.hits && frozen.misses == before.misses &&
+          frozen.entries == before.entries);
     CHECK(frozen.bytes == before.bytes && frozen.evictions == before.evictions);
     llama_sampler_free(first);
     llama_sampler_free(second);
 }
 
-static void refused(const struct llama_vocab * of, const char * const * strings, size_t n, int mode, const char * why) {
+static void refused(const struct llama_vocab * of, const char * const * strings, size_t n, int mode,
+                    const char * why) {
     CHECK(llama_sieve_init_trie_strings(of, strings, n, mode) == NULL);
     check_subject = why;
     CHECK(says(why));
@@ -142,20 +160,25 @@ static void bad_input(void) {
     refused(vocab, too_long, 1, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_SPAN_LIMIT");
     free(long_one);
     static uint64_t memory[4];
-    refused(vocab, (const char * const *) (const void *) ((const char *) memory + 1), 1, LLAMA_SIEVE_TRIE_SAMPLED, "aligned");
+    refused(vocab, (const char * const *) (const void *) ((const char *) memory + 1), 1,
+            LLAMA_SIEVE_TRIE_SAMPLED, "aligned");
 
     llama_sieve_trie_stats stats = { .struct_size = 8, .hits = 77 };
-    CHECK(llama_sieve_trie_get_stats(&stats) == LLAMA_SIEVE_ERROR_PARAMS && says("struct_size") && stats.hits == 77);
+    CHECK(llama_sieve_trie_get_stats(&stats) == LLAMA_SIEVE_ERROR_PARAMS && says("struct_size") &&
+          stats.hits == 77);
     CHECK(llama_sieve_trie_get_stats(NULL) == LLAMA_SIEVE_ERROR_NULL);
-    CHECK(llama_sieve_trie_get_stats((llama_sieve_trie_stats *) (void *) ((char *) memory + 1)) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_trie_get_stats((llama_sieve_trie_stats *) (void *) ((char *) memory + 1)) ==
+          LLAMA_SIEVE_ERROR_NULL);
     CHECK(says("aligned"));
 }
 
 static void the_version_is_the_headers(void) {
     char text[64];
-    snprintf(text, sizeof(text), "%d.%d.%d", LLAMA_SIEVE_VERSION_MAJOR, LLAMA_SIEVE_VERSION_MINOR, LLAMA_SIEVE_VERSION_PATCH);
+    snprintf(text, sizeof(text), "%d.%d.%d", LLAMA_SIEVE_VERSION_MAJOR, LLAMA_SIEVE_VERSION_MINOR,
+             LLAMA_SIEVE_VERSION_PATCH);
     CHECK(strcmp(text, llama_sieve_version()) == 0);
-    const int number = 10000 * LLAMA_SIEVE_VERSION_MAJOR + 100 * LLAMA_SIEVE_VERSION_MINOR + LLAMA_SIEVE_VERSION_PATCH;
+    const int number = 10000 * LLAMA_SIEVE_VERSION_MAJOR + 100 * LLAMA_SIEVE_VERSION_MINOR +
+                       LLAMA_SIEVE_VERSION_PATCH;
     CHECK(LLAMA_SIEVE_VERSION_NUMBER == number);
 }
 

@@ -1,6 +1,6 @@
 // Linked into a program that knows nothing of RPC: before main, the servers that LLAMA_RPC_SERVERS
-// names (host:port, separated by commas) become devices of ggml, and all layers of a model go to them.
-// With -Wl,--wrap=llama_model_load_from_file.
+// names (host:port, separated by commas) become devices of ggml, and all layers of a model go to
+// them. With -Wl,--wrap=llama_model_load_from_file.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ __attribute__((constructor)) static void add_servers(void) {
         return;
     }
     ggml_backend_reg_t rpc   = ggml_backend_reg_by_name("RPC");
-    void *             found = rpc == NULL ? NULL : ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server");
+    void * found =
+        rpc == NULL ? NULL : ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server");
     char *             list  = strdup(servers);
     if (found == NULL || list == NULL) {
         fprintf(stderr, "rpc_servers: this llama.cpp was built without RPC\n");
@@ -33,10 +34,13 @@ __attribute__((constructor)) static void add_servers(void) {
     free(list);
 }
 
-struct llama_model * __real_llama_model_load_from_file(const char * path, struct llama_model_params params);
-struct llama_model * __wrap_llama_model_load_from_file(const char * path, struct llama_model_params params);
+struct llama_model * __real_llama_model_load_from_file(const char * path,
+                                                       struct llama_model_params params);
+struct llama_model * __wrap_llama_model_load_from_file(const char * path,
+                                                       struct llama_model_params params);
 
-struct llama_model * __wrap_llama_model_load_from_file(const char * path, struct llama_model_params params) {
+struct llama_model * __wrap_llama_model_load_from_file(const char * path,
+                                                       struct llama_model_params params) {
     if (getenv("LLAMA_RPC_SERVERS") != NULL) {
         params.n_gpu_layers = 1000;
     }

@@ -5,8 +5,9 @@
 //   ./stand_ins models/kjv-tiny.gguf
 //   LD_PRELOAD=libllama_sieve_preload.so LLAMA_SIEVE_PRELOAD=off ./stand_ins models/kjv-tiny.gguf
 //
-// Nanoseconds of each, the quickest of 40 rounds. Shared, and loaded by addon_host of c-tests/preload
-// (-DAS_ADDON -shared -fPIC, which reads MODEL from the environment), it is a plugin's call.
+// Nanoseconds of each, the quickest of 40 rounds. Shared, and loaded by addon_host of
+// c-tests/preload (-DAS_ADDON -shared -fPIC, which reads MODEL from the environment), it is a
+// plugin's call.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +24,8 @@ template <typename Call> double nanoseconds(int n, const Call & call) {
         for (int i = 0; i < n; i++) {
             call();
         }
-        const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+        const std::chrono::duration<double, std::nano> took =
+            std::chrono::steady_clock::now() - begin;
         best = std::min(best, took.count() / n);
     }
     return best;
@@ -51,7 +53,9 @@ int run(const char * path) {
     });
     const double asked   = nanoseconds(2000, [&] { llama_get_sampled_token_ith(context, -1); });
     const double sampled = nanoseconds(500, [&] { llama_sampler_sample(chain, context, -1); });
-    std::printf("llama_sampler_apply %.1f, llama_get_sampled_token_ith %.1f, llama_sampler_sample %.0f\n", apply, asked, sampled);
+    std::printf(
+        "llama_sampler_apply %.1f, llama_get_sampled_token_ith %.1f, llama_sampler_sample %.0f\n",
+        apply, asked, sampled);
     llama_sampler_free(chain);
     llama_sampler_free(temp);
     llama_free(context);

@@ -8,16 +8,21 @@ pub fn root() -> &'static Path {
 }
 
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+    files(folder, &["rs"])
+}
+
+fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder exists") {
         let path = entry.expect("readable").path();
+        let extension = path.extension().and_then(|e| e.to_str());
         if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
+            found.extend(files(&path, extensions));
+        } else if extension.is_some_and(|e| extensions.contains(&e)) {
+            found.push(path);
         }
     }
-    files
+    found
 }
 
 pub fn read(path: &Path) -> String {
@@ -181,6 +186,36 @@ fn a_measured_time_would_be_found() {
     assert!(names_a_time(" costs 2.5 us, once"));
     assert!(names_a_time(" (870 ns instead of 620)"));
     assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
+}
+
+/// rustfmt sees to this for Rust.
+const COLUMNS: usize = 100;
+
+#[test]
+fn lines_of_c_and_cpp_are_not_longer_than_those_of_rust() {
+    // As it was released.
+    let frozen = root().join("c-tests/first_version/llama_sieve.h");
+    let mut count = 0;
+    for folder in [
+        "c-tests",
+        "examples",
+        "hosts/programs",
+        "include",
+        "vendor-llama-cpp/shim",
+    ] {
+        for path in files(&root().join(folder), &["c", "cpp", "h"]) {
+            if path == frozen {
+                continue;
+            }
+            for (number, line) in (1..).zip(read(&path).lines()) {
+                let columns = line.chars().count();
+                let place = path.display();
+                assert!(columns <= COLUMNS, "{place}:{number}: {columns} columns");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50, "only {count} files were found");
 }
 
 /// The C names that the sources export.

@@ -77,22 +77,24 @@ llama_model * vendor_llama_vocabulary_load(const char * path) {
 }
 
 // The built-in grammar; null also where its constructor throws, as for a pattern that is none.
-llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * text, const char * root, bool lazy,
-                                     const char ** patterns, size_t n_patterns,
-                                     const llama_token * tokens, size_t n_tokens) {
+llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * text,
+                                     const char * root, bool lazy, const char ** patterns,
+                                     size_t n_patterns, const llama_token * tokens,
+                                     size_t n_tokens) {
     try {
         if (!lazy) {
             return llama_sampler_init_grammar(vocab, text, root);
         }
-        return llama_sampler_init_grammar_lazy_patterns(vocab, text, root, patterns, n_patterns, tokens, n_tokens);
+        return llama_sampler_init_grammar_lazy_patterns(vocab, text, root, patterns, n_patterns,
+                                                        tokens, n_tokens);
     } catch (...) {
         return nullptr;
     }
 }
 
 // The deprecated constructor, with words.
-llama_sampler * vendor_llama_grammar_words(const llama_vocab * vocab, const char * text, const char * root,
-                                           const char ** words, size_t n_words,
+llama_sampler * vendor_llama_grammar_words(const llama_vocab * vocab, const char * text,
+                                           const char * root, const char ** words, size_t n_words,
                                            const llama_token * tokens, size_t n_tokens) {
     try {
         return llama_sampler_init_grammar_lazy(vocab, text, root, words, n_words, tokens, n_tokens);
@@ -157,12 +159,14 @@ void vendor_std_regex_free(void * regex) {
     delete static_cast<std::regex *>(regex);
 }
 
-// How many groups, the whole included, have matched, with begin and end of the first n_out in out (-1 where a group takes
-// no part); 0 without a match.
-size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bool whole, int64_t * out, size_t n_out) {
+// How many groups, the whole included, have matched, with begin and end of the first n_out in out
+// (-1 where a group takes no part); 0 without a match.
+size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bool whole,
+                             int64_t * out, size_t n_out) {
     const std::regex & pattern = *static_cast<const std::regex *>(regex);
     std::cmatch match;
-    if (!(whole ? std::regex_match(text, text + n, match, pattern) : std::regex_search(text, text + n, match, pattern))) {
+    if (!(whole ? std::regex_match(text, text + n, match, pattern)
+                : std::regex_search(text, text + n, match, pattern))) {
         return 0;
     }
     for (size_t i = 0; i < match.size() && 2 * i + 1 < n_out; i++) {
@@ -172,9 +176,10 @@ size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bo
     return match.size();
 }
 
-// Whether the same search ends before its iterators were read and compared more than most times: std::regex itself would
-// go on, for some patterns longer than anybody waits.
-bool vendor_std_regex_ends(const void * regex, const char * text, size_t n, bool whole, size_t most) {
+// Whether the same search ends before its iterators were read and compared more than most times:
+// std::regex itself would go on, for some patterns longer than anybody waits.
+bool vendor_std_regex_ends(const void * regex, const char * text, size_t n, bool whole,
+                           size_t most) {
     const std::regex & pattern = *static_cast<const std::regex *>(regex);
     counted_char::left = most;
     try {
@@ -200,7 +205,8 @@ void vendor_std_sort(const float * keys, size_t n, uint32_t * out) {
 // The same of std::partial_sort, whole: also what it leaves behind the first k.
 void vendor_std_partial_sort(const float * keys, size_t n, size_t k, uint32_t * out) {
     std::iota(out, out + n, 0u);
-    std::partial_sort(out, out + k, out + n, [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
+    std::partial_sort(out, out + k, out + n,
+                      [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
 }
 
 // n keys on which std::sort runs out of levels and takes to its heap: an adversary that fixes a
