@@ -184,7 +184,7 @@ fn narrow(
 }
 
 /// Two keys between which the sum from the largest on reaches `target`, and the sum of what is not
-/// below the higher one. Of all keys at least an eighth is mostly left, and rarely more.
+/// below the higher one.
 ///
 /// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
 /// in a flat distribution, a sample says nothing of these.

@@ -10,9 +10,6 @@
 //! A clone goes on with the average and the pending token, but its generator begins anew from the
 //! seed: so it is in the built-in. Of the pending token's probability, which the built-in's clone
 //! loses (and then reads out of bounds), ours keeps a copy.
-//!
-//! Reads 12 bytes per candidate five times and writes them four times, two `exp` each, from one end
-//! and from the other in turn, and writes 4 bytes for the original probability.
 
 use std::ffi::CStr;
 use std::mem;

@@ -6,8 +6,6 @@
 //! kept for every block of candidates, among which the choice is a binary search; only a draw that
 //! falls within the rounding error of the border between two candidates makes it add one by one.
 //! `p` is the quotient in `double`, by a product with the inverse where that is the same float.
-//!
-//! Reads 12 bytes per candidate three times, one `exp` each, and writes them twice.
 
 use std::ffi::CStr;
 

@@ -4,9 +4,6 @@
 //! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out what is
 //! masked already; both are `float` sums in array order, the squares formed in `double`; they are
 //! formed only where bounds for them leave a candidate open (see [`SigmaBounds`]).
-//!
-//! Reads 12 bytes per candidate twice and writes them once. Where a candidate is left open, or
-//! masked already, reads them once or twice more.
 
 use std::ffi::CStr;
 

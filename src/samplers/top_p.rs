@@ -6,10 +6,6 @@
 //! is the built-in's. What is thrown away needs no order: a sample gives a threshold that little
 //! more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is
 //! tried, and at last everything ranked.
-//!
-//! Reads 12 bytes per candidate, writes 4 and reads them twice, with an exponential in single
-//! precision (see [`rounding_test`](crate::kernels::rounding_test)), and sorts a little more than
-//! the nucleus, with an exact `exp` of each.
 
 use std::ffi::CStr;
 

@@ -15,9 +15,6 @@
 //! probabilities prove, and only what is as near is ranked: beside the two sums some passes of 8
 //! bytes for each that is taken. Only where a tie stands among what is kept, or at the cut, both
 //! sorts are replayed.
-//!
-//! What is ranked lies in no order in memory: fetching the probabilities, then indices and logits,
-//! of 29,000 takes as long as all passes over the array.
 
 use std::ffi::CStr;
 use std::hint::black_box;
