@@ -1,4 +1,5 @@
-// Chains in chains: their state is copied, and their seed told, however deep they lie.
+// Chains in chains, and samplers in the program's own: their state is copied, and their seed told,
+// however deep they lie.
 #include <stdio.h>
 
 #include "llama.h"
@@ -20,6 +21,52 @@ static struct llama_sampler * nested(int depth) {
     return inner;
 }
 
+// A sampler of the program's own, which passes on to the one that it holds.
+static const char * holder_name(const struct llama_sampler * smpl) {
+    (void) smpl;
+    return "holder";
+}
+
+static void holder_accept(struct llama_sampler * smpl, llama_token token) {
+    llama_sampler_accept(smpl->ctx, token);
+}
+
+static void holder_apply(struct llama_sampler * smpl, llama_token_data_array * array) {
+    llama_sampler_apply(smpl->ctx, array);
+}
+
+static void holder_free(struct llama_sampler * smpl) {
+    llama_sampler_free(smpl->ctx);
+}
+
+static void holder_copy(const struct llama_sampler * src, struct llama_sampler * dst) {
+    llama_sampler_copy(src->ctx, dst->ctx);
+}
+
+static struct llama_sampler * holder_clone(const struct llama_sampler * smpl);
+
+static struct llama_sampler_i holder_i = {
+    .name       = holder_name,
+    .accept     = holder_accept,
+    .apply      = holder_apply,
+    .clone      = holder_clone,
+    .free       = holder_free,
+    .copy_state = holder_copy,
+};
+
+static struct llama_sampler * holder_clone(const struct llama_sampler * smpl) {
+    return llama_sampler_init(&holder_i, llama_sampler_clone(smpl->ctx));
+}
+
+// Members that remember something, in so many samplers of the program's own.
+static struct llama_sampler * held(int depth) {
+    struct llama_sampler * inner = nested(1);
+    for (int i = 0; i < depth; i++) {
+        inner = llama_sampler_init(&holder_i, inner);
+    }
+    return inner;
+}
+
 static void show(struct llama_sampler * smpl) {
     llama_token_data       data[8];
     llama_token_data_array array = { data, 8, -1, false };
@@ -33,19 +80,23 @@ static void show(struct llama_sampler * smpl) {
     printf(", selected %d\n", (int) array.selected);
 }
 
+static void copied(struct llama_sampler * smpl, int depth) {
+    struct llama_sampler * copy = llama_sampler_clone(smpl);
+    for (int i = 0; i < 5; i++) {
+        llama_sampler_accept(copy, i);
+        show(copy);
+    }
+    llama_sampler_copy(copy, smpl);
+    llama_sampler_free(copy);
+    show(smpl);
+    printf("depth %d, seed %u\n", depth, llama_sampler_get_seed(smpl));
+    llama_sampler_free(smpl);
+}
+
 int main(void) {
     for (int depth = 1; depth <= 6; depth++) {
-        struct llama_sampler * smpl = nested(depth);
-        struct llama_sampler * copy = llama_sampler_clone(smpl);
-        for (int i = 0; i < 5; i++) {
-            llama_sampler_accept(copy, i);
-            show(copy);
-        }
-        llama_sampler_copy(copy, smpl);
-        llama_sampler_free(copy);
-        show(smpl);
-        printf("depth %d, seed %u\n", depth, llama_sampler_get_seed(smpl));
-        llama_sampler_free(smpl);
+        copied(held(depth), depth);
+        copied(nested(depth), depth);
     }
     return 0;
 }

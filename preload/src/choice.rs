@@ -281,14 +281,15 @@ impl Theirs {
 
     /// The function that a call of `symbol` was meant for. One that has come back here without
     /// having reached a llama.cpp goes straight to one, and if it comes back again, nowhere. What
-    /// llama.cpp calls for each member of a chain comes back for chains in chains.
+    /// llama.cpp calls for each member of a chain comes back for chains in chains, and so does what
+    /// a program's own samplers call for those that they hold.
     fn of(symbol: &'static CStr, caller: Option<Address>) -> Option<Self> {
         let depth = Inside::depth_of(symbol);
-        let by_itself = || own_of(symbol, caller.filter(|_| depth < NESTED)?);
+        let nested = || own_of(symbol, caller.filter(|_| depth < NESTED)?);
         let address = match depth {
             0 => meant(symbol, caller)?,
-            1 => by_itself().or_else(|| own_of_any(symbol))?,
-            _ => by_itself()?,
+            1 => nested().or_else(|| own_of_any(symbol))?,
+            _ => nested()?,
         };
         Some(Self {
             address,

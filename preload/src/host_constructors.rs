@@ -135,11 +135,18 @@ pub fn own_of_any(symbol: &CStr) -> Option<Address> {
     libraries::with_all(|all| all.iter().find(|l| is_llama_cpp(l))?.symbol(symbol))
 }
 
-/// The function of that name of the llama.cpp that `caller` is in.
+/// The llama.cpp's function of that name which `caller` may be given again while it runs: of the
+/// llama.cpp that it is in, or for code that calls llama.cpp, of the first. Not for a library that
+/// has such a function itself and passes calls on: they would come back.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     libraries::with_all(|all| {
         let library = &all[libraries::position(all, caller)?];
-        is_llama_cpp(library).then(|| library.symbol(symbol))?
+        if is_llama_cpp(library) {
+            return library.symbol(symbol);
+        }
+        let passes_on = library.symbol(symbol).is_some();
+        let any = all.iter().find(|library| is_llama_cpp(library));
+        any.filter(|_| !passes_on)?.symbol(symbol)
     })
 }
 
