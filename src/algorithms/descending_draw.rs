@@ -173,13 +173,10 @@ fn narrow(
 ) -> f64 {
     let (keys, es) = from;
     let (low, high, above) = bracket(from, base, target, sample);
-    let mut take = |low: f32, high: f32| {
-        to.0.clear();
-        to.1.clear();
-        pick(keys, keys, low, high, to.0);
-        pick(keys, es, low, high, to.1);
-    };
-    take(low, high);
+    to.0.clear();
+    to.1.clear();
+    pick(keys, keys, low, high, to.0);
+    pick(keys, es, low, high, to.1);
     above
 }
 
