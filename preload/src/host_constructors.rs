@@ -132,7 +132,7 @@ pub fn exporters(symbol: &CStr) -> usize {
 
 /// The function that the first llama.cpp in the process has of that name.
 pub fn own_of_any(symbol: &CStr) -> Option<Address> {
-    libraries::with_all(|all| all.iter().find(|l| is_llama_cpp(l))?.symbol(symbol))
+    libraries::with_all(|all| first_llama_cpp(all)?.symbol(symbol))
 }
 
 /// The llama.cpp's function of that name which `caller` may be given again while it runs: of the
@@ -144,18 +144,20 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
         if is_llama_cpp(library) {
             return library.symbol(symbol);
         }
-        let passes_on = library.symbol(symbol).is_some();
-        let any = all.iter().find(|library| is_llama_cpp(library));
-        any.filter(|_| !passes_on)?.symbol(symbol)
+        if library.symbol(symbol).is_some() {
+            return None;
+        }
+        first_llama_cpp(all)?.symbol(symbol)
     })
 }
 
 /// Where the first llama.cpp in the process was loaded from.
 pub fn path_of_any() -> Option<String> {
-    libraries::with_all(|all| {
-        let library = all.iter().find(|library| is_llama_cpp(library))?;
-        Some(library.path().to_string_lossy().into_owned())
-    })
+    libraries::with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
+}
+
+fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
+    all.iter().find(|library| is_llama_cpp(library))
 }
 
 fn is_llama_cpp(library: &Library<'_>) -> bool {
