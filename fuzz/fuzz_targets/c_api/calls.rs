@@ -329,4 +329,10 @@ impl Logits {
     pub(crate) fn pointer(values: &Option<Vec<f32>>) -> *const f32 {
         values.as_ref().map_or(null(), |values| values.as_ptr())
     }
+
+    /// The upper half of the bits of each: numbers of either half precision.
+    pub(crate) fn halves(values: &Option<Vec<f32>>) -> Option<Vec<u16>> {
+        let upper = |x: &f32| (x.to_bits() >> 16) as u16;
+        Some(values.as_ref()?.iter().map(upper).collect())
+    }
 }

@@ -67,10 +67,7 @@ unsafe fn chain_sample(
     cap: usize,
 ) {
     let (values, n) = logits.get();
-    let halves = values.as_ref().map(|values| {
-        let upper = values.iter().map(|x| (x.to_bits() >> 16) as u16);
-        upper.collect::<Vec<u16>>()
-    });
+    let halves = Logits::halves(&values);
     let half = halves.as_ref().map_or(null(), |halves| halves.as_ptr());
     // SAFETY: NULL or live; NULL or as many logits as the call is told, which stay until the last
     // call here.

@@ -71,9 +71,7 @@ impl World {
                 } => {
                     let (values, n) = logits.get();
                     let sieve = self.sieve(*which);
-                    let halves: Option<Vec<u16>> = values
-                        .as_ref()
-                        .map(|v| v.iter().map(|x| (x.to_bits() >> 16) as u16).collect());
+                    let halves = Logits::halves(&values);
                     let half = halves.as_ref().map_or(null(), |halves| halves.as_ptr());
                     let token = match width % 3 {
                         0 => llama_sieve_sample(sieve, Logits::pointer(&values), n),
