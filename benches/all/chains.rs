@@ -10,7 +10,7 @@ use llama_sieve::kernels::logits::Logits;
 use vendor_llama_cpp::sys;
 
 use crate::Options;
-use crate::measure::{median, thread_time};
+use crate::measure::{fill, median, thread_time};
 use crate::report::Measurement;
 use crate::samplers::{SEED, both, chain, dist, input, min_p, penalties, temp, top_k, top_p};
 use crate::support::HostSampler;
@@ -275,9 +275,7 @@ fn host_path(
     logits: &[f32],
     array: &mut Vec<sys::llama_token_data>,
 ) -> sys::llama_token {
-    array.clear();
-    let candidates = logits.iter().zip(0..);
-    array.extend(candidates.map(|(&logit, id)| sys::llama_token_data { id, logit, p: 0.0 }));
+    fill(array, logits);
     let mut raw = sys::llama_token_data_array {
         data: array.as_mut_ptr(),
         size: array.len(),

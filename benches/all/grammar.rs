@@ -21,7 +21,7 @@ use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
 use crate::Options;
-use crate::measure::{floor, median, thread_time};
+use crate::measure::{fill, floor, median, thread_time};
 use crate::report::Measurement;
 use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
@@ -278,9 +278,9 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
         ours.reset();
         theirs.reset();
         for _ in 0..STEPS {
-            fill(&mut a, &logits);
+            refill(&mut a, &logits);
             times[0].push(timed(|| ours.apply(&mut a)).0);
-            fill(&mut b, &logits);
+            refill(&mut b, &logits);
             times[1].push(timed(|| theirs.apply(&mut b)).0);
             assert_eq!(a, b, "the two sides differ");
             let allowed = a.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
@@ -296,10 +296,8 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
 
 /// As a host does it right before each application: from the model's logits, which a copy of a
 /// whole array would be three times as long as.
-fn fill(array: &mut Array, logits: &[f32]) {
-    for ((candidate, &logit), id) in array.data.iter_mut().zip(logits).zip(0..) {
-        *candidate = sys::llama_token_data { id, logit, p: 0.0 };
-    }
+fn refill(array: &mut Array, logits: &[f32]) {
+    fill(&mut array.data, logits);
     array.selected = -1;
     array.sorted = false;
 }

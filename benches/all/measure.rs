@@ -1,7 +1,8 @@
-//! The clock and the medians.
+//! The clock and the medians, and the array that a host fills.
 
 use crate::support::Array;
 use llama_sieve::{TokenData, kernels};
+use vendor_llama_cpp::sys;
 
 /// Microseconds that this thread has run: what other programs take of the machine does not count.
 pub fn thread_time() -> f64 {
@@ -49,4 +50,11 @@ pub fn floor(input: &Array) -> f64 {
         )
     };
     median((0..201).map(|_| pass()).collect())
+}
+
+/// What a host makes of the logits before it applies a chain.
+pub fn fill(array: &mut Vec<sys::llama_token_data>, logits: &[f32]) {
+    array.clear();
+    let candidates = logits.iter().zip(0..);
+    array.extend(candidates.map(|(&logit, id)| sys::llama_token_data { id, logit, p: 0.0 }));
 }

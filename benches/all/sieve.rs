@@ -32,7 +32,7 @@ use llama_sieve::sieve::{self, Job, Logits, Params, Sieve};
 use vendor_llama_cpp::sys;
 
 use crate::Options;
-use crate::measure::{median, thread_time};
+use crate::measure::{fill, median, thread_time};
 use crate::report::Measurement;
 use crate::samplers;
 use crate::support::HostSampler;
@@ -112,14 +112,7 @@ impl HostPath {
     }
 
     fn run(&mut self, logits: &[f32]) {
-        let candidates = logits.iter().enumerate();
-        self.array.clear();
-        self.array
-            .extend(candidates.map(|(i, &logit)| sys::llama_token_data {
-                id: i as i32,
-                logit,
-                p: 0.0,
-            }));
+        fill(&mut self.array, logits);
         let mut raw = sys::llama_token_data_array {
             data: self.array.as_mut_ptr(),
             size: self.array.len(),
