@@ -21,6 +21,7 @@
 
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
+use crate::kernels::packed::Packed;
 use crate::metrics::Summary;
 use crate::samplers::min_p::least_kept;
 use crate::samplers::running::Enough;
@@ -47,8 +48,6 @@ enum Done {
     TopK,
     TopP,
     MinP,
-    /// Only one candidate is possible.
-    All,
 }
 
 /// What [`reduce`] leaves.
@@ -96,16 +95,8 @@ pub(super) fn filter(
 ) -> Result<Kept, Error> {
     let (done, mut sorted) = match reduce(params, workspace, stats, source)? {
         Reduced::To(done, sorted) => (done, sorted),
-        Reduced::Apart
-            if may_stay_apart
-                && stages.only_divide_after_top_p()
-                && (workspace.survivors.max() / params.temperature).is_finite() =>
-        {
-            stats.after_min_p = stats.after_top_p;
-            stats.after_top_n_sigma = stats.after_top_p;
-            if params.order == Order::TempLast && params.temperature != 1.0 {
-                workspace.survivors.divide(params.temperature);
-            }
+        Reduced::Apart if may_stay_apart && only_divides(params, stages, &workspace.survivors) => {
+            finish_apart(params, &mut workspace.survivors, stats);
             return Ok(Kept::Apart);
         }
         Reduced::Apart => {
@@ -116,19 +107,8 @@ pub(super) fn filter(
             (Done::TopP, false)
         }
     };
-    let Workspace {
-        candidates,
-        keys,
-        spare,
-        exponentials,
-        nearest,
-        ..
-    } = workspace;
-    let done = match done < Done::TopP && keep_infinite(candidates, sorted) {
-        true => Done::All,
-        false => done,
-    };
-    if done == Done::All {
+    let candidates = &mut workspace.candidates;
+    if done < Done::TopP && keep_infinite(candidates, sorted) {
         stats.set_all(candidates.len());
         return Ok(Kept::Together(true));
     }
@@ -140,35 +120,9 @@ pub(super) fn filter(
     // Typical leaves them unsorted, and more are not given to the exact top-p.
     stages.warm_up(params.top_k_of(source.len()).unwrap_or(source.len()), FEW);
     if done < Done::TopP {
-        stats.after_top_k = candidates.len();
-        if !sorted && params.top_p < 1.0 && candidates.len() <= FEW {
-            // A top-k that keeps all still sorts, and the order of the sum decides where top-p
-            // cuts.
-            apply(stages.top_k(), candidates, &mut sorted);
-        }
-        let mut buffers = Buffers {
-            keys,
-            spare,
-            exponentials,
-        };
-        if stages.typical().is_some() {
-            buffers.exponentials.warm_up(candidates.len());
-        }
-        match stages.typical() {
-            Some(typical) if fits_exact(candidates) => {
-                apply(Some(typical), candidates, &mut sorted);
-            }
-            Some(_) => keep_typical(params, candidates, nearest, &mut buffers),
-            None => {}
-        }
-        stats.after_typical = candidates.len();
-        match stages.top_p() {
-            Some(_) if !sorted && candidates.len() > FEW => {
-                keep_probable(params, candidates, nearest, &mut buffers);
-            }
-            top_p => apply(top_p, candidates, &mut sorted),
-        }
+        cut_by_mass(params, stages, workspace, stats, &mut sorted);
     }
+    let candidates = &mut workspace.candidates;
     if done < Done::MinP {
         stats.after_top_p = candidates.len();
         apply(stages.min_p(), candidates, &mut sorted);
@@ -186,6 +140,63 @@ pub(super) fn filter(
         apply(stages.temp(), candidates, &mut sorted);
     }
     Ok(Kept::Together(sorted))
+}
+
+/// Whether nothing but a temperature follows a nucleus, and its division leaves numbers.
+fn only_divides(params: &Params, stages: &Stages, survivors: &Packed) -> bool {
+    stages.only_divide_after_top_p() && (survivors.max() / params.temperature).is_finite()
+}
+
+/// What follows a nucleus of which that holds.
+fn finish_apart(params: &Params, survivors: &mut Packed, stats: &mut Stats) {
+    stats.after_min_p = stats.after_top_p;
+    stats.after_top_n_sigma = stats.after_top_p;
+    if params.order == Order::TempLast && params.temperature != 1.0 {
+        survivors.divide(params.temperature);
+    }
+}
+
+/// Typical and top-p on what [`reduce`] has left of a top-k, or of all.
+fn cut_by_mass(
+    params: &Params,
+    stages: &mut Stages,
+    workspace: &mut Workspace,
+    stats: &mut Stats,
+    sorted: &mut bool,
+) {
+    let Workspace {
+        candidates,
+        keys,
+        spare,
+        exponentials,
+        nearest,
+        ..
+    } = workspace;
+    stats.after_top_k = candidates.len();
+    if !*sorted && params.top_p < 1.0 && candidates.len() <= FEW {
+        // A top-k that keeps all still sorts, and the order of the sum decides where top-p cuts.
+        apply(stages.top_k(), candidates, sorted);
+    }
+    let mut buffers = Buffers {
+        keys,
+        spare,
+        exponentials,
+    };
+    if stages.typical().is_some() {
+        buffers.exponentials.warm_up(candidates.len());
+    }
+    match stages.typical() {
+        Some(typical) if fits_exact(candidates) => apply(Some(typical), candidates, sorted),
+        Some(_) => keep_typical(params, candidates, nearest, &mut buffers),
+        None => {}
+    }
+    stats.after_typical = candidates.len();
+    match stages.top_p() {
+        Some(_) if !*sorted && candidates.len() > FEW => {
+            keep_probable(params, candidates, nearest, &mut buffers);
+        }
+        top_p => apply(top_p, candidates, sorted),
+    }
 }
 
 /// From all logits to candidates.
