@@ -2,6 +2,7 @@
 
 use vendor_llama_cpp::reference;
 
+use super::introsort::All;
 use super::*;
 use crate::kernels::sort_key::logit_of;
 use crate::simd::Isa;

@@ -1,0 +1,257 @@
+//! The host's partial sort, replayed on what is needed of it.
+
+use std::ops::Range;
+
+use crate::algorithms::fallbacks::Fallback;
+use crate::algorithms::host_order::buckets::{self, Buckets};
+use crate::algorithms::host_order::introsort::{self, All, Wanted};
+use crate::algorithms::host_order::item::{Item, item, key, place};
+use crate::algorithms::host_order::ties::{Tied, Ties};
+use crate::algorithms::host_order::{CHUNK, HEAP, PADDING, heap};
+use crate::kernels;
+use crate::kernels::sort_key::logit_of;
+use crate::token::{TokenData, comparable};
+
+/// A bucket that has no more than this part of an array is dealt: reading the array again, to look
+/// for its largest, takes longer.
+const FEW_OF: usize = 8;
+
+/// The host's partial sort, replayed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replay {
+    buckets: Buckets,
+    pub(super) items: Vec<Item>,
+    /// The logits of the buckets that are needed, and their places.
+    picked: Vec<f32>,
+    indices: Vec<u32>,
+}
+
+impl Replay {
+    pub(super) fn reserve(&mut self, n: usize) {
+        self.buckets.reserve(n);
+        self.items.clear();
+        self.items.reserve(n);
+        self.picked.clear();
+        self.picked.reserve(n + PADDING);
+        self.indices.clear();
+        self.indices.reserve(n + PADDING);
+    }
+
+    /// Leaves the first `need` of the `k` largest of `logits` in the items, in the host's order.
+    pub(super) fn all(&mut self, logits: &[f32], k: usize, need: usize) {
+        let (k, need) = (k.min(logits.len()), need.min(logits.len()));
+        if k <= HEAP {
+            return self.by_heap(logits, k);
+        }
+        self.buckets.count(logits);
+        let last = self.buckets.holding(need);
+        let (above, of_last) = (self.buckets.above(last), self.buckets.len(last));
+        // NaN is in the lowest bucket, too.
+        let streams = last > 0 && above + of_last >= k && of_last > logits.len() / FEW_OF;
+        let lowest = if streams { last + 1 } else { last };
+        self.buckets.deal(logits, lowest, |i| i, &mut self.items);
+        self.sort_buckets(lowest, k, None);
+        if streams {
+            self.append_largest_of(logits, last, k - above);
+        }
+    }
+
+    /// Appends to the items the `m` largest logits of a bucket, not the lowest, which has so many:
+    /// what a partial sort of the bucket leaves first, without its being dealt.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the heap begins at `start`; it is not empty when it is full"
+    )]
+    fn append_largest_of(&mut self, logits: &[f32], bucket: usize, m: usize) {
+        let start = self.items.len();
+        let mut threshold = buckets::least(bucket);
+        for (chunk, first) in logits.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
+            self.indices.clear();
+            self.picked.clear();
+            kernels::select(chunk, threshold, &mut self.indices, &mut self.picked);
+            for (&i, &logit) in self.indices.iter().zip(&self.picked) {
+                if usize::from(buckets::number(logit)) != bucket {
+                    continue;
+                }
+                let item = item(logit, first + i as usize);
+                if self.items.len() < start + m {
+                    self.items.push(item);
+                    if self.items.len() == start + m {
+                        heap::make_heap(&mut self.items[start..]);
+                    }
+                } else {
+                    heap::offer(&mut self.items[start..], item);
+                }
+            }
+            if self.items.len() == start + m {
+                threshold = above(key(self.items[start]));
+            }
+        }
+        heap::sort_heap(&mut self.items[start..]);
+    }
+
+    /// The same of candidates of which the k-th largest has the logit `least`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`at_least` leaves places of `data`"
+    )]
+    pub(super) fn of_candidates(&mut self, data: &[TokenData], k: usize, least: f32) {
+        let last = usize::from(buckets::number(least));
+        self.indices.clear();
+        kernels::at_least(data, 0, buckets::least(last), &mut self.indices);
+        self.picked.clear();
+        let logits = self.indices.iter().map(|&i| data[i as usize].logit);
+        self.picked.extend(logits);
+        if last == 0 && self.picked.len() < data.len() {
+            // NaN is in the lowest bucket, too.
+            self.indices.clear();
+            self.indices.extend(0..data.len() as u32);
+            self.picked.clear();
+            self.picked.extend(data.iter().map(|c| comparable(c.logit)));
+        }
+        self.sort_picked(last, k, None);
+    }
+
+    /// Leaves those of the first of the `k` largest of `logits` in the items that are tied. `least`
+    /// is the last of those first.
+    pub(super) fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
+        if k <= HEAP {
+            return self.by_heap(logits, k);
+        }
+        let last = usize::from(buckets::number(least));
+        if last == 0 {
+            self.buckets.count(logits);
+            self.buckets.deal(logits, 0, |i| i, &mut self.items);
+            return self.sort_buckets(last, k, Some(ties));
+        }
+        self.indices.clear();
+        self.picked.clear();
+        let threshold = buckets::least(last);
+        kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
+        self.sort_picked(last, k, Some(ties));
+    }
+
+    /// Deals what is picked, and sorts it.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an index for each logit that is picked"
+    )]
+    fn sort_picked(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
+        self.buckets.count(&self.picked);
+        let place = |i: usize| self.indices[i] as usize;
+        self.buckets
+            .deal(&self.picked, last, place, &mut self.items);
+        self.sort_buckets(last, k, ties);
+    }
+
+    /// See [`HostOrder::place_of`]. Of the bucket of `logit` alone, and of that the part where it
+    /// comes to lie.
+    pub(super) fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
+        Fallback::Ties.note();
+        let bucket = buckets::number(logit);
+        self.indices.clear();
+        self.picked.clear();
+        let least = buckets::least(usize::from(bucket));
+        kernels::select(logits, least, &mut self.indices, &mut self.picked);
+        // The last that is not empty is sorted as the rest of a partial sort is.
+        let is_last = self.picked.len() == logits.len();
+        let selected = self.picked.iter().zip(&self.indices);
+        let of_bucket = selected.filter(|&(&x, _)| buckets::number(x) == bucket);
+        self.items.clear();
+        self.items
+            .extend(of_bucket.map(|(&x, &i)| item(x, i as usize)));
+        let wanted = key(item(logit, 0));
+        let before = self
+            .items
+            .iter()
+            .filter(|&&item| key(item) < wanted)
+            .count();
+        let place_among = before + nth;
+        if is_last {
+            let n = self.items.len();
+            heap::partial_sort(&mut self.items, n);
+        } else {
+            introsort::sort(&mut self.items, &mut OnePlace(place_among));
+        }
+        self.items.get(place_among).map(|&item| place(item))
+    }
+
+    fn by_heap(&mut self, logits: &[f32], k: usize) {
+        let items = logits.iter().enumerate();
+        self.items.clear();
+        self.items.extend(items.map(|(i, &logit)| item(logit, i)));
+        heap::partial_sort(&mut self.items, k);
+    }
+
+    /// Sorts the buckets from `last` up, which hold what is needed of the `k` largest, as far as
+    /// `ties` ask for it, or all. The bucket in which the k-th falls is partially sorted.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the items are those of the buckets from `last` up"
+    )]
+    fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
+        Fallback::Ties.note();
+        let mut start = 0;
+        for bucket in (last..buckets::COUNT).rev() {
+            let end = start + self.buckets.len(bucket);
+            let items = &mut self.items[start..end];
+            if end >= k {
+                // Also where its last may be tied with one that is not looked at: that one has to
+                // be known.
+                if end > k || ties.is_none_or(|ties| ties.any_from(start..end)) {
+                    heap::partial_sort(items, k - start);
+                }
+                return;
+            }
+            match ties {
+                Some(ties) => introsort::sort(items, &mut Tied { ties, first: start }),
+                None => introsort::sort(items, &mut All),
+            }
+            start = end;
+        }
+    }
+
+    /// Puts the places of tied items where they belong among those that are `ranked`, and the
+    /// logits there: zeros of both signs are equal.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "runs lie within what was ranked, of which there are no fewer items"
+    )]
+    pub(super) fn exchange(
+        &self,
+        ties: &Ties,
+        logits: &[f32],
+        ranked: &mut [u32],
+        sorted: &mut [f32],
+    ) {
+        let mut start = 0;
+        while let Some(run) = ties.next_run(start) {
+            start = run.end;
+            let zeros = sorted[run.start] == 0.0;
+            for rank in run {
+                ranked[rank] = self.items[rank] as u32;
+                if zeros {
+                    sorted[rank] = logits[place(self.items[rank])];
+                }
+            }
+        }
+    }
+}
+
+/// What stands at one place.
+struct OnePlace(usize);
+
+impl Wanted for OnePlace {
+    fn wants(&mut self, _: &mut [Item], places: Range<usize>) -> bool {
+        places.contains(&self.0)
+    }
+
+    fn take(&mut self, _: &[Item], places: Range<usize>) -> bool {
+        !places.contains(&self.0)
+    }
+}
+
+/// The least logit that comes before one of this key.
+pub(super) fn above(key: u32) -> f32 {
+    logit_of(key).next_up()
+}
