@@ -1,4 +1,4 @@
-//! Sets of lanes, a bit for each.
+//! Lanes, one by one: sets of them with a bit for each, and neighbours.
 
 use crate::token::TokenData;
 
@@ -18,6 +18,19 @@ pub fn mask_logits(data: &mut [TokenData], lanes: u32) {
     for (lane, candidate) in data.iter_mut().enumerate().take(32) {
         if lanes >> lane & 1 != 0 {
             candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Exchanges each pair of neighbours of both, numbered by the first, that rises in `xs`.
+#[inline(always)]
+pub fn swap_rising(xs: &mut [f32], ys: &mut [u32], firsts: impl Iterator<Item = usize>) {
+    for i in firsts {
+        if let (Some([a, b]), Some([y_a, y_b])) = (xs.get_mut(i..i + 2), ys.get_mut(i..i + 2))
+            && *a < *b
+        {
+            std::mem::swap(a, b);
+            std::mem::swap(y_a, y_b);
         }
     }
 }

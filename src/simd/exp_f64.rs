@@ -25,10 +25,17 @@ const fn bits(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
+/// The entry of the table for k, an integer in the low bits of a double.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
+pub fn entry(k: f64) -> [f64; 2] {
+    TABLE[k.to_bits() as usize % TABLE.len()]
+}
+
 /// For each i below 128: by how much 2^(i/128) is more than its rounded value, as a share of that,
 /// and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k = i modulo
 /// 128, gives 2^(k/128).
-pub static TABLE: [[f64; 2]; 128] = [
+static TABLE: [[f64; 2]; 128] = [
     [bits(0x0000_0000_0000_0000), bits(0x3ff0_0000_0000_0000)],
     [bits(0x3c9b_3b4f_1a88_bf6e), bits(0x3fef_f63d_a9fb_3335)],
     [bits(0xbc71_6013_9cd8_dc5d), bits(0x3fef_ec9a_3e77_8061)],

@@ -541,14 +541,7 @@ pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
 fn compare_exchange<V: Vector>(v: V, x: V::F, y: V::F, start: usize) -> (V::F, V::F) {
     let (mut xs, mut ys) = (v.lanes(x), [0; MAX_LANES]);
     v.store_u32(&mut ys, y);
-    for i in (start..V::LANES - 1).step_by(2) {
-        if let (Some([a, b]), Some([_, _])) = (xs.get(i..i + 2), ys.get(i..i + 2))
-            && a < b
-        {
-            xs.swap(i, i + 1);
-            ys.swap(i, i + 1);
-        }
-    }
+    bits::swap_rising(&mut xs, &mut ys, (start..V::LANES - 1).step_by(2));
     (v.load_lanes(xs), v.load_u32(&ys))
 }
 
@@ -569,31 +562,25 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 /// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for
 /// the k in the low bits of each double.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "modulo the length of the table; a register has at most half of `MAX_LANES`"
-)]
+#[expect(clippy::indexing_slicing, reason = "`MAX_LANES / 2` or fewer")]
 fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
-    let mut ks = [0.0; MAX_LANES / 2];
-    v.store_d(&mut ks, shifted);
-    let ks = &ks[..V::LANES / 2];
-    let entry = |k: f64| exp_f64::TABLE[k.to_bits() as usize % exp_f64::TABLE.len()];
-    let (first, last) = (v.splat_d(ks[0]), v.splat_d(ks[V::LANES / 2 - 1]));
+    let ks = &lanes_d(v, shifted)[..V::LANES / 2];
+    let (first, last) = (ks[0], ks[V::LANES / 2 - 1]);
     // In the order of the logits, mostly two neighbours or the same.
     let every = u32::MAX >> (32 - V::LANES / 2);
-    if v.eq_d(shifted, first) | v.eq_d(shifted, last) == every {
-        let (of_first, of_last) = (entry(ks[0]), entry(ks[V::LANES / 2 - 1]));
-        let left_out = (v.splat_d(of_first[0]), v.splat_d(of_last[0]));
-        let power = (v.splat_d(of_first[1]), v.splat_d(of_last[1]));
-        let power = v.select_eq_d(shifted, first, power.0, power.1);
+    let is_first = v.splat_d(first);
+    if v.eq_d(shifted, is_first) | v.eq_d(shifted, v.splat_d(last)) == every {
+        let of_first = exp_f64::entry(first).map(|x| v.splat_d(x));
+        let of_last = exp_f64::entry(last).map(|x| v.splat_d(x));
+        let power = v.select_eq_d(shifted, is_first, of_first[1], of_last[1]);
         return [
-            v.select_eq_d(shifted, first, left_out.0, left_out.1),
+            v.select_eq_d(shifted, is_first, of_first[0], of_last[0]),
             v.add_shifted_bits(power, shifted),
         ];
     }
     let (mut left_out, mut powers) = ([0.0; MAX_LANES / 2], [0.0; MAX_LANES / 2]);
     for ((k, left_out), power) in ks.iter().zip(&mut left_out).zip(&mut powers) {
-        [*left_out, *power] = entry(*k);
+        [*left_out, *power] = exp_f64::entry(*k);
     }
     let power = v.add_shifted_bits(v.load_d(&powers), shifted);
     [v.load_d(&left_out), power]
