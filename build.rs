@@ -44,7 +44,7 @@ mod header {
         println!("cargo::rerun-if-changed=src/ffi");
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let config = cbindgen::Config::from_file(root.join("cbindgen.toml"))
-            .expect("cbindgen.toml cannot be read");
+            .expect("only the repository has cbindgen.toml");
         // These files and the modules that they declare, not the crate: only what stands in them is
         // for C.
         let mut builder = cbindgen::Builder::new().with_config(config);
