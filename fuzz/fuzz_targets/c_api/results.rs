@@ -178,7 +178,9 @@ unsafe fn ask(sieve: *mut Handle, token: i32, logit: f32, cap: usize) {
         assert!(unique <= size && count as usize <= size);
         assert!(out[unique.min(cap)..].iter().all(|&token| token == -7));
         for &token in &out[..unique.min(cap)] {
-            assert!(token >= 0 && llama_sieve_history_contains(sieve, token));
+            // Also one below 0, which `llama_sieve_accept` refuses: a host's `llama_sampler_accept`
+            // hands on any token, to the built-in penalties, too.
+            assert!(llama_sieve_history_contains(sieve, token));
         }
         let adjusted = llama_sieve_adjusted_logit(sieve, token, logit);
         assert!(!sieve.is_null() || adjusted.is_nan());
