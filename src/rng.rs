@@ -224,6 +224,13 @@ impl SeededMt19937 {
         self.stream.reseed(self.current);
     }
 
+    /// Goes on where another is. A restart goes back to the own seed.
+    pub fn take_stream_of(&mut self, other: &Self) {
+        let seed = self.seed;
+        self.clone_from(other);
+        self.seed = seed;
+    }
+
     /// A generator as `new` gave it: the same seed if one was asked for, a new random one if not.
     pub fn begun_anew(&self) -> Self {
         Self::new(self.seed)

@@ -56,6 +56,12 @@ pub trait Sampler: Clone + Send + 'static {
     /// Back to the state after construction.
     fn reset(&mut self) {}
 
+    /// Takes over from another what the built-in's `llama_sampler_copy` does: where that has a copy
+    /// function of its own, only what has happened, and not the parameters.
+    fn copy_state(&mut self, source: &Self) {
+        self.clone_from(source);
+    }
+
     /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the
     /// candidates are in, and at least one candidate.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {

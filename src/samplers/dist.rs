@@ -12,18 +12,17 @@ use std::ffi::CStr;
 use crate::algorithms::categorical::choose_in_order;
 use crate::algorithms::descending_draw::{Descending, DescendingDraw};
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::{self, scan::position_of};
 use crate::pool::{InOrder, Pool, Weights};
-use crate::rng::SeededMt19937;
+use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Dist {
     rng: SeededMt19937,
     /// Since the stream began.
@@ -36,17 +35,6 @@ pub struct Dist {
     larger: Scratch<Vec<TokenData>>,
     head: Scratch<Vec<TokenData>>,
 }
-
-clone_by_field!(Dist {
-    rng,
-    draws,
-    work,
-    softmax,
-    in_order,
-    host_order,
-    larger,
-    head
-});
 
 impl Dist {
     /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
@@ -150,11 +138,16 @@ impl Sampler for Dist {
         c"dist"
     }
 
+    fn copy_state(&mut self, source: &Self) {
+        self.rng.take_stream_of(&source.rng);
+        self.draws = source.draws;
+    }
+
     fn built_in(&self) -> Option<BuiltIn> {
         // A random seed is chosen anew by the built-in, as long as nothing was drawn from it:
         // then its reset, too, takes another one.
-        let seed = match self.draws {
-            0 => self.rng.asked_seed(),
+        let seed = match (self.draws, self.rng.asked_seed()) {
+            (0, DEFAULT_SEED) => DEFAULT_SEED,
             _ => self.rng.current_seed(),
         };
         Some(BuiltIn::Dist {

@@ -9,7 +9,6 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::clone_by_field;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -20,7 +19,7 @@ use crate::simd::libm::ln;
 use crate::token::TokenData;
 
 /// Keeps the candidates that are not much less probable than the best.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MinP {
     p: f32,
     min_keep: usize,
@@ -28,13 +27,6 @@ pub struct MinP {
     /// Scratch: what may be kept.
     passing: Scratch<Vec<TokenData>>,
 }
-
-clone_by_field!(MinP {
-    p,
-    min_keep,
-    order,
-    passing
-});
 
 /// The least logit that is kept where the largest is `max`.
 #[inline]
@@ -127,6 +119,8 @@ impl Sampler for MinP {
     fn name(&self) -> &'static CStr {
         c"min-p"
     }
+
+    fn copy_state(&mut self, _: &Self) {}
 
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::MinP {

@@ -177,6 +177,12 @@ impl Sampler for Penalties {
         c"penalties"
     }
 
+    fn copy_state(&mut self, source: &Self) {
+        let last_n = self.history.capacity();
+        self.history.clone_from(&source.history);
+        self.history.resize(last_n);
+    }
+
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::Penalties {
             n_vocab: self.n_vocab,

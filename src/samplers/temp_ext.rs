@@ -10,7 +10,6 @@ use std::ffi::CStr;
 use super::temp::{scale, scale_pool};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -21,7 +20,7 @@ use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
 
 /// Scales the logits by a temperature that follows the entropy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TempExt {
     t: f32,
     delta: f32,
@@ -32,16 +31,6 @@ pub struct TempExt {
     entropies: Scratch<Vec<f32>>,
     descending: Scratch<DescendingSum>,
 }
-
-clone_by_field!(TempExt {
-    t,
-    delta,
-    exponent,
-    order,
-    work,
-    entropies,
-    descending
-});
 
 impl TempExt {
     /// `None` if the parameters disable it: `t == 1` and `delta <= 0`.
@@ -129,6 +118,8 @@ impl Sampler for TempExt {
     fn name(&self) -> &'static CStr {
         c"temp-ext"
     }
+
+    fn copy_state(&mut self, _: &Self) {}
 
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::TempExt {

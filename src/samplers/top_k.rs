@@ -7,20 +7,17 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::clone_by_field;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 
 /// Keeps the `k` most probable candidates.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
 }
-
-clone_by_field!(TopK { k, order });
 
 impl TopK {
     /// `None` if `k` disables it: `k <= 0`.
@@ -49,6 +46,8 @@ impl Sampler for TopK {
     fn name(&self) -> &'static CStr {
         c"top-k"
     }
+
+    fn copy_state(&mut self, _: &Self) {}
 
     fn built_in(&self) -> Option<BuiltIn> {
         let k = i32::try_from(self.k).ok()?;

@@ -14,7 +14,6 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -28,7 +27,7 @@ use crate::simd::libm::exp;
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TopP {
     p: f32,
     min_keep: usize,
@@ -43,20 +42,6 @@ pub struct TopP {
     ps: Scratch<Vec<f32>>,
     kept: Scratch<Vec<TokenData>>,
 }
-
-clone_by_field!(TopP {
-    p,
-    min_keep,
-    work,
-    order,
-    sample,
-    logits,
-    indices,
-    picked,
-    ranking,
-    ps,
-    kept
-});
 
 /// What a nucleus is: the most probable candidates, as few as reach `p`, at least `min_keep`.
 pub(crate) fn enough<T: From<f32>>(p: f32, min_keep: usize) -> Enough<T> {
@@ -341,6 +326,8 @@ impl Sampler for TopP {
     fn name(&self) -> &'static CStr {
         c"top-p"
     }
+
+    fn copy_state(&mut self, _: &Self) {}
 
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::TopP {

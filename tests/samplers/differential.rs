@@ -101,6 +101,45 @@ fn run_named(name: &str) {
     run(member.expect("the table has every sampler"), arrays);
 }
 
+/// Two arrays, and what a host does before each.
+fn compare_two(member: &Member, pair: &mut Pair, rng: &mut Rng, told: &str) {
+    for _ in 0..2 {
+        let recipe = Recipe::random(rng);
+        let input = recipe.array(size(rng).min(300), member.vocabulary, rng);
+        between_tokens(member, pair, &input, rng);
+        let (mut ours, mut theirs) = (input.clone(), input);
+        pair.ours.apply(&mut ours);
+        pair.theirs.apply(&mut theirs);
+        assert_eq!(same(&ours, &theirs), Ok(()), "{told}, {}", replay());
+        accept_the_choice(member, pair, &theirs, rng);
+    }
+}
+
+/// Where the built-in copies what has happened and keeps its parameters, and where it takes all
+/// over. Not between windows of two sizes: the built-in then miscounts.
+#[test]
+fn a_copy_of_one_with_other_parameters() {
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let mut rng = fresh_rng("copies");
+    let window = |pair: &Pair| pair.label.split(", ").nth(1).map(str::to_owned);
+    for member in FAMILY.iter().flat_map(|member| [member; 60]) {
+        let [mut from, mut to] = [0; 2].map(|_| (member.make)(&mut rng, 200_000, true));
+        let other_window = member.name == "penalties" && window(&from) != window(&to);
+        if from.theirs.name() != to.theirs.name() || other_window {
+            continue;
+        }
+        let told = format!("{} to {}", from.label, to.label);
+        compare_two(member, &mut from, &mut rng, &told);
+        compare_two(member, &mut to, &mut rng, &told);
+        to.ours.copy_from(&from.ours);
+        to.theirs.copy_from(&from.theirs);
+        compare_two(member, &mut to, &mut rng, &told);
+        to.ours.reset();
+        to.theirs.reset();
+        compare_two(member, &mut to, &mut rng, &told);
+    }
+}
+
 /// Arrays that chance hardly makes.
 #[test]
 fn what_once_differed() {

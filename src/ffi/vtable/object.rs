@@ -167,7 +167,7 @@ impl<S: Sampler> Object<S> {
         let copy = || {
             match (&*source, target.as_mut()) {
                 // In place, since others may share what the target shares.
-                (Some(source), Some(target)) => target.clone_from(source),
+                (Some(source), Some(target)) => target.copy_state(source),
                 (source, _) => target.clone_from(source),
             }
             true
