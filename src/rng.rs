@@ -22,7 +22,7 @@ pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
     }
-    // A system that gives no random numbers still gets a different seed at each call.
+    // Without random numbers there is still a different seed at each call.
     getrandom::u32().unwrap_or_else(|_| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |since| since.as_nanos() as u32)
@@ -224,7 +224,7 @@ impl SeededMt19937 {
         self.stream.reseed(self.current);
     }
 
-    /// Goes on where another is. A restart goes back to the own seed.
+    /// Goes on where another is, but keeps its seed for a restart.
     pub fn take_stream_of(&mut self, other: &Self) {
         let seed = self.seed;
         self.clone_from(other);

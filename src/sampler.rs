@@ -56,10 +56,11 @@ pub trait Sampler: Clone + Send + 'static {
     /// Back to the state after construction.
     fn reset(&mut self) {}
 
-    /// Takes over from another what the built-in's `llama_sampler_copy` does: where that has a copy
-    /// function of its own, only what has happened, and not the parameters.
+    /// What `llama_sampler_copy` does. Built-ins with hooks for the graph keep their parameters.
     fn copy_state(&mut self, source: &Self) {
-        self.clone_from(source);
+        if Self::IN_GRAPH != InGraph::AsBuiltIn {
+            self.clone_from(source);
+        }
     }
 
     /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use crate::libraries::{self, Library};
 
@@ -36,22 +36,23 @@ impl Host {
     pub fn of(caller: Option<Address>) -> Option<Self> {
         let address = meant(MARK, caller)?;
         let base = base_of(address)?;
-        let known = Self::remembered(|known| known.iter().find(|host| host.base == base).copied());
-        if known.is_some() {
-            return known;
+        /// Those found before. They stay open, so that a base address always means the same
+        /// library. The dynamic linker is never called with the lock held: it holds one of its own
+        /// while a library's initialisers run, and these may call us. Readers wait for nobody, nor
+        /// for one that a forked child lacks.
+        static KNOWN: RwLock<Vec<Host>> = RwLock::new(Vec::new());
+        let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = known.iter().find(|host| host.base == base) {
+            return Some(*host);
         }
+        drop(known);
         let handle = open(address)?;
         let host = Self { handle, base };
-        Self::remembered(|known| known.push(host));
+        KNOWN
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(host);
         Some(host)
-    }
-
-    /// Those found before. They stay open, so that a base address always means the same library.
-    /// The dynamic linker is never called from inside here: it holds a lock of its own while a
-    /// library's initialisers run, and these may call us.
-    fn remembered<T>(look: impl FnOnce(&mut Vec<Host>) -> T) -> T {
-        static KNOWN: Mutex<Vec<Host>> = Mutex::new(Vec::new());
-        look(&mut KNOWN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// For `llama_sieve_bind_host`. It stays open.

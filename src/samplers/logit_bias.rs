@@ -74,8 +74,6 @@ impl Sampler for LogitBias {
         c"logit-bias"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::LogitBias {
             n_vocab: self.n_vocab,

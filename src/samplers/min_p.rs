@@ -120,8 +120,6 @@ impl Sampler for MinP {
         c"min-p"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::MinP {
             p: self.p,

@@ -78,8 +78,6 @@ impl Sampler for Temp {
         c"temp"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::Temp { t: self.t })
     }

@@ -119,8 +119,6 @@ impl Sampler for TempExt {
         c"temp-ext"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::TempExt {
             t: self.t,

@@ -47,8 +47,6 @@ impl Sampler for TopK {
         c"top-k"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         let k = i32::try_from(self.k).ok()?;
         Some(BuiltIn::TopK { k })

@@ -327,8 +327,6 @@ impl Sampler for TopP {
         c"top-p"
     }
 
-    fn copy_state(&mut self, _: &Self) {}
-
     fn built_in(&self) -> Option<BuiltIn> {
         Some(BuiltIn::TopP {
             p: self.p,

@@ -141,6 +141,13 @@ fn what_a_thread_uses_is_not_pulled_away() {
 }
 
 #[test]
+fn children_of_threads_that_sample_sample() {
+    let build = Build::new("forks", "c-tests/forks.c").flag("-pthread");
+    let program = build.with_ours(Link::Static).with_llama(Link::Shared);
+    assert_eq!(program.build().succeed(&[]), "every child gave a token\n");
+}
+
+#[test]
 fn denormal_numbers_may_be_flushed() {
     let build = Build::new("float_environment", "c-tests/float_environment.c");
     let program = build.with_ours(Link::Static).with_llama(Link::Shared);

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::mem::transmute;
 
 use crate::ffi::failure::Failure;
+use crate::ffi::host::built_ins::Free;
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::token::{Token, TokenData};
@@ -38,7 +39,7 @@ impl Difference {
 /// The host's sampler and ours, freed also when the host throws.
 pub(super) struct Pair {
     pub(super) made: Samplers,
-    pub(super) free: unsafe extern "C-unwind" fn(*mut llama_sampler),
+    pub(super) free: Free,
 }
 
 impl Drop for Pair {

@@ -21,8 +21,7 @@ use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};
-use crate::ffi::host::built_ins::free_of;
-use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::ffi::host::{Address, Host};
 use crate::token::TokenData;
@@ -93,7 +92,7 @@ const INFILL: &str = "infill";
 struct Trials {
     kind: &'static Kind,
     constructor: Address,
-    free: unsafe extern "C-unwind" fn(*mut llama_sampler),
+    free: Free,
     arrays: [Vec<TokenData>; ARRAYS.len()],
     /// What the host's works on, and ours.
     work: [Vec<TokenData>; 2],

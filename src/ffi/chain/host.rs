@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use crate::ffi::failure::{Failure, part};
+use crate::ffi::host::built_ins::free_of;
 use crate::ffi::host::llama_h::{
     llama_context, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
@@ -19,7 +20,6 @@ type ChainGet = unsafe extern "C-unwind" fn(*mut llama_sampler, i32) -> *mut lla
 type Apply = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_token_data_array);
 type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
 type ChainInit = unsafe extern "C-unwind" fn(ChainParams) -> *mut llama_sampler;
-type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
 /// The host's `llama_sampler_chain_params`.
 #[repr(C)]
@@ -40,6 +40,8 @@ pub(super) struct Functions {
 
 // SAFETY: functions and a vtable of the host, which belong to no thread.
 unsafe impl Send for Functions {}
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
 
 static FUNCTIONS: PerHost<Functions> = PerHost::new();
 
@@ -54,7 +56,6 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
     }
     let look_up = || {
         let init = host_function!(host, c"llama_sampler_chain_init", ChainInit);
-        let free = host_function!(host, c"llama_sampler_free", Free);
         let functions = Functions {
             chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
             chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
@@ -62,7 +63,7 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
             accept: host_function!(host, c"llama_sampler_accept", Accept),
             chain_iface: null_mut(),
         };
-        Ok((init, free, functions))
+        Ok((init, free_of(&host)?, functions))
     };
     let (init, free, mut functions) = part(call, || look_up().map_err(Failure::no_host))?;
     // SAFETY: the host's own constructor and destructor, in the order that they are made for.

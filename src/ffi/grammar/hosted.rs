@@ -20,6 +20,7 @@ use crate::ffi::failure::Failure;
 use crate::ffi::grammar::lazy::{List, of_patterns, of_words};
 use crate::ffi::grammar::making::{Arguments, Making, constructed};
 use crate::ffi::guard::guard;
+use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{llama_model, llama_sampler};
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
@@ -45,7 +46,6 @@ type Constructor = unsafe extern "C-unwind" fn(
     usize,
 ) -> *mut llama_sampler;
 type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
-type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,7 @@ impl HostSide {
                     std::mem::transmute::<*mut std::ffi::c_void, Constructor>(constructor.as_ptr())
                 },
                 accept: host_function!(host, c"llama_sampler_accept", Accept),
-                free: host_function!(host, c"llama_sampler_free", Free),
+                free: free_of(&host)?,
             })
         };
         look_up().map_err(Failure::no_host)

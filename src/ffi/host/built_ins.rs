@@ -18,7 +18,7 @@ use crate::ffi::host::{Address, Host};
 use crate::token::TokenData;
 
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
-type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
+pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
 /// All that it takes to make a built-in, so that making it needs nothing of ours that could fail.
 pub struct Recipe {
@@ -54,8 +54,7 @@ impl Recipe {
         })
     }
 
-    /// Makes it, and brings it to the state of ours. NULL where the host gives
-    /// nothing of use.
+    /// Makes it, and brings it to the state of ours. NULL where that is not possible.
     ///
     /// # Safety
     /// The host of the recipe is loaded.

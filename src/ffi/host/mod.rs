@@ -96,7 +96,9 @@ impl Host {
             "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
         let host = Self::new(symbol, Some(handle));
-        *BOUND.write() = Some(host);
+        if !BOUND.read().is_some_and(|known| known.is(&host)) {
+            *BOUND.write() = Some(host);
+        }
         host.tell_its_sorts();
         Ok(())
     }

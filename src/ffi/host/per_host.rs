@@ -1,27 +1,27 @@
 //! What was looked up in a host, for as long as that host is asked: names are looked up once, not
-//! for every token.
+//! for every token. A forked child does not wait for readers that it lacks.
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use super::Host;
 
 /// What was last looked up, and in which host.
 #[derive(Debug)]
-pub(in crate::ffi) struct PerHost<T>(Mutex<Option<(Host, T)>>);
+pub(in crate::ffi) struct PerHost<T>(RwLock<Option<(Host, T)>>);
 
 impl<T: Copy> PerHost<T> {
     pub(crate) const fn new() -> Self {
-        Self(Mutex::new(None))
+        Self(RwLock::new(None))
     }
 
     /// What is known of this host.
     pub(crate) fn known(&self, host: &Host) -> Option<T> {
-        let known = self.0.lock();
+        let known = self.0.read();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
     pub(crate) fn keep(&self, host: Host, value: T) {
-        *self.0.lock() = Some((host, value));
+        *self.0.write() = Some((host, value));
     }
 
     /// What is known of the host of this process, or what `look_up` finds; or why there is none.
