@@ -1,5 +1,6 @@
 /* A thread whose denormal numbers are flushed to zero, as in every program that is linked with
- * -ffast-math: ours leave what the built-ins leave. Only where the processor has such a mode. */
+ * -ffast-math: ours leave what the built-ins leave, of arrays and straight from logits. Only where
+ * the processor has such a mode. */
 #include <math.h>
 
 #include "check.h"
@@ -49,10 +50,44 @@ static bool are_equal(const llama_token_data_array * a, const llama_token_data_a
            memcmp(a->data, b->data, a->size * sizeof(*a->data)) == 0;
 }
 
+enum { MOST = 32000 };
+
+/* The same straight from the logits, with a draw behind. */
+static void compare_from_logits(int kind, const llama_token_data * first, int n) {
+    static float            logits[MOST];
+    static llama_token_data data[MOST], left[MOST];
+    struct llama_sampler *  chains[2];
+    struct llama_sampler *  made[2];
+    make(kind, made);
+    for (int side = 0; side < 2; side++) {
+        chains[side] = llama_sampler_chain_init(llama_sampler_chain_default_params());
+        llama_sampler_chain_add(chains[side], made[side]);
+    }
+    llama_sampler_chain_add(chains[0], llama_sieve_init_dist(1));
+    llama_sampler_chain_add(chains[1], llama_sampler_init_dist(1));
+    for (int i = 0; i < n; i++) {
+        data[i]   = first[i];
+        logits[i] = first[i].logit;
+    }
+    llama_token_data_array expected = {
+        .data = data, .size = (size_t) n, .selected = -1, .sorted = false
+    };
+    flush_to_zero(true);
+    llama_sampler_apply(chains[1], &expected);
+    const int token = llama_sieve_chain_sample_logits(chains[0], logits, n);
+    const int size  = llama_sieve_chain_candidates(chains[0], left, MOST);
+    flush_to_zero(false);
+    CHECK(token == expected.data[expected.selected].id);
+    CHECK(size == (int) expected.size);
+    CHECK(memcmp(left, expected.data, expected.size * sizeof(*left)) == 0);
+    llama_sampler_free(chains[0]);
+    llama_sampler_free(chains[1]);
+}
+
 int main(void) {
     static const int   SIZES[]   = { 2, 40, 300, 5000, 32000, 32000 };
     static const float SPREADS[] = { 20.0f, 90.0f, 110.0f, 200.0f };
-    static llama_token_data first[32000], data[2][32000];
+    static llama_token_data first[MOST], data[2][MOST];
     static char subject[64];
     numbers from = { 7 };
     check_subject = subject;
@@ -80,6 +115,7 @@ int main(void) {
                 llama_sampler_free(made[side]);
             }
             CHECK(are_equal(&arrays[0], &arrays[1]));
+            compare_from_logits(kind, first, n);
         }
     }
     puts("the same with denormals flushed");

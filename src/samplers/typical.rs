@@ -171,7 +171,7 @@ impl Typical {
         reason = "`kept` is at most the number of what was ranked, which are places of what was taken"
     )]
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        if self.tied {
+        if self.tied || flushes_to_zero() {
             return false;
         }
         let Some((logits, max)) = pool.contiguous_numbers() else {
