@@ -115,6 +115,9 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     add_signed_block(v, (sum, 0), values).0
 }
 
+/// From here on a sum comes with the moments: terms whose squares are denormal do not move it.
+const NOT_TINY: f32 = 1e-12;
+
 /// The sum of the logits of one block and that of their squares; leaves the largest of each group.
 /// `IN_ORDER`: also `sum` plus the logits as if added one by one, where they go at once; see
 /// [`try_signed_block`].
@@ -130,7 +133,7 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     sum: f32,
 ) -> ([f64; 2], Option<f32>) {
     let (lowest, zero) = (v.splat(f32::NEG_INFINITY), v.splat(0.0));
-    let fit = (SMALLEST..f32::INFINITY).contains(&sum.abs());
+    let fit = (NOT_TINY..f32::INFINITY).contains(&sum.abs());
     let c = binade(if fit { sum.abs() } else { 1.0 });
     let middle = v.splat(1.5 * c);
     let (mut a, mut b) = ([zero; 4], [zero; 4]);

@@ -115,6 +115,24 @@ fn sums_beside_moments() {
     assert!(came > 0 || cfg!(miri));
 }
 
+/// Terms whose squares are nothing take a sum out of its binade, and back.
+#[test]
+fn sums_of_tiny_logits_beside_moments() {
+    for exponent in [-90, -80, -65, -60, -50] {
+        let c = 2f32.powi(exponent);
+        let up = c / 1024.0 + c * f32::EPSILON;
+        let mut logits = vec![c * (1.9 / 512.0); SUM_BLOCK];
+        for (part, x) in [(2, up), (4, -2.0 * up), (4, 0.0)] {
+            logits.extend(vec![x; SUM_BLOCK / part]);
+        }
+        let data = array(&logits);
+        let (mut sums, mut maxima) = (vec![[0.0; 2]; 2], vec![0.0; 2 * SUM_BLOCK / GROUP]);
+        let (_, sum) = moments(&data, &mut sums, &mut maxima, true);
+        let expected = naive::signed_sum(&data).0;
+        assert_eq!(sum.unwrap_or(expected), expected, "2^{exponent}");
+    }
+}
+
 #[test]
 fn wide_exponentials() {
     for_all(|_, logits| {
