@@ -1,13 +1,9 @@
 //! The process-wide cache of tries: the same payload is parsed once.
 //!
-//! At most 128 tries, least recently used, that together with the payloads they are known by occupy
-//! at most 16 MiB. A trie that is larger than that alone is not kept. It is found by the bytes of a
+//! Least recently used, within [`CAPACITY`] and [`MAX_BYTES`]. A trie is found by the bytes of a
 //! payload, which are hashed and compared, or by the SHA-256 of a payload's canonical form: then
 //! the payload has been parsed, but the same set in another order is the same trie, and its bytes
-//! are known from then on.
-//!
-//! Tries are shared by `Arc`, so one in use survives its eviction. Safe from any thread; nothing is
-//! parsed under the lock.
+//! are known from then on. One in use survives its eviction. Nothing is parsed under the lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
@@ -140,9 +136,6 @@ fn canonical(payload: &Payload) -> Key {
     text(&mut hash, &payload.model_id);
     for descriptor in &payload.descriptors {
         let leaves = sorted_leaves(descriptor);
-        if leaves.is_empty() {
-            continue;
-        }
         text(&mut hash, &descriptor.path);
         tokens(&mut hash, &ascending(&descriptor.terminators));
         hash.update((leaves.len() as u64).to_le_bytes());

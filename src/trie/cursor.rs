@@ -4,8 +4,8 @@
 //! leaves the trie. While it is active, the tokens that may follow are the children of the node; at
 //! a node where a value ends and others go on, the host's choice decides.
 //!
-//! A payload has no value that is longer than a span may be. A trie that was built without that
-//! check is bounded here: its span is closed after as many tokens.
+//! A trie that was built without a payload's checks is bounded here: its span is closed after as
+//! many tokens as a value may have.
 
 use std::sync::Arc;
 

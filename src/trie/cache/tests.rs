@@ -225,3 +225,23 @@ fn bytes_are_bounded_like_entries() {
     get(9, n_leaves);
     assert_eq!((cache.stats().hits, cache.stats().misses), (3, 7));
 }
+
+#[test]
+fn what_is_cached_is_refused_as_what_is_read() {
+    let value = r#"{"path":"p","leaves":[{"name":"a","tokens":[1]}]}"#;
+    let nothing = r#"{"path":"q","leaves":[],"terminators":[9]}"#;
+    let alone = format!(r#"{{"descriptors":[{value}]}}"#);
+    let both = format!(r#"{{"descriptors":[{value},{nothing}]}}"#);
+    for first in [&alone, &both] {
+        let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
+        // A token that leads nowhere is outside the smaller vocabulary, too.
+        for json in [first, &both] {
+            assert!(cache.trie_of(json.as_bytes(), None).is_ok());
+        }
+        for n_vocab in [9, 10] {
+            let trie = cache.trie_of(both.as_bytes(), Some(n_vocab));
+            assert_eq!(trie.is_ok(), n_vocab > 9, "{first}");
+            assert!(cache.trie_of(alone.as_bytes(), Some(n_vocab)).is_ok());
+        }
+    }
+}
