@@ -79,6 +79,16 @@ impl Compiled {
         starts.partition_point(|&start| start <= code_point) as u32 - 1
     }
 
+    /// The group of a sequence that begins with one certain character.
+    pub fn only_group(&self, sequence: u32) -> Option<u32> {
+        let class = self.class(self.first(sequence)?.item)?;
+        match *class.ranges {
+            _ if class.negated => None,
+            [(first, last)] if first == last => Some(self.group(first)),
+            _ => None,
+        }
+    }
+
     /// A code point of a group.
     pub fn one_of(&self, group: u32) -> u32 {
         self.groups.starts.get(group as usize).copied().unwrap_or(0)

@@ -80,7 +80,7 @@ pub struct Grammar {
     slot: Arc<Slot>,
 }
 
-/// What may be asked of a grammar from any thread.
+/// What any thread may ask.
 #[derive(Debug)]
 pub struct Slot {
     /// `None` where there is no grammar, and nothing is constrained.

@@ -2,8 +2,7 @@
 //!
 //! A stack says what is still to come, its top first. All stacks of a state are kept together as
 //! a tree that begins at the tops: an *edge* is a sequence and the number of the state that holds
-//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them; a grammar that
-//! reads one text in a thousand ways has one state for it, not a thousand stacks.
+//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them.
 //!
 //! A state is *open* where a top is a reference to a rule, and *closed* where all tops are
 //! characters or tokens. Texts are matched in closed states; what lies below a top is open.
@@ -76,6 +75,12 @@ const MOST_UNIFORM: u32 = 32;
 
 const NO_ROW: u32 = u32::MAX;
 const UNKNOWN: u32 = u32::MAX;
+/// Of more groups a row would stay unknown mostly.
+const MOST_IN_ROW: usize = 1 << 10;
+/// More edges are sorted by the groups that they begin with.
+const FEW_EDGES: usize = 32;
+/// What begins with several groups stands behind them all.
+const SEVERAL: u32 = u32::MAX;
 
 /// All states that a grammar was found in.
 #[derive(Debug)]
@@ -84,8 +89,12 @@ pub struct States {
     facts: Vec<Option<Facts>>,
     numbers: Map<State, StateId>,
     unions: Map<(StateId, StateId), StateId>,
-    /// Rows of a state per group of characters.
+    /// Rows of a state per group of characters; none where there are too many groups.
     transitions: Vec<u32>,
+    /// Then by state and group.
+    single: Map<(StateId, u32), StateId>,
+    /// The edges of states that have many, by their groups.
+    sorted: Map<StateId, Vec<(u32, Edge)>>,
     /// Approximate.
     bytes: usize,
     /// What may not be exceeded in this call.
@@ -124,6 +133,8 @@ impl Default for States {
             numbers: Map::default(),
             unions: Map::default(),
             transitions: Vec::new(),
+            single: Map::default(),
+            sorted: Map::default(),
             bytes: 0,
             most_bytes: usize::MAX,
             work_left: MAX_WORK,
@@ -268,8 +279,8 @@ impl States {
         Ok(state)
     }
 
-    /// The state with the stacks below all these edges. They are united in pairs, and the pairs in
-    /// pairs: one after the other, each stack would be copied once for every edge behind it.
+    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs: one
+    /// after the other, each stack would be copied once for every edge behind it.
     fn union_of(&mut self, edges: &[Edge]) -> Result<StateId, TooMuch> {
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         while states.len() > 1 {
@@ -354,6 +365,9 @@ impl States {
     /// The same by the state's row, if it was asked for before.
     #[inline]
     pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
+        if self.transitions.is_empty() {
+            return self.single.get(&(row as StateId, group)).copied();
+        }
         let next = self.transitions[row + group as usize];
         (next != UNKNOWN).then_some(next)
     }
@@ -362,10 +376,13 @@ impl States {
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
         let mut facts = self.facts(grammar, state);
         if facts.row == NO_ROW {
-            facts.row = self.transitions.len() as u32;
             let n = grammar.n_groups();
-            self.transitions.resize(self.transitions.len() + n, UNKNOWN);
-            self.bytes += 4 * n;
+            facts.row = state;
+            if n <= MOST_IN_ROW {
+                facts.row = self.transitions.len() as u32;
+                self.transitions.resize(self.transitions.len() + n, UNKNOWN);
+                self.bytes += 4 * n;
+            }
             self.facts[state as usize] = Some(facts);
             self.check()?;
         }
@@ -381,9 +398,7 @@ impl States {
     ) -> Result<StateId, TooMuch> {
         let code_point = grammar.one_of(group);
         self.walk.begin();
-        let edges = Arc::clone(&self.all[state as usize].edges);
-        self.spend(edges.len() + 1)?;
-        for edge in edges.iter() {
+        for edge in self.edges_for(grammar, state, group)? {
             let Some(first) = grammar.first(edge.sequence) else {
                 continue;
             };
@@ -396,8 +411,45 @@ impl States {
         }
         let next = self.close(grammar)?;
         let row = self.row(grammar, state)?;
-        self.transitions[row + group as usize] = next;
+        if let Some(place) = self.transitions.get_mut(row + group as usize) {
+            *place = next;
+        } else {
+            self.single.insert((state, group), next);
+            self.bytes += 24;
+        }
         Ok(next)
+    }
+
+    /// The edges of a state that may take a character of a group: of many these are few.
+    fn edges_for(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        group: u32,
+    ) -> Result<Vec<Edge>, TooMuch> {
+        let edges = Arc::clone(&self.all[state as usize].edges);
+        if edges.len() <= FEW_EDGES {
+            self.spend(edges.len() + 1)?;
+            return Ok(edges.to_vec());
+        }
+        if !self.sorted.contains_key(&state) {
+            self.spend(edges.len())?;
+            let key = |edge: &Edge| grammar.only_group(edge.sequence).unwrap_or(SEVERAL);
+            let mut keyed: Vec<_> = edges.iter().map(|edge| (key(edge), *edge)).collect();
+            keyed.sort_unstable();
+            self.bytes += size_of_val(&*keyed);
+            self.sorted.insert(state, keyed);
+            self.check()?;
+        }
+        let keyed = &self.sorted[&state];
+        let of = |key| {
+            let from = keyed.partition_point(|&(other, _)| other < key);
+            keyed[from..].iter().take_while(move |keyed| keyed.0 == key)
+        };
+        let found = of(group).chain(of(SEVERAL)).map(|keyed| keyed.1);
+        let found: Vec<Edge> = found.collect();
+        self.spend(found.len() + 1)?;
+        Ok(found)
     }
 
     /// The closed state behind `token`, whose characters are `chars`: tops that are tokens

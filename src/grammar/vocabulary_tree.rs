@@ -1,8 +1,7 @@
 //! A vocabulary's texts, sorted out once per vocabulary.
 //!
 //! Tokens whose text is well-formed up to its end are in a [tree](Nodes). The few others are in two
-//! lists and looked at one by one: those that begin within a character, and odd ones (overlong
-//! forms, bytes that are taken for the rest of a character though they do not look like it).
+//! lists and looked at one by one: those that begin within a character, and odd ones.
 
 #![expect(
     clippy::indexing_slicing,

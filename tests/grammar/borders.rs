@@ -7,9 +7,13 @@ use std::ptr::{null, null_mut};
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::samplers::llama_sieve_init_greedy;
 use llama_sieve::ffi::trie::llama_sieve_cache_stats;
+use vendor_llama_cpp::TestVocabulary;
+use vendor_llama_cpp::test_vocabulary::Kind;
 
-use crate::pair::{self, Vocabulary};
-use crate::support::{Array, HostSampler};
+use crate::pair::{self, Pair, Vocabulary};
+use crate::random::folder;
+use crate::support::{Array, HostSampler, Rng};
+use crate::walk::array;
 
 fn made(vocabulary: &Vocabulary, text: &str) -> Option<HostSampler> {
     let smpl = pair::ours(text.as_bytes(), "root", vocabulary);
@@ -172,4 +176,40 @@ pub fn a_second_request_starts_warm(vocabulary: &Vocabulary) {
     let misses = stats().misses;
     made(vocabulary, text).expect("a grammar");
     assert!(stats().misses > misses);
+}
+
+/// Thousands of alternatives that begin with as many characters, as lists of words have them that
+/// are not written with letters.
+pub fn alternatives_with_many_beginnings() {
+    let character = |i: u32| char::from_u32(0x4E00 + i).expect("a character");
+    let word = |i: u32| format!("{}{}", character(i), character(i / 2));
+    let mut tokens = vec![(b"</s>".to_vec(), Kind::Control)];
+    for i in 0..8000 {
+        for text in [character(i).to_string(), word(i)] {
+            tokens.push((text.into_bytes(), Kind::Normal));
+        }
+    }
+    let path = folder().join(format!("grammar-{}-many.gguf", std::process::id()));
+    let model = TestVocabulary { tokens, eos: 0 }.load(&path);
+    std::fs::remove_file(&path).expect("it was written");
+    let vocabulary = Vocabulary::new(model.expect("a vocabulary"));
+    let words: Vec<String> = (0..8000).map(|i| format!("\"{}\"", word(i))).collect();
+    let words = words.join(" | ");
+    // Alone, and beside classes that have many characters.
+    for text in [
+        format!("root ::= {words}"),
+        format!("root ::= [a-z]? ({words} | [^\\u4e00-\\u9fff] | [\\u5000-\\u5010]+)"),
+    ] {
+        let pair = Pair {
+            ours: HostSampler::new(pair::ours(text.as_bytes(), "root", &vocabulary)),
+            theirs: HostSampler::new(pair::theirs(text.as_bytes(), "root", &vocabulary)),
+        };
+        let mut rng = Rng(1);
+        for token in [0x201 * 2 + 1, 0x100 * 2 + 1] {
+            let all = array(0..vocabulary.n_tokens as i32, &mut rng);
+            pair.apply(&all).expect("the same is left");
+            assert_eq!(pair::error(&pair.ours), 0);
+            assert_eq!(pair.accept(token), Ok(true));
+        }
+    }
 }

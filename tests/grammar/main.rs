@@ -79,6 +79,7 @@ fn borders() {
     borders::messages_name_the_place(&vocabulary);
     borders::hostile_texts_end(&vocabulary);
     borders::a_second_request_starts_warm(&vocabulary);
+    borders::alternatives_with_many_beginnings();
 }
 
 #[test]
