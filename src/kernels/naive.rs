@@ -406,7 +406,7 @@ pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve)
 pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     let mut sum = 0.0;
     for (i, &x) in xs.iter().enumerate() {
-        if !(x > of.above && x < of.below && x >= of.lowest) {
+        if !(x > of.above && x < of.below) {
             continue;
         }
         match of.round(of.term(x)) {

@@ -42,8 +42,6 @@ pub struct Rounded {
     pub above: f32,
     /// Only logits below it count.
     pub below: f32,
-    /// Terms of lower logits are known to round to nothing.
-    pub lowest: f32,
     /// The power of two from which on the floats have the unit, which is [`SMALLEST`] at least.
     pub c: f32,
     /// Of the sum of the exponentials, where the entropy is added up; its terms are below 0.3 of
@@ -88,18 +86,6 @@ pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
         return f32::NAN;
     }
     softmax_sum_of_finite(logits, max)
-}
-
-/// Below this the exponential is less than half a unit of `sum`, or of a larger one.
-pub fn noticeable(sum: f32) -> f32 {
-    if sum < f32::MIN_POSITIVE {
-        return f32::NEG_INFINITY;
-    }
-    let binade = sum.to_bits() >> 23;
-    // The unit is 2^-23 of the binade. Both roundings, of the exponential and of this, are far
-    // smaller than the margin.
-    let exponent = binade as f32 - 127.0 - 24.0;
-    exponent * std::f32::consts::LN_2 - 1e-3
 }
 
 /// e^d of one register, approximately: d = x - max.

@@ -64,7 +64,6 @@ fn rounded_sums_are_those_of_exact_terms() {
                 max,
                 above: max + above,
                 below: max + below,
-                lowest: f32::MIN,
                 c: 64.0,
                 sum: None,
             };
@@ -146,7 +145,6 @@ fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
             max: 0.0,
             above: f32::NEG_INFINITY,
             below: 0.0,
-            lowest: f32::MIN,
             c: 1.0,
             sum,
         };

@@ -284,7 +284,6 @@ impl DescendingSum {
             max: self.column.max,
             above: f32::NEG_INFINITY,
             below: self.lowest,
-            lowest: self.column.max + lowest_of(terms, c),
             c,
             sum: terms.sum(),
         };
@@ -512,19 +511,4 @@ fn smallest_for(nothing: f32) -> f32 {
         p = 0.9 * nothing / -libm::ln(p);
     }
     p
-}
-
-/// So far below the largest logit, in logits, terms are known to round to nothing beside a sum from
-/// `c` on.
-fn lowest_of(terms: Terms, c: f32) -> f32 {
-    let Terms::Entropies(sum) = terms else {
-        return rounding_test::noticeable(c);
-    };
-    let nothing = c * HALF_UNIT;
-    let p = smallest_for(nothing);
-    if p > 0.0 && p < 0.3 && 1.000_1 * p * -libm::ln(p) < nothing {
-        libm::ln(p * sum) - 1e-3
-    } else {
-        f32::MIN
-    }
 }
