@@ -284,10 +284,98 @@ fn a_ban_stays_one_and_a_bias_counts() {
     }
 }
 
-/// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
-/// be chosen is valid all the same, and there is something. (Behind the trie it may end the text.)
+/// What stands in for a reasoning budget: lets some tokens pass, then only the text that ends the
+/// thought, and everything behind it.
+struct Budget {
+    left: usize,
+    end: Vec<i32>,
+}
+
+impl Budget {
+    fn apply(&self, array: &mut Array) {
+        if let (0, Some(&forced)) = (self.left, self.end.first()) {
+            let others = array.data.iter_mut().filter(|c| c.id != forced);
+            others.for_each(|candidate| candidate.logit = f32::NEG_INFINITY);
+        }
+    }
+
+    fn accept(&mut self, token: i32) {
+        match self.left {
+            0 if self.end.first() == Some(&token) => drop(self.end.remove(0)),
+            _ => self.left = self.left.saturating_sub(1),
+        }
+    }
+}
+
+/// A thought that its budget ends, then the span: while the slot is idle the budget decides, behind
+/// the thought the trie. Where both have a say at once what both let through is left, and where that
+/// is nothing the valid tokens are, all banned.
 #[test]
-fn behind_infill_nothing_invalid_can_be_chosen() {
+fn beside_a_reasoning_budget_what_both_let_through_is_left() {
+    quiet();
+    let world = World::new();
+    let mut rng = fresh_rng("composition");
+    let firsts = world.follow(&[], &VALUES);
+    let end = world.model.tokenize("</thought>", false);
+    assert!(end.len() > 1 && !firsts.contains(&end[0]));
+    for mode in MODES {
+        for first in [true, false] {
+            let apply = |budget: &Budget, trie: &HostSampler, rng: &mut Rng| {
+                let mut array = world.logits(rng);
+                if first {
+                    budget.apply(&mut array);
+                }
+                trie.apply(&mut array);
+                if !first {
+                    budget.apply(&mut array);
+                }
+                array
+            };
+            let trie = slot();
+            let mut budget = Budget {
+                left: 5,
+                end: end.clone(),
+            };
+            for i in 0..5 + end.len() {
+                let left = left(&apply(&budget, &trie, &mut rng));
+                match i {
+                    0..5 => assert_eq!(left.len(), world.model.n_vocab()),
+                    _ => assert_eq!(left, [end[i - 5]]),
+                }
+                let token = left[rng.below(left.len())];
+                budget.accept(token);
+                trie.accept(token);
+            }
+            assert_eq!(set(&trie, world.payload.as_bytes(), mode), 0);
+            let at = format!("{}: mode {mode:#x}, {first}", replay());
+            let array = apply(&budget, &trie, &mut rng);
+            match mode {
+                0x100 => assert!(firsts.contains(&left(&array)[0]), "{at}"),
+                _ => assert_eq!(left(&array), firsts, "{at}"),
+            }
+            // A budget that ends within the span, by a token of a value or by another one.
+            budget.end = vec![firsts[0]];
+            let array = apply(&budget, &trie, &mut rng);
+            // Behind a greedy trie that has shrunk the array to one there may be no choice.
+            if first || mode != 0x100 {
+                assert_eq!(left(&array), [firsts[0]], "{at}");
+            }
+            budget.end.clone_from(&end);
+            let array = apply(&budget, &trie, &mut rng);
+            assert_eq!(left(&array), [] as [i32; 0], "{at}");
+            assert!(!array.data.is_empty(), "{at}");
+            if mode & LLAMA_SIEVE_TRIE_COMPACT != 0 {
+                assert!(array.data.iter().all(|c| firsts.contains(&c.id)), "{at}");
+            }
+        }
+    }
+}
+
+/// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
+/// be chosen is valid all the same, and there is something. Behind the trie it may end the text,
+/// and cannot bring anything else in.
+#[test]
+fn beside_infill_nothing_invalid_can_be_chosen() {
     quiet();
     let world = World::new();
     let mut rng = fresh_rng("composition");
@@ -295,23 +383,98 @@ fn behind_infill_nothing_invalid_can_be_chosen() {
     for _ in 0..12 {
         for mode in MODES {
             for built_in in [true, false] {
-                // SAFETY: the vocabulary outlives the sampler.
-                let infill = || unsafe {
-                    match built_in {
-                        true => {
-                            HostSampler::new(sys::llama_sampler_init_infill(world.model.vocab()))
+                for first in [true, false] {
+                    // SAFETY: the vocabulary outlives the sampler.
+                    let infill = unsafe {
+                        let vocab = world.model.vocab();
+                        match built_in {
+                            true => HostSampler::new(sys::llama_sampler_init_infill(vocab)),
+                            false => HostSampler::new(llama_sieve_init_infill(vocab.cast())),
                         }
-                        false => {
-                            HostSampler::new(llama_sieve_init_infill(world.model.vocab().cast()))
-                        }
-                    }
-                };
-                let chain = chain(true, world.trie(mode), infill());
-                let mut array = world.logits(&mut rng);
-                chain.apply(&mut array);
-                let left = left(&array);
-                assert!(!left.is_empty() && left.iter().all(|token| firsts.contains(token)));
+                    };
+                    let chain = chain(first, world.trie(mode), infill);
+                    let mut array = world.logits(&mut rng);
+                    chain.apply(&mut array);
+                    let left = left(&array);
+                    let is_valid = |token: &i32| {
+                        firsts.contains(token) || (!first && world.model.is_eog(*token))
+                    };
+                    let at = format!("{}: mode {mode:#x}, {first}, {left:?}", replay());
+                    assert!(!left.is_empty() && left.iter().all(is_valid), "{at}");
+                }
             }
         }
+    }
+}
+
+/// A trie that masks, in front of what looks at all candidates. Those that the documentation names
+/// do otherwise than with the valid tokens alone, the others the same; all choose a valid one.
+#[test]
+fn behind_a_mask_only_some_samplers_do_otherwise() {
+    quiet();
+    let world = World::new();
+    let mut rng = fresh_rng("composition");
+    let firsts = world.follow(&[], &VALUES);
+    type Make = fn() -> HostSampler;
+    let samplers: [(&str, bool, Make); 12] = [
+        ("typical", true, || {
+            HostSampler::new(llama_sieve_init_typical(0.5, 1))
+        }),
+        ("temp_ext", true, || {
+            HostSampler::new(llama_sieve_init_temp_ext(1.0, 0.9, 1.0))
+        }),
+        ("mirostat", true, || {
+            HostSampler::new(llama_sieve_init_mirostat(2048, 1, 1.0, 0.1, 100))
+        }),
+        ("xtc that leaves 3", true, || {
+            HostSampler::new(llama_sieve_init_xtc(1.0, 0.1, 3, 1))
+        }),
+        ("temp", false, || {
+            HostSampler::new(llama_sieve_init_temp(0.7))
+        }),
+        ("top_k", false, || {
+            HostSampler::new(llama_sieve_init_top_k(2))
+        }),
+        ("top_p", false, || {
+            HostSampler::new(llama_sieve_init_top_p(0.7, 1))
+        }),
+        ("min_p", false, || {
+            HostSampler::new(llama_sieve_init_min_p(0.2, 1))
+        }),
+        ("top_n_sigma", false, || {
+            HostSampler::new(llama_sieve_init_top_n_sigma(1.0))
+        }),
+        ("xtc", false, || {
+            HostSampler::new(llama_sieve_init_xtc(1.0, 0.1, 1, 1))
+        }),
+        ("mirostat_v2", false, || {
+            HostSampler::new(llama_sieve_init_mirostat_v2(1, 1.0, 0.1))
+        }),
+        ("adaptive_p", false, || {
+            HostSampler::new(llama_sieve_init_adaptive_p(0.3, 0.9, 1))
+        }),
+    ];
+    for (name, does_otherwise, make) in samplers {
+        let mut n_different = 0;
+        for _ in 0..40 {
+            let input = world.logits(&mut rng);
+            let [masked, compact] = [0, LLAMA_SIEVE_TRIE_COMPACT].map(|shape| {
+                let mut members = vec![world.trie(LLAMA_SIEVE_TRIE_SAMPLED | shape), make()];
+                if !name.starts_with("mirostat") && name != "adaptive_p" {
+                    members.push(HostSampler::new(llama_sieve_init_dist(1)));
+                }
+                let mut array = input.clone();
+                HostSampler::chain(members).apply(&mut array);
+                let at = format!("{}: {name}, {shape:#x}", replay());
+                let chosen = usize::try_from(array.selected).expect("one is chosen");
+                assert!(firsts.contains(&array.data[chosen].id), "{at}");
+                let kept = array.data.iter().filter(|c| c.p > 0.0);
+                let mut kept: Vec<(i32, u32)> = kept.map(|c| (c.id, c.logit.to_bits())).collect();
+                kept.sort_unstable();
+                kept
+            });
+            n_different += usize::from(masked != compact);
+        }
+        assert_eq!(n_different > 0, does_otherwise, "{}: {name}", replay());
     }
 }
