@@ -51,7 +51,7 @@ pub fn draw(points: &[Point]) -> String {
     let most = f64::from(highest).ceil();
     let x = |i: usize| LEFT + STEP * (i as f64 + 0.5);
     let y = |nats: f32| TOP + HEIGHT * (1.0 - f64::from(nats) / most);
-    let width = (LEFT + STEP * points.len() as f64 + 24.0).max(560.0);
+    let width = (LEFT + STEP * points.len() as f64 + 24.0).max(640.0);
     let mut svg = String::new();
     text(
         &mut svg,
@@ -107,15 +107,15 @@ pub fn draw(points: &[Point]) -> String {
     }
     for (at, color, what) in [
         (LEFT, MODEL, "entropy of the model"),
-        (LEFT + 170.0, DRAWN, "entropy of what was drawn from"),
+        (LEFT + 172.0, DRAWN, "entropy of what was drawn from"),
     ] {
         line(&mut svg, (at, 46.0), (at + 20.0, 46.0), color, 1.0);
         text(&mut svg, (at + 26.0, 50.0), 11, "", what);
     }
-    circle(&mut svg, (LEFT + 390.0, 46.0));
+    circle(&mut svg, (LEFT + 406.0, 46.0));
     text(
         &mut svg,
-        (LEFT + 400.0, 50.0),
+        (LEFT + 416.0, 50.0),
         11,
         "",
         "surprisal of the token",

@@ -78,6 +78,30 @@ fn every_preset_has_a_text_and_a_plot() {
         // One is the legend's.
         assert!((2..=21).contains(&surprisals), "{preset}: {surprisals}");
         assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));
+        check_room(&plot);
+    }
+}
+
+/// Every text that goes to the right ends within the picture, in a wide font as well.
+fn check_room(plot: &str) {
+    let number = |line: &str, name: &str| -> f64 {
+        let rest = line.split(&format!(" {name}=\"")).nth(1).expect(name);
+        let text = rest.split('"').next().expect("it ends");
+        text.parse().expect("a number")
+    };
+    let width = number(plot.lines().next().expect("a line"), "width");
+    let to_the_right = |line: &&str| line.starts_with("<text") && !line.contains("text-anchor");
+    let texts: Vec<&str> = plot.lines().filter(to_the_right).collect();
+    assert_eq!(texts.len(), 4, "a title and a legend of three");
+    for line in texts {
+        let text = line
+            .split(['>', '<'])
+            .nth(2)
+            .expect("a text")
+            .chars()
+            .count() as f64;
+        let end = number(line, "x") + 0.6 * number(line, "font-size") * text;
+        assert!(end <= width, "{line} ends at {end:.0} of {width}");
     }
 }
 
