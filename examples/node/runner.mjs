@@ -3,7 +3,7 @@
 // The constraint is set before the span and taken out behind it, also when the caller stops in the middle, by an AbortSignal or by leaving the loop. Where
 // only one token can follow, nothing is sampled: the whole run goes to the model in one batch. Several streams may run at once, each with its own slot.
 //
-// The types are in JSDoc, since Node before 22.6 does not run TypeScript: `npx tsc --checkJs --noEmit` reads them.
+// The types are in JSDoc, which TypeScript reads (`npm run types`), since Node before 22.6 does not run TypeScript.
 //
 //     node --test examples/node          runs runner.test.mjs, with LLAMA_SO, LLAMA_SIEVE_SO and LLAMA_SHIM_SO set
 import { Buffer } from "node:buffer";
@@ -103,6 +103,10 @@ export class Stream {
         this.#llama.contextFree(this.#context);
     }
 
+    /**
+     * @param {TokenTreePayload} payload
+     * @param {number} mode
+     */
     #constrain(payload, mode) {
         const json = JSON.stringify(payload);
         this.#sieve.setByHandle(this.handle, json, Buffer.byteLength(json), mode);
@@ -111,6 +115,11 @@ export class Stream {
         }
     }
 
+    /**
+     * @param {number} maxTokens
+     * @param {AbortSignal} [signal]
+     * @returns {AsyncGenerator<Step, void, void>}
+     */
     async *#steps(maxTokens, signal) {
         let left = maxTokens;
         while (left > 0) {
@@ -133,7 +142,11 @@ export class Stream {
         }
     }
 
-    /** The text of these tokens; bytes of a character whose rest is yet to come are kept back. */
+    /**
+     * The text of these tokens; bytes of a character whose rest is yet to come are kept back.
+     *
+     * @param {number[]} tokens
+     */
     #text(tokens) {
         const bytes = new Uint8Array(256);
         const pieces = tokens.map((token) => {

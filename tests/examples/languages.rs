@@ -125,7 +125,10 @@ fn installed(language: &str, package: &str) -> Option<PathBuf> {
         }
     }
     let manifest = read_json(&folder.join("package.json")).expect("package.json is JSON");
-    let wanted = manifest["dependencies"][package].as_str();
+    let kinds = ["dependencies", "devDependencies"];
+    let wanted = kinds
+        .iter()
+        .find_map(|kind| manifest[kind][package].as_str());
     let wanted = wanted.expect("package.json pins the package").to_owned();
     let there = folder
         .join("node_modules")
@@ -212,6 +215,36 @@ fn the_runner_in_node() {
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("pass 7") && text.contains("fail 0"), "{text}");
+}
+
+/// The runner's types hold, and a host that calls it with others is told so.
+#[test]
+fn the_types_of_the_runner() {
+    if node_folder().is_none() {
+        return;
+    }
+    let Some(folder) = installed("node", "typescript") else {
+        return;
+    };
+    let check = |project: &str| {
+        let mut check = Command::new(folder.join("node_modules/.bin/tsc"));
+        check.current_dir(&folder).args(["-p", project]);
+        said(&check.output().expect("node_modules/.bin/tsc runs"))
+    };
+    assert_eq!(check("."), "");
+    let host = "import { Stream } from \"./runner.mjs\";
+        const stream = new Stream({ llama: null, sieve: null, model: null });
+        for await (const step of stream.generate({ prompt: 1, maxTokens: 2 })) step.word;\n";
+    let project = r#"{ "extends": "./tsconfig.json", "files": ["host.mjs"] }"#;
+    for (name, text) in [("host.mjs", host), ("host.json", project)] {
+        fs::write(folder.join(name), text).expect("the folder is writable");
+    }
+    let text = check("host.json");
+    assert_eq!(text.matches("error TS").count(), 2, "{text}");
+    assert!(
+        text.contains("'word'") && text.contains("'string'"),
+        "{text}"
+    );
 }
 
 #[test]
