@@ -1,7 +1,7 @@
 //! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its
 //! own source, in c-tests/sieve/.
 
-use std::fs::{Permissions, read_to_string, set_permissions};
+use std::fs::{Permissions, metadata, read_to_string, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
@@ -142,4 +142,16 @@ fn the_library_needs_what_the_readme_says() {
     }
     let readme = read_to_string(root().join("README.md")).expect("it is there");
     assert!(readme.contains("libgcc_s"));
+    // Its size is that of the platform that is spoken of.
+    if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) {
+        let said = readme.split("library of about ").nth(1).expect("a size");
+        let said: f64 = said
+            .split(' ')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("MB");
+        let library = metadata(our_library(Link::Shared)).expect("it is built");
+        let size = library.len() as f64 / 1e6;
+        assert!((size - said).abs() < 0.1 * said, "{size:.2} MB, not {said}");
+    }
 }
