@@ -5,8 +5,8 @@
 //! two 32-bit outputs.
 //!
 //! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is the sieve's default: 16
-//! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a seed and a position, so
-//! that any position can be replayed alone.
+//! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a
+//! seed and a position, so that any can be replayed alone.
 
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
