@@ -1,5 +1,4 @@
-//! Gives the shared library its SONAME and, with the feature `header`, writes
-//! include/llama_sieve.h.
+//! Gives the shared library its SONAME.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -14,8 +13,6 @@ fn main() {
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
     link_under_soname();
-    #[cfg(feature = "header")]
-    header::write();
 }
 
 /// Makes `libllama_sieve.so.0` beside where cargo will put `libllama_sieve.so`, so that a program
@@ -31,50 +28,5 @@ fn link_under_soname() {
             let link = profile.join("libllama_sieve.so.0");
             let _ = std::os::unix::fs::symlink("libllama_sieve.so", link);
         }
-    }
-}
-
-#[cfg(feature = "header")]
-mod header {
-    use std::path::Path;
-
-    /// Written into the source tree, since the header is committed and compared by CI.
-    pub fn write() {
-        println!("cargo::rerun-if-changed=cbindgen.toml");
-        println!("cargo::rerun-if-changed=src/ffi");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let config = cbindgen::Config::from_file(root.join("cbindgen.toml"))
-            .expect("only the repository has cbindgen.toml");
-        // These files and the modules that they declare, not the crate: only what stands in them is
-        // for C.
-        let mut builder = cbindgen::Builder::new().with_config(config);
-        for file in [
-            "errors.rs",
-            "library.rs",
-            "certificate/mod.rs",
-            "samplers.rs",
-            "seed.rs",
-            "trie/mod.rs",
-            "grammar/mod.rs",
-            "sieve/mod.rs",
-            "chain/mod.rs",
-            "metrics.rs",
-        ] {
-            builder = builder.with_src(root.join("src/ffi").join(file));
-        }
-        let bindings = builder
-            .generate()
-            .expect("the header cannot be generated from src/ffi");
-        let mut text = Vec::new();
-        bindings.write(&mut text);
-        let text = String::from_utf8(text).expect("the sources are UTF-8");
-        std::fs::write(root.join("include/llama_sieve.h"), as_c_prose(&text))
-            .expect("include/llama_sieve.h cannot be written");
-    }
-
-    /// Rust's documentation marks become words that a C reader knows.
-    fn as_c_prose(text: &str) -> String {
-        text.replace(" # Safety\n", " The caller guarantees:\n")
-            .replace('`', "")
     }
 }

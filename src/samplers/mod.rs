@@ -8,7 +8,7 @@
 //! `docs/exactness.md`: NaN, first of all, counts as minus infinity.
 //!
 //! For a new sampler: a file and two lines here; a `static` and a constructor in `ffi/samplers.rs`
-//! (then `cargo build --features header`, and its name in `tests/exports.txt`); a row in
+//! (then `ci/header`, and its name in `tests/exports.txt`); a row in
 //! `tests/support/family.rs` and its name in `tests/samplers/differential.rs`. If it stands in for
 //! a built-in: a line in `include/llama_sieve_dropin.h`, in `c-tests/llama_h_signatures.cpp` and in
 //! `preload/`.

@@ -1,0 +1,39 @@
+//! Writes `include/llama_sieve.h`, which is committed and compared by CI, from `src/ffi`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+/// These files and the modules that they declare, not the crate: only what stands in them is for C.
+const SOURCES: [&str; 10] = [
+    "errors.rs",
+    "library.rs",
+    "certificate/mod.rs",
+    "samplers.rs",
+    "seed.rs",
+    "trie/mod.rs",
+    "grammar/mod.rs",
+    "sieve/mod.rs",
+    "chain/mod.rs",
+    "metrics.rs",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ffi = here.join("../../src/ffi");
+    let config = cbindgen::Config::from_file(here.join("cbindgen.toml"))?;
+    let builder = cbindgen::Builder::new().with_config(config);
+    let add = |builder: cbindgen::Builder, file| builder.with_src(ffi.join(file));
+    let bindings = SOURCES.iter().fold(builder, add).generate()?;
+    let mut text = Vec::new();
+    bindings.write(&mut text);
+    let text = as_c_prose(&String::from_utf8(text)?);
+    fs::write(here.join("../llama_sieve.h"), text)?;
+    Ok(())
+}
+
+/// Rust's documentation marks become words that a C reader knows.
+fn as_c_prose(text: &str) -> String {
+    text.replace(" # Safety\n", " The caller guarantees:\n")
+        .replace('`', "")
+}
