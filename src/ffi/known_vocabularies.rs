@@ -1,7 +1,8 @@
 //! The trees of the host's vocabularies, one per vocabulary and process.
 //!
-//! A vocabulary is known by its address and a checksum: a model may have been freed and another one
-//! lie where it was. What passes for the same beyond that is documented.
+//! A vocabulary is known by its address, the number of its tokens, its special tokens, and a
+//! checksum over some of its texts, the added tokens among them: a model may have been freed and
+//! another one lie where it was. What passes for the same beyond that is documented.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;

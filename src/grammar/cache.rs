@@ -1,7 +1,8 @@
 //! The process-wide cache of compiled grammars: the next request with the same grammar starts warm.
 //!
-//! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, which are
-//! counted anew whenever one is added or replaced. One in use survives its eviction.
+//! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, keyed by the
+//! SHA-256 of root and text, and by the vocabulary. A grammar grows while it is in use; what is
+//! kept is counted anew whenever one is added or replaced. One in use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

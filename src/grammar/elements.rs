@@ -262,7 +262,8 @@ impl Rules {
 }
 
 /// A rule that may begin with itself, as far as the host's check sees it: it looks behind rules
-/// with an alternative that is *written* empty only.
+/// with an alternative that is *written* empty, but not behind those that are empty by what they
+/// refer to.
 fn left_recursive(rules: &[Vec<Element>]) -> Option<u32> {
     let beginnings = Beginnings::of(rules);
     first_cycle(rules.len(), |rule| beginnings.of_rule(rule))

@@ -1,5 +1,5 @@
-//! How much a grammar may ask for. Its text is a client's in most servers: what lies beyond is
-//! refused or dead, with a message.
+//! How much a grammar may ask for. Its text is a client's in most servers, so every size has an
+//! end; what lies beyond is refused or dead, with a message that names the limit.
 
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;

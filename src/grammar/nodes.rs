@@ -3,8 +3,9 @@
 //! What lies below a node are tokens whose *ranks*, their numbers in the order of their texts, are
 //! a range. A node where a character is complete knows it; one in the midst of a character knows
 //! what its bytes say so far. The children of a node stand side by side, and what lies below them
-//! comes thereafter, child by child. Of each node it is known, roughly, which characters occur
-//! below, so that a state which takes them all takes the whole range.
+//! comes thereafter, child by child: a walk that leaves out most children reads little, and what
+//! it reads next is near. Of each node it is known, roughly, which characters occur below, so
+//! that a state which takes them all takes the whole range.
 
 #![expect(
     clippy::indexing_slicing,

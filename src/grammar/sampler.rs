@@ -80,7 +80,7 @@ pub struct Grammar {
     slot: Arc<Slot>,
 }
 
-/// What any thread may ask.
+/// What may be asked of a grammar from any thread.
 #[derive(Debug)]
 pub struct Slot {
     /// `None` where there is no grammar, and nothing is constrained.

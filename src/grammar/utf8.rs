@@ -1,7 +1,8 @@
 //! Bytes become code points, with what stands at the end of a token and goes on in the next.
 //!
-//! llama.cpp's reading of UTF-8 trusts the first byte: what follows it within one token is taken
-//! for the rest of the character. Only behind a *part* that an earlier token left it must look so.
+//! It is llama.cpp's reading of UTF-8, which trusts the first byte: what follows it within one
+//! token is taken for the rest of the character, whatever it is. Only what follows a *part* that an
+//! earlier token left must look like the rest of one.
 
 /// A character of which bytes are still to come, or a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

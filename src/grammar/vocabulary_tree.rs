@@ -1,7 +1,8 @@
 //! A vocabulary's texts, sorted out once per vocabulary.
 //!
 //! Tokens whose text is well-formed up to its end are in a [tree](Nodes). The few others are in two
-//! lists and looked at one by one: those that begin within a character, and odd ones.
+//! lists and looked at one by one: those that begin within a character, and odd ones (overlong
+//! forms, bytes that are taken for the rest of a character though they do not look like it).
 
 #![expect(
     clippy::indexing_slicing,

@@ -2,8 +2,9 @@
 //!
 //! The difference to those under our own names: where the built-in throws at a token that is not
 //! allowed, the host's own code throws. A grammar of the host's is made that allows nothing, is
-//! given the token, on which its message depends alone, and is freed again while the exception
-//! passes. Where the built-in would end the process, or never return, ours is dead.
+//! given the token, and is freed again while the exception passes. Its message depends on the token
+//! alone, so the text of the client's grammar and what was accepted before need not be repeated.
+//! Where the built-in would end the process, or never return, ours is dead.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 

@@ -1,7 +1,8 @@
 //! GBNF, llama.cpp's notation for grammars: a text becomes rules.
 //!
 //! What is accepted and refused, and what a repetition becomes, is llama.cpp's (see the table in
-//! `docs/grammar.md`). Groups are kept on a stack of our own.
+//! `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
+//! memory's.
 
 mod items;
 mod repetitions;

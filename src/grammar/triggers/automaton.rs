@@ -1,8 +1,9 @@
 //! All patterns at once over a text that grows: in which of them there can be a match by now.
 //!
-//! A deterministic automaton over bytes, made state by state as texts ask for it and shared by all
-//! samplers with the same patterns, each of which keeps its state between tokens. What is kept is
-//! bounded: beyond it all states are dropped, and each sampler brings its own back in.
+//! It is a deterministic automaton over bytes, made state by state as texts ask for it and shared
+//! by all samplers with the same patterns. A sampler keeps its state between tokens, so that a
+//! token costs its bytes. What is kept is bounded: beyond it all states are dropped, and each
+//! sampler brings its own back in.
 //!
 //! It is exact but for look-aheads, which it takes for fulfilled, and back references, which it
 //! takes for any text: there it says *maybe*.

@@ -90,7 +90,7 @@ pub fn range(first: u8, last: u8) -> Option<ByteSet> {
     (first <= last).then(|| ByteSet::of(|byte| (first..=last).contains(&(byte as c_char))))
 }
 
-/// POSIX's names of characters, in order of their codes.
+/// POSIX's names of the characters that are no letters, in order of their codes.
 const NAMES: [(u8, &[&str]); 5] = [
     (
         0,

@@ -1,9 +1,11 @@
 //! The exact search: what `std::regex` finds, and which groups it remembers.
 //!
-//! It goes through the possibilities in `std::regex`'s order, oddities included: see
-//! `docs/grammar.md`. Its ways are in a list, not on the stack, and it gives up after so many steps.
+//! It goes through the possibilities in `std::regex`'s order, oddities included: a group keeps what
+//! an earlier round of a repetition has matched, a repetition goes around twice at one place and no
+//! more, and what a look-ahead remembers stays when the way that asked for it is given up. Unlike
+//! `std::regex` it keeps its ways in a list, not on the stack, and gives up after so many steps.
 //! Where a pattern has neither look-ahead nor back reference nor empty repetitions, a place that
-//! led nowhere once is not tried again.
+//! led nowhere once is not tried again, so that steps are at most places times instructions.
 
 #![expect(
     clippy::indexing_slicing,

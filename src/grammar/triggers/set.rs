@@ -29,8 +29,8 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Reads patterns, or finds them among those that were read before. The first one that is found
-    /// says where the grammar begins.
+    /// Reads patterns, or finds them among those that were read before. In the order given: the
+    /// first one that is found says where the grammar begins.
     pub fn new(patterns: &[&[u8]]) -> Result<Arc<Self>, String> {
         check(patterns)?;
         let key = digest(patterns);
