@@ -1,5 +1,6 @@
 // Chains in chains, and samplers in the program's own: their state is copied, and their seed told,
 // however deep they lie.
+#include <math.h>
 #include <stdio.h>
 
 #include "llama.h"
@@ -93,7 +94,19 @@ static void copied(struct llama_sampler * smpl, int depth) {
     llama_sampler_free(smpl);
 }
 
+// Of two numbers one may be none that a sampler of ours takes.
+static void copied_between(float from, float to) {
+    struct llama_sampler * src = llama_sampler_init_top_n_sigma(from);
+    struct llama_sampler * dst = llama_sampler_init_top_n_sigma(to);
+    llama_sampler_copy(src, dst);
+    llama_sampler_free(src);
+    show(dst);
+    llama_sampler_free(dst);
+}
+
 int main(void) {
+    copied_between(1.0f, INFINITY);
+    copied_between(INFINITY, 1.0f);
     for (int depth = 1; depth <= 6; depth++) {
         copied(held(depth), depth);
         copied(nested(depth), depth);

@@ -1,12 +1,14 @@
-//! Copying between ours and built-ins that stand in their place (see
-//! [`built_ins`](crate::ffi::host::built_ins)).
+//! Copying between ours and built-ins: those that stand in their place (see
+//! [`built_ins`](crate::ffi::host::built_ins)), and those for whose arguments ours stepped aside.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
+use std::ffi::CStr;
 use std::ptr;
 
 use crate::ffi::guard::guard;
-use crate::ffi::host::built_ins::Recipe;
+use crate::ffi::host::Host;
+use crate::ffi::host::built_ins::{Recipe, free_of};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
@@ -23,8 +25,9 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
     unsafe { vtable.recipe_of(smpl) }
 }
 
-/// As `llama_sampler_copy`, which is `copy`; but where one of the two has given way to a built-in
-/// and the other has not, the built-in's state is copied.
+/// As `llama_sampler_copy`, which is `copy` and aborts where the vtables differ; but where one of
+/// the two is ours and the other the built-in of the same kind, the built-in's state is copied, or,
+/// of kinds that never give way, the sampler.
 ///
 /// # Safety
 /// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.
@@ -49,7 +52,12 @@ pub unsafe fn copy_between(
     }
     let Some(recipe) = of(src) else {
         // SAFETY: as above.
-        return unsafe { copy(src, dst) };
+        unsafe {
+            if !become_clone_of(src, dst) {
+                copy(src, dst);
+            }
+        }
+        return;
     };
     // SAFETY: `src`, which told the recipe, is only read; what is made here is freed here.
     unsafe {
@@ -76,5 +84,35 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
             ptr::swap(dst, made);
         }
         recipe.free(made);
+    }
+}
+
+/// Makes `dst` a clone of `src` if both tell the same name, and says whether it did.
+///
+/// # Safety
+/// `src` and `dst` are live samplers of the bound host.
+unsafe fn become_clone_of(src: *const llama_sampler, dst: *mut llama_sampler) -> bool {
+    let free = guard("copy", || None, || free_of(&Host::get().ok()?).ok());
+    // SAFETY: the caller guarantees the samplers; names are strings. The shell that is freed is not
+    // known to anybody.
+    unsafe {
+        let (from, to) = (&*(*src).iface, &*(*dst).iface);
+        let (Some(free), Some(clone)) = (free, from.clone) else {
+            return false;
+        };
+        let (Some(from), Some(to)) = (from.name, to.name) else {
+            return false;
+        };
+        let (from, to) = (from(src), to(dst));
+        if from.is_null() || to.is_null() || CStr::from_ptr(from) != CStr::from_ptr(to) {
+            return false;
+        }
+        let made = clone(src);
+        if made.is_null() {
+            return false;
+        }
+        ptr::swap(dst, made);
+        free(made);
+        true
     }
 }
