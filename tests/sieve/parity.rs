@@ -237,6 +237,8 @@ fn parity_gives_the_text_of_the_built_in_chain() {
     let n_ctx = (prompt.len() + TOKENS) as u32;
     let mut context = Context::new(&model, n_ctx, 1).expect("a context");
     let mut texts = HashSet::new();
+    let room = model.n_vocab();
+    let mut drawn_from = vec![TokenData::default(); room];
     for seed in 0..SEEDS {
         let pick = |values: &[f32], shift: u32| values[(seed >> shift) as usize % values.len()];
         let mut c = llama_sieve_default_params();
@@ -277,6 +279,12 @@ fn parity_gives_the_text_of_the_built_in_chain() {
             // SAFETY: sieve and context live.
             let ours = unsafe { llama_sieve_sample_ctx(sieve, context.as_ptr().cast(), -1) };
             assert_eq!(ours, theirs, "seed {seed}, token {position}");
+            // SAFETY: the sieve lives, and there is room for the whole vocabulary.
+            let n = unsafe { llama_sieve_candidates(sieve, drawn_from.as_mut_ptr(), room) };
+            let drawn_from = &drawn_from[..n as usize];
+            let sum: f64 = drawn_from.iter().map(|c| f64::from(c.p)).sum();
+            assert!((sum - 1.0).abs() < 1e-5, "seed {seed}: {sum}");
+            assert!(drawn_from.iter().any(|c| c.id == ours && c.p > 0.0));
             tokens.push(ours);
             context.decode(&[ours]).expect("there is room");
         }
