@@ -7,7 +7,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use lru::LruCache;
 use sha2::{Digest, Sha256};
@@ -47,7 +47,11 @@ const MOST_KNOWN: usize = 2 * CAPACITY;
 
 /// What payloads are hashed with: other numbers in each process, so that nobody can make two that
 /// drive each other out.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+fn hasher() -> RandomState {
+    // No `LazyLock`, whose synchronisation a thread sanitizer does not see.
+    static HASHER: parking_lot::Mutex<Option<RandomState>> = parking_lot::Mutex::new(None);
+    HASHER.lock().get_or_insert_with(RandomState::new).clone()
+}
 
 /// A payload to be found. The hash says where to look; the bytes decide.
 #[derive(Clone, Copy)]
@@ -58,7 +62,7 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(json: &'a [u8]) -> Self {
-        let hash = HASHER.hash_one(json);
+        let hash = hasher().hash_one(json);
         Self { hash, json }
     }
 }
