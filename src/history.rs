@@ -25,8 +25,8 @@ pub struct History {
 /// A map from tokens.
 pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
 
-/// Makes [`TokenHasher`]s with the seed of this process: without one, a request's sender could
-/// choose how many tokens collide.
+/// Makes [`TokenHasher`]s with the seed of this process: which tokens a request names is its
+/// sender's choice, and without a seed so would be how many of them collide.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHashes(u64);
 
@@ -53,8 +53,8 @@ impl BuildHasher for TokenHashes {
     }
 }
 
-/// One wide multiplication and a fold: the standard library's keyed hash takes longer than all else
-/// that a candidate outside the window costs.
+/// One wide multiplication and a fold: the standard library's keyed hash takes longer than
+/// everything else that a candidate outside the window costs.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHasher(u64);
 

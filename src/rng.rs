@@ -6,7 +6,7 @@
 //!
 //! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is the sieve's default: 16
 //! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a
-//! seed and a position, so that any can be replayed alone.
+//! seed and a position, so that any position can be replayed alone.
 
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -22,7 +22,7 @@ pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
     }
-    // Without random numbers there is still a different seed at each call.
+    // A system that gives no random numbers still gets a different seed at each call.
     getrandom::u32().unwrap_or_else(|_| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |since| since.as_nanos() as u32)

@@ -1,7 +1,7 @@
 //! A value for one thread at a time, which a second one does not get.
 //!
 //! Cheaper than a mutex, since nobody sleeps on it: entering is one atomic exchange, leaving a
-//! plain store.
+//! plain store, where a mutex exchanges twice to see whether it must wake somebody.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;

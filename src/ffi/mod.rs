@@ -20,7 +20,7 @@
 //! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`library`][]: version, last error, log, host binding.
 //!
-//! Conventions for callers: samplers are freed by the host
+//! Conventions for callers (the header and the README repeat them): samplers are freed by the host
 //! (`llama_sampler_free`, or the chain they were added to); strings that are returned belong to the
 //! library; a constructor that fails returns NULL, a function that returns `int` a negative number,
 //! and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.

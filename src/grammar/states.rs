@@ -2,7 +2,8 @@
 //!
 //! A stack says what is still to come, its top first. All stacks of a state are kept together as
 //! a tree that begins at the tops: an *edge* is a sequence and the number of the state that holds
-//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them.
+//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them; a grammar that
+//! reads one text in a thousand ways has one state for it, not a thousand stacks.
 //!
 //! A state is *open* where a top is a reference to a rule, and *closed* where all tops are
 //! characters or tokens. Texts are matched in closed states; what lies below a top is open.

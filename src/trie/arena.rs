@@ -4,6 +4,9 @@
 //! then neighbours, sorted by token, and the children of node n end where those of node n + 1
 //! begin. Per node: its token, the number of its first child, and the number of its name (if a
 //! value ends there): 12 bytes. Walking one step is a binary search among neighbours.
+//!
+//! A hash per node was not built: at 200 children, 8 probes in 800 neighbouring bytes leave nothing
+//! to gain.
 
 use std::ops::Range;
 

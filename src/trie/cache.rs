@@ -1,9 +1,13 @@
 //! The process-wide cache of tries: the same payload is parsed once.
 //!
-//! Least recently used, within [`CAPACITY`] and [`MAX_BYTES`]. A trie is found by the bytes of a
-//! payload, which are hashed and compared, or by the SHA-256 of a payload's canonical form: then
-//! the payload has been parsed, but the same set in another order is the same trie, and its bytes
-//! are known from then on. One in use survives its eviction. Nothing is parsed under the lock.
+//! At most [`CAPACITY`] tries, least recently used, that together with the payloads they are known
+//! by occupy at most [`MAX_BYTES`]. A trie that is larger than that alone is not kept. It is found
+//! by the bytes of a payload, which are hashed and compared, or by the SHA-256 of a payload's
+//! canonical form: then the payload has been parsed, but the same set in another order is the same
+//! trie, and its bytes are known from then on.
+//!
+//! Tries are shared by `Arc`, so one in use survives its eviction. Safe from any thread; nothing is
+//! parsed under the lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;

@@ -99,7 +99,7 @@ impl<S: Sampler> Object<S> {
         );
     }
 
-    /// Out of line, since on a small array every instruction counts.
+    /// Out of line, since on a small array every instruction before the first candidate counts.
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
