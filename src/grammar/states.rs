@@ -399,7 +399,7 @@ impl States {
     ) -> Result<StateId, TooMuch> {
         let code_point = grammar.one_of(group);
         self.walk.begin();
-        for edge in self.edges_for(grammar, state, group)? {
+        for edge in self.edges_for(grammar, state, group)?.iter() {
             let Some(first) = grammar.first(edge.sequence) else {
                 continue;
             };
@@ -427,11 +427,11 @@ impl States {
         grammar: &Compiled,
         state: StateId,
         group: u32,
-    ) -> Result<Vec<Edge>, TooMuch> {
+    ) -> Result<Arc<[Edge]>, TooMuch> {
         let edges = Arc::clone(&self.all[state as usize].edges);
         if edges.len() <= FEW_EDGES {
             self.spend(edges.len() + 1)?;
-            return Ok(edges.to_vec());
+            return Ok(edges);
         }
         if !self.sorted.contains_key(&state) {
             self.spend(edges.len())?;
@@ -448,7 +448,7 @@ impl States {
             keyed[from..].iter().take_while(move |keyed| keyed.0 == key)
         };
         let found = of(group).chain(of(SEVERAL)).map(|keyed| keyed.1);
-        let found: Vec<Edge> = found.collect();
+        let found: Arc<[Edge]> = found.collect();
         self.spend(found.len() + 1)?;
         Ok(found)
     }
