@@ -224,6 +224,13 @@ impl SeededMt19937 {
         self.stream.reseed(self.current);
     }
 
+    /// Begins the stream of `seed`, which a restart goes back to.
+    pub fn begin(&mut self, seed: u32) {
+        self.seed = seed;
+        self.current = seed;
+        self.stream.reseed(seed);
+    }
+
     /// Goes on where another is, but keeps its seed for a restart.
     pub fn take_stream_of(&mut self, other: &Self) {
         let seed = self.seed;

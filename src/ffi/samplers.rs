@@ -330,7 +330,7 @@ pub unsafe extern "C" fn llama_sieve_init_dry(
 ///
 /// # Safety
 /// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
-unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
+pub(super) unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
     if breakers.is_null() {
         return Vec::new();
     }

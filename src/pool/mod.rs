@@ -72,6 +72,15 @@ impl Buffers {
         reserve(&mut self.picked, n)
     }
 
+    /// Bytes of the candidates' buffers.
+    pub fn bytes(&self) -> usize {
+        self.edits.capacity() * size_of::<Edit>()
+            + self.allowed.capacity() * size_of::<u64>()
+            + (self.column.capacity() + self.maxima.capacity() + self.picked.capacity())
+                * size_of::<f32>()
+            + (self.array.capacity() + self.collected.capacity()) * size_of::<TokenData>()
+    }
+
     /// The candidates of a pool that was left as an array; of another, none.
     pub fn array_of(&self, left: Left) -> &[TokenData] {
         match left.form {
@@ -113,6 +122,13 @@ pub struct Left {
     weights: Option<Weights>,
     order: Option<InOrder>,
     selected: Option<usize>,
+}
+
+impl Left {
+    /// Whether it is an array that is known to descend.
+    pub fn is_sorted(self) -> bool {
+        matches!(self.form, Form::Array { sorted: true, .. })
+    }
 }
 
 /// The candidates of one token position.

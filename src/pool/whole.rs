@@ -4,6 +4,7 @@ use super::{Edit, Form, Pool};
 use crate::kernels::bitmap::{has, mask_column};
 use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
+use crate::kernels::scan::count_at_least;
 use crate::token::Token;
 
 /// The logits of a vocabulary, before the edits.
@@ -50,6 +51,25 @@ impl<'a> Whole<'a> {
             Some(allowed) => self.logits.masked_block_maxima(allowed, maxima),
             None => self.logits.block_maxima(maxima),
         }
+    }
+}
+
+impl Pool<'_> {
+    /// How many tokens the vocabulary has.
+    pub fn n_vocab(&self) -> usize {
+        self.logits.len()
+    }
+
+    /// How many candidates are left that are not masked.
+    pub fn unmasked(&mut self) -> usize {
+        if let Form::Array { start, len, .. } = self.form {
+            let data = self.buffers.array.get(start..start + len);
+            let logits = data.unwrap_or_default().iter().map(|c| c.logit);
+            return logits.filter(|&logit| logit > f32::NEG_INFINITY).count();
+        }
+        // The masked ones are the last in any order.
+        let dropped = self.order.map_or(0, |order| order.dropped);
+        count_at_least(self.contiguous(), f32::MIN) - dropped
     }
 }
 

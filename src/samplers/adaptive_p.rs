@@ -41,6 +41,15 @@ pub struct AdaptiveP {
     bent: Scratch<Workspace>,
 }
 
+/// The moving average of the chosen tokens' probabilities.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Average {
+    pub weighted_sum: f32,
+    pub total_weight: f32,
+    /// The choice that waits to be accepted, with its original probability.
+    pub pending: Option<(Token, f32)>,
+}
+
 /// Fewer candidates are sooner selected in the array.
 const MANY: usize = 1024;
 
@@ -66,6 +75,34 @@ impl AdaptiveP {
             exponentials: Scratch::default(),
             bent: Scratch::default(),
         }
+    }
+
+    /// Other parameters; the average stays, and the stream goes on.
+    pub(crate) fn set(&mut self, target: f32, decay: f32) {
+        self.target = target;
+        self.decay = decay.clamp(0.0, 0.99);
+    }
+
+    pub(crate) fn average(&self) -> Average {
+        Average {
+            weighted_sum: self.weighted_sum,
+            total_weight: self.total_weight,
+            pending: self.pending,
+        }
+    }
+
+    pub(crate) fn set_average(&mut self, average: Average) {
+        self.weighted_sum = average.weighted_sum;
+        self.total_weight = average.total_weight;
+        self.pending = average.pending;
+    }
+
+    pub(crate) fn rng(&self) -> &SeededMt19937 {
+        &self.rng
+    }
+
+    pub(crate) fn rng_mut(&mut self) -> &mut SeededMt19937 {
+        &mut self.rng
     }
 
     fn adapted_target(&self) -> f32 {

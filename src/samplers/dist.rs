@@ -67,7 +67,7 @@ impl Dist {
 
     /// Draws from the logits of a vocabulary, and leaves the probabilities to whoever asks. Says
     /// whether it could: nothing is drawn where infinities or NaN are about.
-    fn draw_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+    fn draw_of_whole(&mut self, pool: &mut Pool<'_>, draw: f64) -> bool {
         if pool.len() < MANY {
             return false;
         }
@@ -79,7 +79,6 @@ impl Dist {
         if sum.is_nan() {
             return false;
         }
-        let draw = self.next_draw();
         let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
         let chosen = self.work.choose(sum, draw, exactly);
         pool.select_weighted(chosen, Weights::Double);
@@ -166,16 +165,11 @@ impl Sampler for Dist {
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if let Some(order) = pool.order().filter(|_| pool.len() >= MANY) {
-            let draw = self.next_draw();
-            if self.draw_in_order(pool, order, draw).is_none() {
-                pool.apply(|candidates| self.choose(candidates, draw));
-            }
-            return;
+        if pool.is_empty() {
+            return pool.select(None);
         }
-        if !(pool.is_whole() && self.draw_of_whole(pool)) {
-            pool.apply(|candidates| self.apply(candidates));
-        }
+        let draw = self.next_draw();
+        self.narrow_by(pool, draw);
     }
 
     fn reset(&mut self) {
@@ -192,6 +186,17 @@ impl Dist {
     fn next_draw(&mut self) -> f64 {
         self.draws += 1;
         self.rng.stream.uniform()
+    }
+
+    /// Chooses the candidate of a pool, which is not empty, that `draw` falls on.
+    pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
+        let done = match pool.order().filter(|_| pool.len() >= MANY) {
+            Some(order) => self.draw_in_order(pool, order, draw).is_some(),
+            None => pool.is_whole() && self.draw_of_whole(pool, draw),
+        };
+        if !done {
+            pool.apply(|candidates| self.choose(candidates, draw));
+        }
     }
 
     /// Chooses the candidate that `draw` falls on; there is one.

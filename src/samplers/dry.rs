@@ -28,7 +28,7 @@ use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
 /// The parameters that must all be set for anything to happen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DryParams {
     /// Factor of every penalty; 0 disables.
     pub multiplier: f32,
@@ -38,6 +38,12 @@ pub struct DryParams {
     pub allowed_length: i32,
     /// How many tokens to look back on; 0 or less disables.
     pub last_n: i32,
+}
+
+impl DryParams {
+    pub(crate) fn are_disabled(&self) -> bool {
+        self.multiplier == 0.0 || self.base < 1.0 || self.last_n <= 0
+    }
 }
 
 /// Penalises the continuation of repetitions.
@@ -67,10 +73,15 @@ const MAX_LOG: f32 = 88.722_84;
 impl Dry {
     /// Without breakers. `None` if the parameters disable it.
     pub fn new(params: DryParams) -> Option<Self> {
-        if params.multiplier == 0.0 || params.base < 1.0 || params.last_n <= 0 {
+        if params.are_disabled() {
             return None;
         }
-        let reserved = (params.last_n as usize).min(RESERVED);
+        Some(Self::try_new(params).unwrap_or_else(exhausted))
+    }
+
+    /// The same of parameters that do not disable it, or for later, where they do.
+    pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
+        let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
         let mut dry = Self {
             params,
             breakers: Arc::default(),
@@ -79,8 +90,8 @@ impl Dry {
             reach: Vec::new(),
             longest: TokenMap::default(),
         };
-        dry.try_reserve(reserved).unwrap_or_else(exhausted);
-        Some(dry)
+        dry.try_reserve(reserved)?;
+        Ok(dry)
     }
 
     fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
@@ -94,7 +105,29 @@ impl Dry {
 
     /// Bounds repetitions by `breakers` from now on.
     pub fn set_breakers(&mut self, breakers: Breakers) {
-        self.breakers = Arc::new(breakers);
+        self.share_breakers(Arc::new(breakers));
+    }
+
+    /// The same of breakers that others have, too.
+    pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
+        self.breakers = breakers;
+    }
+
+    /// Other parameters, which do not disable it; what was accepted stays as far as they look back.
+    pub(crate) fn set(&mut self, params: DryParams) {
+        let surplus = self.window.len().saturating_sub(params.last_n as usize);
+        self.window.drain(..surplus);
+        self.params = params;
+    }
+
+    /// How many tokens it looks back on.
+    pub(crate) fn window_size(&self) -> usize {
+        self.params.last_n as usize
+    }
+
+    /// The accepted tokens that it looks back on, the oldest first.
+    pub(crate) fn window(&self) -> impl ExactSizeIterator<Item = Token> {
+        self.window.iter().copied()
     }
 
     /// Fills `longest`.

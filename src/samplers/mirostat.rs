@@ -133,6 +133,33 @@ impl Feedback {
     }
 }
 
+/// What a sieve needs of either version to have it as a stage.
+macro_rules! stage {
+    ($version:ident) => {
+        impl $version {
+            /// The bound of the surprisal.
+            pub(crate) fn mu(&self) -> f32 {
+                self.feedback.mu
+            }
+
+            pub(crate) fn set_mu(&mut self, mu: f32) {
+                self.feedback.mu = mu;
+            }
+
+            pub(crate) fn rng(&self) -> &SeededMt19937 {
+                &self.feedback.rng
+            }
+
+            pub(crate) fn rng_mut(&mut self) -> &mut SeededMt19937 {
+                &mut self.feedback.rng
+            }
+        }
+    };
+}
+
+stage!(Mirostat);
+stage!(MirostatV2);
+
 /// Mirostat version 1.
 #[derive(Debug)]
 pub struct Mirostat {
@@ -162,6 +189,18 @@ impl Mirostat {
             order: Scratch::default(),
             descending: Scratch::default(),
         }
+    }
+
+    /// Other parameters; the bound stays, and the stream goes on.
+    pub(crate) fn set(&mut self, tau: f32, eta: f32, m: i32) {
+        self.feedback.tau = tau;
+        self.feedback.eta = eta;
+        self.m = m;
+    }
+
+    /// Another size of the vocabulary.
+    pub(crate) fn set_n_vocab(&mut self, n_vocab: i32) {
+        self.n_vocab = n_vocab;
     }
 
     /// Keeps what is to be kept without sorting all. Says whether it could.
@@ -303,6 +342,12 @@ impl MirostatV2 {
             order: Scratch::default(),
             descending: Scratch::default(),
         }
+    }
+
+    /// Other parameters; the bound stays, and the stream goes on.
+    pub(crate) fn set(&mut self, tau: f32, eta: f32) {
+        self.feedback.tau = tau;
+        self.feedback.eta = eta;
     }
 
     /// Keeps what is to be kept without sorting all. Says whether it could.

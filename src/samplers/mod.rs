@@ -38,6 +38,7 @@ pub(crate) mod typical;
 mod xtc;
 
 pub use adaptive_p::AdaptiveP;
+pub(crate) use adaptive_p::Average;
 pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
 pub use dry::{Breakers, Dry, DryParams};

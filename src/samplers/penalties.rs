@@ -136,8 +136,43 @@ impl Penalties {
         log::warn(&text);
     }
 
+    fn penalised(&self) -> Penalised<'_> {
+        Penalised {
+            history: &self.history,
+            factors: self.factors,
+        }
+    }
+}
+
+/// What a window of accepted tokens costs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Penalised<'a> {
+    pub history: &'a History,
+    pub factors: Factors,
+}
+
+impl Penalised<'_> {
+    pub(crate) fn apply(self, candidates: &mut Candidates<'_>) {
+        if !self.apply_in_place(candidates) {
+            self.apply_by_search(candidates);
+        }
+        candidates.set_sorted(false);
+    }
+
+    pub(crate) fn narrow(self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        for &(token, _) in self.history.distinct() {
+            pool.expect(token);
+        }
+        for &(token, count) in self.history.distinct() {
+            pool.edit(token, |logit| self.factors.penalised(logit, count));
+        }
+    }
+
     #[inline]
-    fn penalise(&self, candidate: &mut TokenData, count: u32) {
+    fn penalise(self, candidate: &mut TokenData, count: u32) {
         candidate.logit = self.factors.penalised(candidate.logit, count);
     }
 
@@ -146,7 +181,7 @@ impl Penalties {
         clippy::indexing_slicing,
         reason = "each token was found in its place above"
     )]
-    fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
+    fn apply_in_place(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();
         let in_place = |&(token, _): &(Token, u32)| candidates.index_in_place(token).is_some();
         if !distinct.iter().all(in_place) {
@@ -158,7 +193,7 @@ impl Penalties {
         true
     }
 
-    fn penalise_by_search(&self, candidates: &mut Candidates<'_>) {
+    fn apply_by_search(self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             let count = self.history.count(candidate.id);
             if count > 0 {
@@ -195,22 +230,11 @@ impl Sampler for Penalties {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        if !self.penalise_in_place(candidates) {
-            self.penalise_by_search(candidates);
-        }
-        candidates.set_sorted(false);
+        self.penalised().apply(candidates);
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
-        for &(token, _) in self.history.distinct() {
-            pool.expect(token);
-        }
-        for &(token, count) in self.history.distinct() {
-            pool.edit(token, |logit| self.factors.penalised(logit, count));
-        }
+        self.penalised().narrow(pool);
     }
 
     /// A token outside the vocabulary takes its place in the window, as in the built-in, and

@@ -49,6 +49,13 @@ impl TempExt {
         })
     }
 
+    /// Other parameters with the same buffers; they are none that disable it.
+    pub(crate) fn set(&mut self, t: f32, delta: f32, exponent: f32) {
+        self.t = t;
+        self.delta = delta;
+        self.exponent = exponent;
+    }
+
     /// The temperature for `n` candidates of this entropy.
     fn temperature(&self, entropy: f32, n: usize) -> f32 {
         let max_entropy = -ln(1.0 / n as f32);

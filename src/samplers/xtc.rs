@@ -57,6 +57,22 @@ impl Xtc {
             descending: Scratch::default(),
         })
     }
+
+    /// Other parameters, which are none that disable it; the stream goes on.
+    pub(crate) fn set(&mut self, probability: f32, threshold: f32, min_keep: usize) {
+        self.probability = probability;
+        self.threshold = threshold;
+        self.min_keep = min_keep;
+    }
+
+    /// What decides whether it acts.
+    pub(crate) fn rng(&self) -> &SeededMt19937 {
+        &self.rng
+    }
+
+    pub(crate) fn rng_mut(&mut self) -> &mut SeededMt19937 {
+        &mut self.rng
+    }
 }
 
 /// What of the probabilities is added up without looking at each exactly, as in mirostat.

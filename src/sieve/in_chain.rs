@@ -22,6 +22,13 @@ impl SieveSampler {
     }
 }
 
+/// One with stages of its own, say.
+impl From<Sieve> for SieveSampler {
+    fn from(sieve: Sieve) -> Self {
+        Self(sieve)
+    }
+}
+
 impl Sampler for SieveSampler {
     const KIND: Kind = Kind::Selector;
     const ACCEPTS: bool = true;

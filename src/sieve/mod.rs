@@ -11,7 +11,7 @@
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
 //! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
 //! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::logits`] |
-//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it: `parity.rs` |
+//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it, and in any order: `pipeline.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
 //! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
@@ -47,7 +47,7 @@ mod generator;
 mod in_chain;
 mod nearest;
 mod params;
-mod parity;
+mod pipeline;
 mod pool;
 mod reserve;
 mod sampled;
@@ -62,6 +62,7 @@ pub use batch::{Job, sample_batch, share};
 pub use error::Error;
 pub use in_chain::SieveSampler;
 pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
+pub use pipeline::Stage;
 pub use source::Logits;
 pub use stats::Stats;
 
@@ -76,10 +77,10 @@ use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use fast::Kept;
 use generator::Generator;
+use pipeline::Pipeline;
 use select::{everything, of_run, room_for_maxima, top_k};
 use source::{Adjustments, Source};
 use stages::Stages;
-use state::State;
 use workspace::{Workspace, reserve};
 
 /// A sampler of one sequence: parameters, history of accepted tokens, random numbers, buffers.
@@ -95,6 +96,8 @@ pub struct Sieve {
     accepted: u64,
     generator: Generator,
     workspace: Workspace,
+    /// There in mode PARITY, and with stages of its own.
+    pipeline: Option<Box<Pipeline>>,
     measured: bool,
     stats: Stats,
 }
@@ -127,6 +130,7 @@ impl Sieve {
             accepted: 0,
             generator: Generator::new(params.rng, params.seed),
             workspace: Workspace::default(),
+            pipeline: (params.mode == Mode::Parity).then(Box::default),
             measured: false,
             stats: Stats::default(),
         }
@@ -147,10 +151,12 @@ impl Sieve {
         self.stages.update(params);
         fault::point();
         self.adjustments.set(params);
-        if params.rng != self.generator.kind() {
+        let begins = params.rng != self.generator.kind();
+        if begins {
             self.generator = Generator::new(params.rng, params.seed);
         }
         self.generator.ask(params.seed);
+        self.arrange(params, begins);
         if params.window() != self.history.capacity() {
             self.history.resize(params.window());
         }
@@ -166,8 +172,12 @@ impl Sieve {
         // token.
         let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
         let biased = n > self.params.bias.capacity();
-        if biased || another || !self.history.has_room_for(params.window()) {
+        let pipeline = params.mode == Mode::Parity && self.pipeline.is_none();
+        if biased || another || pipeline || !self.history.has_room_for(params.window()) {
             memory::room(0)?;
+        }
+        if pipeline {
+            self.pipeline = Some(Box::default());
         }
         let ours = &mut self.params.bias;
         memory::reserve_exact(ours, n.saturating_sub(ours.len()))?;
@@ -181,6 +191,9 @@ impl Sieve {
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.members.accept(token);
+        }
         // A loaded state may say any number, of which only the bits count.
         self.accepted = self.accepted.wrapping_add(1);
     }
@@ -209,6 +222,10 @@ impl Sieve {
         self.generator.restart();
         self.stats = Stats::default();
         self.workspace.clear();
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.members.reset(self.generator.seed());
+            pipeline.clear();
+        }
     }
 
     /// The logit that the stages see for a token with the raw logit `logit`: after bias and
@@ -236,12 +253,14 @@ impl Sieve {
     /// More than 1024 that only top-p has reduced are written out when they are asked for, once per
     /// token.
     pub fn candidates(&self) -> &[TokenData] {
-        self.workspace.drawn_from()
+        let of_pipeline = self.pipeline.as_ref().and_then(|p| p.candidates());
+        of_pipeline.unwrap_or_else(|| self.workspace.drawn_from())
     }
 
-    /// Bytes of the buffers, which grow by powers of two and never shrink.
+    /// Bytes of the buffers, which never shrink.
     pub fn workspace_bytes(&self) -> usize {
-        self.workspace.bytes()
+        let of_pipeline = self.pipeline.as_ref().map_or(0, |p| p.bytes());
+        self.workspace.bytes() + of_pipeline
     }
 
     /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as
@@ -257,6 +276,10 @@ impl Sieve {
     )]
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let raw = logits.into();
+        if self.is_pipeline() {
+            let chosen = self.run_pipeline(raw, None)?;
+            return Ok(self.candidates()[chosen].id);
+        }
         // Taken out for as long as the source borrows them.
         let mut touched = std::mem::take(&mut self.workspace.touched);
         let mut changed = std::mem::take(&mut self.workspace.gathered);
@@ -294,6 +317,9 @@ impl Sieve {
         reason = "the stages number the candidates by their places"
     )]
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
+        if self.is_pipeline() {
+            return self.sample_candidates_by_pipeline(candidates);
+        }
         let mut gathered = std::mem::take(&mut self.workspace.gathered);
         self.gather(candidates, &mut gathered);
         let source = Source {
@@ -358,43 +384,45 @@ impl Sieve {
         raw: Logits<'_>,
         may_stay_apart: bool,
     ) -> Result<usize, Error> {
-        self.stats = Stats {
-            n_vocab: source.len(),
-            accepted: self.accepted,
-            ..Stats::default()
-        };
-        self.workspace.clear();
-        fault::point();
-        let size = check_size(source.len());
-        let chosen = size.and_then(|()| self.choose(source, may_stay_apart));
+        let begun = self.begin(source.len());
+        let chosen = begun.and_then(|()| self.choose(source, may_stay_apart));
         let Ok(index) = chosen else {
             self.workspace.clear();
             return chosen;
         };
         if self.measured {
-            self.note(raw, index);
+            let token = self.workspace.candidates[index].id;
+            self.note(raw, token as usize, index);
         }
         Ok(index)
     }
 
+    /// Begins a token of so many logits.
+    fn begin(&mut self, n_vocab: usize) -> Result<(), Error> {
+        self.stats = Stats {
+            n_vocab,
+            accepted: self.accepted,
+            ..Stats::default()
+        };
+        self.workspace.clear();
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.clear();
+        }
+        fault::point();
+        check_size(n_vocab)
+    }
+
+    /// The fast stages.
     fn choose(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
         let (params, stages) = (&self.params, &mut self.stages);
         let (workspace, stats) = (&mut self.workspace, &mut self.stats);
         let cdf = params.method == Method::Cdf;
-        let kept = match params.mode {
-            Mode::Fast if params.is_greedy() => {
-                fast::greedy(workspace, stats, source)?;
-                return Ok(0);
-            }
-            Mode::Fast => {
-                let may_stay_apart = may_stay_apart && cdf;
-                fast::filter(params, stages, workspace, stats, source, may_stay_apart)?
-            }
-            Mode::Parity => {
-                let sorted = parity::filter(params, stages, workspace, stats, source)?;
-                Kept::Together(sorted)
-            }
-        };
+        if params.is_greedy() {
+            fast::greedy(workspace, stats, source)?;
+            return Ok(0);
+        }
+        let may_stay_apart = may_stay_apart && cdf;
+        let kept = fast::filter(params, stages, workspace, stats, source, may_stay_apart)?;
         let draw = self.generator.draw(self.accepted);
         let Kept::Together(sorted) = kept else {
             let Workspace {
@@ -412,8 +440,7 @@ impl Sieve {
             only.p = 1.0;
             return Ok(0);
         }
-        let many = candidates.len() >= draw::MANY && params.mode == Mode::Fast;
-        let chosen = if many && cdf {
+        let chosen = if candidates.len() >= draw::MANY && cdf {
             let exponentials = &mut workspace.exponentials;
             draw::cdf_of_many(candidates, draw.uniform, exponentials)
         } else {
@@ -424,7 +451,7 @@ impl Sieve {
             }
         };
         let overflowed = candidates.get(chosen).is_some_and(|c| c.p.is_nan());
-        if overflowed && params.mode == Mode::Fast {
+        if overflowed {
             fast::keep_infinite(&mut workspace.candidates, sorted);
             workspace.candidates.truncate(1);
             workspace.candidates.iter_mut().for_each(|c| c.p = 1.0);
@@ -433,91 +460,23 @@ impl Sieve {
         Ok(chosen)
     }
 
-    /// Entropies and surprisal of the token at `chosen`.
+    /// Entropies and surprisal of the token with the logit at `index`, which is at `chosen` of what is
+    /// left.
     #[expect(
         clippy::indexing_slicing,
         reason = "`chosen` is the place of a candidate: nothing stays apart where it is measured"
     )]
-    fn note(&mut self, logits: Logits<'_>, chosen: usize) {
+    fn note(&mut self, logits: Logits<'_>, index: usize, chosen: usize) {
         let raw = Summary::of(logits);
-        let candidates = &self.workspace.candidates;
-        let logit = logits.at(candidates[chosen].id as usize);
+        let candidates = self.candidates();
+        let logit = logits.at(index);
+        let drawn_from = Summary::of_candidates(candidates);
+        let drawn = candidates[chosen].logit;
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
         self.stats.model_entropy = number(raw.entropy());
         self.stats.surprisal = number(raw.surprisal(logit));
-        let drawn_from = Summary::of_candidates(candidates);
         self.stats.sampling_entropy = number(drawn_from.entropy());
-        let logit = candidates[chosen].logit;
-        self.stats.sampling_surprisal = number(drawn_from.surprisal(logit));
-    }
-
-    /// How many bytes [`save`](Self::save) writes now.
-    pub fn state_size(&self) -> usize {
-        state::size(self.history.len(), &self.params)
-    }
-
-    /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
-    /// bytes. Fails if there are fewer.
-    pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
-        let (size, room) = (self.state_size(), bytes.len());
-        let bytes = bytes.get_mut(..size).ok_or_else(|| {
-            Error::State(format!(
-                "the state has {size} bytes; there is room for {room}"
-            ))
-        })?;
-        let state = State {
-            place: self.generator.place(),
-            accepted: self.accepted,
-            window: self.history.tokens(),
-            params: &self.params,
-        };
-        state.write(bytes);
-        Ok(())
-    }
-
-    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps
-    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of
-    /// another version, or of another generator than `rng` says.
-    pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let state = state::read(bytes)?;
-        let ours = self.generator.kind();
-        if state.place.kind != ours {
-            let theirs = state.place.kind;
-            return Err(Error::State(format!(
-                "the state is of generator {theirs:?}; the parameters ask for {ours:?}"
-            )));
-        }
-        self.generator.go_to(state.place).map_err(Error::State)?;
-        self.remember(state.accepted, state.window);
-        Ok(())
-    }
-
-    /// The same, and takes the parameters of the sieve that wrote `bytes`. Fails, and changes
-    /// nothing, also for a state of an earlier version, which has none, and for parameters that
-    /// [`new`](Self::new) would refuse.
-    pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let state = state::read(bytes)?;
-        let Some(params) = state.params else {
-            return Err(Error::State(
-                "the state is of an earlier version, which has no parameters".to_owned(),
-            ));
-        };
-        let params = params.read()?;
-        let generator = Generator::at(state.place, params.seed).map_err(Error::State)?;
-        self.set_params(&params)?;
-        self.generator = generator;
-        self.remember(state.accepted, state.window);
-        Ok(())
-    }
-
-    /// The history of a state.
-    fn remember(&mut self, accepted: u64, window: impl Iterator<Item = Token>) {
-        fault::point();
-        self.accepted = accepted;
-        self.history.clear();
-        for token in window {
-            self.history.accept(token);
-        }
+        self.stats.sampling_surprisal = number(drawn_from.surprisal(drawn));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::kernels::layout::{CHUNK, SUM_BLOCK};
 use crate::memory;
 use crate::sieve::fast::FEW;
 use crate::sieve::workspace::{Workspace, reserve};
-use crate::sieve::{Error, Logits, Mode, Params, Sieve, Source, check_size};
+use crate::sieve::{Error, Logits, Params, RngKind, Sieve, Source, check_size};
 
 /// More bytes for each token of the vocabulary than all buffers together take.
 const MOST_PER_TOKEN: usize = 512;
@@ -66,14 +66,14 @@ impl Sieve {
         let mut logits = Vec::new();
         logits.try_reserve_exact(n_vocab)?;
         logits.resize(n_vocab, 0.0f32);
-        self.workspace.reserve_all(n_vocab, &self.params);
+        if !self.is_pipeline() {
+            self.workspace.reserve_all(n_vocab, &self.params);
+        }
         let k = self.params.top_k_of(n_vocab).unwrap_or(n_vocab);
-        let most = match self.params.mode {
-            Mode::Fast => FEW,
-            Mode::Parity => usize::MAX,
-        };
+        let most = if self.is_pipeline() { usize::MAX } else { FEW };
         self.stages.reserve(n_vocab, k, most);
         let (generator, stats) = (self.generator.clone(), self.stats);
+        let (remembered, mt19937) = self.remembered()?;
         for kind in KINDS {
             // Weyl's sequence: multiples of an irrational number, without their whole part.
             for (i, logit) in logits.iter_mut().enumerate() {
@@ -84,12 +84,32 @@ impl Sieve {
         self.generator = generator;
         self.stats = stats;
         self.workspace.clear();
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.clear();
+            // Its own.
+            let _ = pipeline.members.load(mt19937, &remembered);
+        }
         Ok(())
+    }
+
+    /// What the stages remember, and whether their streams are among it.
+    fn remembered(&self) -> Result<(Vec<u8>, bool), Error> {
+        let mt19937 = self.params.rng == RngKind::Mt19937;
+        let mut bytes = Vec::new();
+        if let Some(members) = self.members() {
+            memory::reserve_exact(&mut bytes, members.saved_size(mt19937))?;
+            members.save(mt19937, &mut |part| bytes.extend_from_slice(part));
+        }
+        Ok((bytes, mt19937))
     }
 
     /// A token of these logits, by every way that a call can take.
     fn rehearse(&mut self, logits: &[f32]) {
         let logits = Logits::F32(logits);
+        if self.is_pipeline() {
+            let _ = self.run_pipeline(logits, None);
+            return;
+        }
         let mut keys = std::mem::take(&mut self.workspace.keys);
         let mut touched = std::mem::take(&mut self.workspace.touched);
         let (n, raw) = (logits.len(), |i| logits.at(i));
@@ -124,7 +144,7 @@ impl Workspace {
         if !params.bias.is_empty() {
             reserve(&mut self.gathered, n);
         }
-        if params.mode == Mode::Fast && k == 0 {
+        if k == 0 {
             self.exponentials.warm_up(n);
             reserve(&mut self.sums, n.div_ceil(SUM_BLOCK));
             self.survivors.reserve(n);

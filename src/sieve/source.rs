@@ -8,11 +8,13 @@
 
 use std::collections::TryReserveError;
 
+use crate::candidates::Candidates;
 use crate::history::History;
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
 pub use crate::kernels::logits::Logits;
 use crate::memory;
+use crate::pool::Pool;
 use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::params::Params;
 use crate::sieve::workspace::reserve;
@@ -188,21 +190,47 @@ impl Adjustments {
     }
 
     /// The logit of `token` after its biases and penalties, in this order.
+    pub(super) fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
+        let penalties = self.penalties.map(|p| (p, history.count(token)));
+        adjust_by(self.biases_of(token), logit, penalties)
+    }
+
     #[expect(
         clippy::indexing_slicing,
         reason = "a partition point is at most the length"
     )]
-    pub(super) fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
+    fn biases_of(&self, token: Token) -> &[Bias] {
         let first = self.biases.partition_point(|&(t, ..)| t < token);
         let last = first + self.biases[first..].partition_point(|&(t, ..)| t == token);
-        let count = || history.count(token);
-        self.adjust_by(&self.biases[first..last], logit, count)
+        &self.biases[first..last]
     }
 
     /// Whether so many of `n` tokens are biased that a changed copy of all logits costs less than
     /// to look each of them up.
     pub(super) fn are_many_of(&self, n: usize) -> bool {
         self.biases.len() > n / MANY
+    }
+
+    /// Adds the biases to the logits of a vocabulary.
+    pub(super) fn bias_pool(&self, pool: &mut Pool<'_>) {
+        for &(token, ..) in &self.biases {
+            pool.expect(token);
+        }
+        for &(token, _, bias) in &self.biases {
+            pool.edit(token, |logit| logit + bias);
+        }
+    }
+
+    /// Makes a pool of these candidates, with their biases.
+    pub(super) fn bias_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
+        let sorted = candidates.is_sorted() && self.biases.is_empty();
+        pool.keep(candidates.as_slice(), sorted);
+        if self.biases.is_empty() {
+            return;
+        }
+        for candidate in pool.array().0 {
+            candidate.logit = adjust_by(self.biases_of(candidate.id), candidate.logit, None);
+        }
     }
 
     /// The tokens that change, some of them perhaps twice.
@@ -242,15 +270,6 @@ impl Adjustments {
         }
     }
 
-    /// A logit after these biases, and the penalties of a token that occurs so often.
-    fn adjust_by(&self, biases: &[Bias], logit: f32, count: impl FnOnce() -> u32) -> f32 {
-        let biased = biases.iter().fold(logit, |logit, &(.., bias)| logit + bias);
-        match &self.penalties {
-            Some(penalties) => penalties.adjust(biased, count()),
-            None => biased,
-        }
-    }
-
     /// Writes the tokens below `n` that change into `touched`, with the logits of `raw` and after
     /// the change. `keys` is a buffer.
     pub(super) fn collect(
@@ -281,11 +300,20 @@ impl Adjustments {
         touched.extend(keys.iter().rev().map(|&key| {
             let token = (key >> 32) as u32;
             let raw = raw(token as usize);
-            let (of_token, later) = biases_of(token, biases);
+            let (of_token, later) = split_biases(token, biases);
             biases = later;
-            let logit = self.adjust_by(of_token, raw, || key as u32);
+            let logit = adjust_by(of_token, raw, self.penalties.map(|p| (p, key as u32)));
             Touched { token, raw, logit }
         }));
+    }
+}
+
+/// A logit after these biases, and these penalties of a token that occurs so often.
+fn adjust_by(biases: &[Bias], logit: f32, penalties: Option<(Penalties, u32)>) -> f32 {
+    let biased = biases.iter().fold(logit, |logit, &(.., bias)| logit + bias);
+    match penalties {
+        Some((penalties, count)) => penalties.adjust(biased, count),
+        None => biased,
     }
 }
 
@@ -298,8 +326,8 @@ fn known(token: Token, n: usize) -> Option<u64> {
 /// A token, its place in the caller's order, and its bias.
 type Bias = (Token, u32, f32);
 
-/// The biases of `token` and those of later ones.
-fn biases_of(token: u32, biases: &[Bias]) -> (&[Bias], &[Bias]) {
+/// The biases of `token` and those of later ones, of some that begin no later.
+fn split_biases(token: u32, biases: &[Bias]) -> (&[Bias], &[Bias]) {
     let first = biases.iter().position(|b| b.0 >= token as Token);
     let (_, from) = biases.split_at(first.unwrap_or(biases.len()));
     let end = from.iter().position(|b| b.0 > token as Token);

@@ -142,7 +142,7 @@ impl Stages {
 }
 
 /// The built-in temp takes the most probable candidate at or below 0.
-fn temperature(params: &Params) -> f32 {
+pub(super) fn temperature(params: &Params) -> f32 {
     if params.temperature < GREEDY_BELOW {
         return 0.0;
     }
@@ -163,10 +163,4 @@ pub(super) fn apply(
     let kept = view.len();
     *sorted = view.is_sorted();
     candidates.truncate(kept);
-}
-
-/// Candidates with a probability.
-pub(super) fn unmasked(candidates: &[TokenData]) -> usize {
-    let logits = candidates.iter().map(|c| c.logit);
-    logits.filter(|&logit| logit > f32::NEG_INFINITY).count()
 }

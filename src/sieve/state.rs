@@ -1,11 +1,12 @@
-//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters.
+//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and what
+//! stages of its own remember.
 //!
 //! Little-endian, 136 bytes, 4 per token of the window and 8 per bias, with mt19937 another 2496:
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | "LSST" |
-//! | 4..8 | version: 3 |
+//! | 4..8 | version: 4 with stages that remember something, else 3 |
 //! | 8..12 | generator: 0 xoroshiro128+, 1 mt19937, 2 position |
 //! | 12..16 | n, tokens in the window |
 //! | 16..24 | seed in use |
@@ -15,6 +16,7 @@
 //! | 56..56 + 4 n | the window, oldest first |
 //! | the next 2496 | the words of mt19937, the oldest first; other generators: nothing |
 //! | the next 72 + 8 m | the parameters, [below](Saved), with m biases |
+//! | up to the last 8 | what the stages remember, see `pipeline/remembered.rs` |
 //! | the last 8 | FNV-1a (64 bits) of all before |
 //!
 //! Earlier versions lack the parameters: 2 of mt19937, and 1 of the others or, without the words,
@@ -25,11 +27,13 @@
 //! repeated, up to a number that is quickly done. Parameters are looked at only where they are
 //! taken.
 
+use crate::fault;
 use crate::memory;
 use crate::rng::Mt19937;
-use crate::sieve::Error;
-use crate::sieve::generator::Place;
+use crate::sieve::generator::{Generator, Place};
 use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
+use crate::sieve::pipeline::Members;
+use crate::sieve::{Error, Sieve};
 use crate::token::Token;
 
 const MAGIC: &[u8; 4] = b"LSST";
@@ -39,6 +43,8 @@ const VERSION: u32 = 1;
 const VERSION_WORDS: u32 = 2;
 /// With the parameters, too.
 const VERSION_PARAMS: u32 = 3;
+/// With what stages remember.
+const VERSION_STAGES: u32 = 4;
 /// Parameters without biases, and a bias.
 const PARAMS: usize = 72;
 const BIAS: usize = 8;
@@ -48,20 +54,20 @@ const SUM: usize = 8;
 
 /// What is saved.
 #[derive(Debug)]
-pub(super) struct State<I, P> {
+pub(super) struct State<I, P, S> {
     pub place: Place,
     pub accepted: u64,
     pub window: I,
     pub params: P,
+    pub stages: S,
 }
 
-/// How many bytes a window of `n` tokens takes, with those parameters.
-pub(super) fn size(n: usize, params: &Params) -> usize {
-    let words = match params.rng {
-        RngKind::Mt19937 => WORDS,
-        _ => 0,
-    };
-    HEAD + 4 * n + words + PARAMS + BIAS * params.bias.len() + SUM
+/// How many bytes a window of `n` tokens takes, with those parameters and stages.
+pub(super) fn size(n: usize, params: &Params, stages: Option<&Members>) -> usize {
+    let mt19937 = params.rng == RngKind::Mt19937;
+    let words = if mt19937 { WORDS } else { 0 };
+    let stages = stages.map_or(0, |stages| stages.saved_size(mt19937));
+    HEAD + 4 * n + words + PARAMS + BIAS * params.bias.len() + stages + SUM
 }
 
 /// The number of each generator.
@@ -85,8 +91,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-impl<I: ExactSizeIterator<Item = Token>> State<I, &Params> {
-    /// Writes into `bytes`, which has the [`size`] of the window and the parameters.
+impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, Option<&Members>> {
+    /// Writes into `bytes`, which has the [`size`] of all that.
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: `bytes` has the length of what is put"
@@ -98,7 +104,14 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params> {
             at += part.len();
         };
         put(MAGIC);
-        put(&VERSION_PARAMS.to_le_bytes());
+        let mt19937 = self.place.kind == RngKind::Mt19937;
+        let remembers = |stages: &&Members| stages.saved_size(mt19937) > 0;
+        let stages = self.stages.filter(remembers);
+        let version = match stages {
+            Some(_) => VERSION_STAGES,
+            None => VERSION_PARAMS,
+        };
+        put(&version.to_le_bytes());
         put(&number_of(self.place.kind, &GENERATORS).to_le_bytes());
         put(&(self.window.len() as u32).to_le_bytes());
         put(&self.place.seed.to_le_bytes());
@@ -113,6 +126,9 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params> {
             put(&word.to_le_bytes());
         }
         put_params(self.params, &mut put);
+        if let Some(stages) = stages {
+            stages.save(mt19937, &mut put);
+        }
         let sum = fnv1a(&bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -217,7 +233,7 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
 )]
 pub(super) fn read(
     bytes: &[u8],
-) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>>, Error> {
+) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>, &[u8]>, Error> {
     let wrong = |text: String| Err(Error::State(text));
     let least = HEAD + SUM;
     if bytes.len() < least {
@@ -230,10 +246,10 @@ pub(super) fn read(
         return wrong("the bytes are no state of a sieve".to_owned());
     }
     let version = u32_at(bytes, 4);
-    if !(VERSION..=VERSION_PARAMS).contains(&version) {
+    if !(VERSION..=VERSION_STAGES).contains(&version) {
         return wrong(format!(
             "the state has version {version}; this library reads versions {VERSION} to \
-             {VERSION_PARAMS}"
+             {VERSION_STAGES}"
         ));
     }
     let number = u32_at(bytes, 8);
@@ -246,7 +262,7 @@ pub(super) fn read(
     let words = if has_words { WORDS } else { 0 };
     let body = &bytes[HEAD..bytes.len() - SUM];
     let n = u32_at(bytes, 12) as usize;
-    let Some((window, words, params)) = parts(body, n, words, version == VERSION_PARAMS) else {
+    let Some([window, words, params, stages]) = parts(body, n, words, version) else {
         return wrong(format!(
             "{} bytes were given; a state of {n} tokens has another length",
             bytes.len()
@@ -281,25 +297,28 @@ pub(super) fn read(
         window: window
             .chunks_exact(4)
             .map(|token| u32_at(token, 0) as Token),
-        params: (version == VERSION_PARAMS).then_some(Saved {
+        params: (version >= VERSION_PARAMS).then_some(Saved {
             rng: kind,
             bytes: params,
         }),
+        stages,
     })
 }
 
-/// Window, words and parameters of what lies between head and sum; `None` if the length is another.
-fn parts(body: &[u8], n: usize, words: usize, params: bool) -> Option<(&[u8], &[u8], &[u8])> {
+/// Window, words, parameters and stages of what lies between head and sum; `None` if the length is
+/// another.
+fn parts(body: &[u8], n: usize, words: usize, version: u32) -> Option<[&[u8]; 4]> {
     let (window, rest) = body.split_at_checked(n.checked_mul(4)?)?;
     let (words, rest) = rest.split_at_checked(words)?;
-    let biases = match params {
-        true => rest
-            .get(PARAMS - 4..PARAMS)
-            .map(|n| u32_at(n, 0) as usize)?,
-        false => return rest.is_empty().then_some((window, words, rest)),
-    };
-    let expected = biases.checked_mul(BIAS)?.checked_add(PARAMS)?;
-    (rest.len() == expected).then_some((window, words, rest))
+    let mut size = 0;
+    if version >= VERSION_PARAMS {
+        let biases = rest.get(PARAMS - 4..PARAMS)?;
+        let biases = u32_at(biases, 0) as usize;
+        size = biases.checked_mul(BIAS)?.checked_add(PARAMS)?;
+    }
+    let (params, stages) = rest.split_at_checked(size)?;
+    let has_stages = version == VERSION_STAGES;
+    (has_stages != stages.is_empty()).then_some([window, words, params, stages])
 }
 
 fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
@@ -328,6 +347,108 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(value)
+}
+
+impl Sieve {
+    /// How many bytes [`save`](Self::save) writes now.
+    pub fn state_size(&self) -> usize {
+        size(self.history.len(), &self.params, self.members())
+    }
+
+    /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
+    /// bytes. Fails if there are fewer.
+    pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        let (size, room) = (self.state_size(), bytes.len());
+        let bytes = bytes.get_mut(..size).ok_or_else(|| {
+            Error::State(format!(
+                "the state has {size} bytes; there is room for {room}"
+            ))
+        })?;
+        let state = State {
+            place: self.generator.place(),
+            accepted: self.accepted,
+            window: self.history.tokens(),
+            params: &self.params,
+            stages: self.members(),
+        };
+        state.write(bytes);
+        Ok(())
+    }
+
+    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps
+    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of
+    /// another version, or of another generator than `rng` says.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let state = read(bytes)?;
+        let ours = self.generator.kind();
+        if state.place.kind != ours {
+            let theirs = state.place.kind;
+            return Err(Error::State(format!(
+                "the state is of generator {theirs:?}; the parameters ask for {ours:?}"
+            )));
+        }
+        self.check_stages(ours, state.stages)?;
+        self.generator.go_to(state.place).map_err(Error::State)?;
+        self.load_stages(ours, state.stages);
+        self.remember(state.accepted, state.window);
+        Ok(())
+    }
+
+    /// The same, and takes the parameters of the sieve that wrote `bytes`. Fails, and changes
+    /// nothing, also for a state of an earlier version, which has none, and for parameters that
+    /// [`new`](Self::new) would refuse.
+    pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let state = read(bytes)?;
+        let Some(params) = state.params else {
+            return Err(Error::State(
+                "the state is of an earlier version, which has no parameters".to_owned(),
+            ));
+        };
+        let params = params.read()?;
+        self.check_stages(params.rng, state.stages)?;
+        let generator = Generator::at(state.place, params.seed).map_err(Error::State)?;
+        self.set_params(&params)?;
+        self.generator = generator;
+        self.load_stages(params.rng, state.stages);
+        self.remember(state.accepted, state.window);
+        Ok(())
+    }
+
+    /// Whether what the stages of a state remember can be [taken over](Self::load_stages).
+    fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
+        let mt19937 = rng == RngKind::Mt19937;
+        let fits = match self.members() {
+            None => bytes.is_empty(),
+            Some(members) => {
+                // A window, and generators.
+                memory::room(4 * bytes.len())?;
+                members.clone().load(mt19937, bytes).is_some()
+            }
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Error::State(
+                "the state is of a sieve with other stages; set the same ones first".to_owned(),
+            )),
+        }
+    }
+
+    fn load_stages(&mut self, rng: RngKind, bytes: &[u8]) {
+        if let Some(pipeline) = &mut self.pipeline {
+            // It could when it was tried with a copy.
+            let _ = pipeline.members.load(rng == RngKind::Mt19937, bytes);
+        }
+    }
+
+    /// The history of a state.
+    fn remember(&mut self, accepted: u64, window: impl Iterator<Item = Token>) {
+        fault::point();
+        self.accepted = accepted;
+        self.history.clear();
+        for token in window {
+            self.history.accept(token);
+        }
+    }
 }
 
 #[cfg(test)]

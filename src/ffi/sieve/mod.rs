@@ -8,6 +8,7 @@ mod history;
 mod in_chain;
 mod params;
 mod results;
+mod stages;
 mod state;
 mod stateless;
 
@@ -32,6 +33,7 @@ pub(in crate::ffi) use in_chain::SIEVE;
 pub use in_chain::*;
 pub use params::*;
 pub use results::*;
+pub use stages::*;
 pub use state::*;
 pub use stateless::*;
 

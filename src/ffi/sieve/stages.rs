@@ -1,0 +1,308 @@
+//! The stages in an order of the caller's.
+
+use std::ffi::{c_char, c_int};
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, check_struct_size, room_for, usable};
+use crate::ffi::guard::guard;
+use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
+use crate::ffi::samplers::breaker_texts;
+use crate::memory;
+use crate::samplers::{Breakers, DryParams};
+use crate::sieve::Stage;
+
+use super::handle::*;
+
+/// Stage: the penalties of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_PENALTIES: i32 = 1;
+/// Stage: DRY, don't repeat yourself.
+pub const LLAMA_SIEVE_STAGE_DRY: i32 = 2;
+/// Stage: top_k of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_TOP_K: i32 = 3;
+/// Stage: typical_p of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_TYPICAL: i32 = 4;
+/// Stage: top_p of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_TOP_P: i32 = 5;
+/// Stage: min_p of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_MIN_P: i32 = 6;
+/// Stage: top_n_sigma of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_TOP_N_SIGMA: i32 = 7;
+/// Stage: XTC, exclude top choices.
+pub const LLAMA_SIEVE_STAGE_XTC: i32 = 8;
+/// Stage: temperature of llama_sieve_params.
+pub const LLAMA_SIEVE_STAGE_TEMPERATURE: i32 = 9;
+/// Stage: the same, moved by the entropy.
+pub const LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE: i32 = 10;
+/// Stage: mirostat, which draws the token.
+pub const LLAMA_SIEVE_STAGE_MIROSTAT: i32 = 11;
+/// Stage: mirostat 2, which draws the token.
+pub const LLAMA_SIEVE_STAGE_MIROSTAT_V2: i32 = 12;
+/// Stage: adaptive-p, which draws the token.
+pub const LLAMA_SIEVE_STAGE_ADAPTIVE_P: i32 = 13;
+
+/// Which stages a sieve has, in which order, and the numbers of those that llama_sieve_params does
+/// not have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_stages {
+    /// sizeof(llama_sieve_stages) of the caller.
+    pub struct_size: usize,
+    /// n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
+    /// copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
+    /// typical, top-p, min-p, XTC, dynamic temperature.
+    pub stages: *const i32,
+    /// Default 9.
+    pub n_stages: usize,
+    /// The factor of every penalty of DRY. Default 0, which disables.
+    pub dry_multiplier: f32,
+    /// The base of its exponential. Default 1.75; disabled by < 1.
+    pub dry_base: f32,
+    /// Repetitions up to this length cost nothing. Default 2.
+    pub dry_allowed_length: i32,
+    /// How many of the last accepted tokens DRY looks back on. Default 1024; disabled by <= 0.
+    pub dry_penalty_last_n: i32,
+    /// The chance that XTC acts. Default 0; disabled by <= 0.
+    pub xtc_probability: f32,
+    /// From which probability on XTC removes tokens. Default 0.1; disabled by > 0.5.
+    pub xtc_threshold: f32,
+    /// How far the temperature moves to both sides. Default 0: not at all.
+    pub dynatemp_range: f32,
+    /// The power of the entropy's share. Default 1.
+    pub dynatemp_exponent: f32,
+    /// The surprisal that both mirostats aim at, in bits. Default 5.
+    pub mirostat_tau: f32,
+    /// How much of an error they correct at each token. Default 0.1.
+    pub mirostat_eta: f32,
+    /// How many candidates serve the first mirostat's estimate. Default 100.
+    pub mirostat_m: i32,
+    /// The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws.
+    pub adaptive_target: f32,
+    /// 0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9.
+    pub adaptive_decay: f32,
+}
+
+/// The order of llama.cpp's programs.
+static DEFAULT: [i32; 9] = [
+    LLAMA_SIEVE_STAGE_PENALTIES,
+    LLAMA_SIEVE_STAGE_DRY,
+    LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
+    LLAMA_SIEVE_STAGE_TOP_K,
+    LLAMA_SIEVE_STAGE_TYPICAL,
+    LLAMA_SIEVE_STAGE_TOP_P,
+    LLAMA_SIEVE_STAGE_MIN_P,
+    LLAMA_SIEVE_STAGE_XTC,
+    LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
+];
+
+/// The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
+/// own stages off. Its stages stay valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_default_stages() -> llama_sieve_stages {
+    guard("llama_sieve_default_stages", defaults, defaults)
+}
+
+fn defaults() -> llama_sieve_stages {
+    llama_sieve_stages {
+        struct_size: size_of::<llama_sieve_stages>(),
+        stages: DEFAULT.as_ptr(),
+        n_stages: DEFAULT.len(),
+        dry_multiplier: 0.0,
+        dry_base: 1.75,
+        dry_allowed_length: 2,
+        dry_penalty_last_n: 1024,
+        xtc_probability: 0.0,
+        xtc_threshold: 0.1,
+        dynatemp_range: 0.0,
+        dynatemp_exponent: 1.0,
+        mirostat_tau: 5.0,
+        mirostat_eta: 0.1,
+        mirostat_m: 100,
+        adaptive_target: -1.0,
+        adaptive_decay: 0.9,
+    }
+}
+
+/// Gives the sieve these stages from the next token on, in place of the order of its parameters, or
+/// that again for NULL. Each is the exact sampler, as in a chain, whatever the mode; the bias still
+/// comes first. The last stage draws the token if it is mirostat or adaptive-p, and none else may
+/// be; otherwise the parameters' method draws. With mt19937 the tokens are those of llama.cpp's
+/// chain of these samplers and dist, all with the sieve's seed. Can be called between any two
+/// tokens: stages that were there go on with what they remember.
+///
+/// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
+/// LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
+/// draws before the end, or a number that is not finite.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `stages` is NULL or as long as its struct_size says; its stages are
+/// NULL or n_stages numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_set_stages(
+    sieve: *mut Handle,
+    stages: *const llama_sieve_stages,
+) -> c_int {
+    answer("llama_sieve_set_stages", || {
+        // SAFETY: the caller guarantees the stages.
+        let stages = match stages.is_null() {
+            true => None,
+            false => Some(unsafe { stages_of(stages) }?),
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe {
+            with("llama_sieve_set_stages", sieve, |sieve| {
+                sieve.set_stages(stages.as_deref())?;
+                Ok(LLAMA_SIEVE_OK)
+            })
+        }
+    })
+}
+
+/// # Safety
+/// As for [`llama_sieve_set_stages`], and not NULL.
+unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Failure> {
+    usable("stages", stages)?;
+    // SAFETY: not NULL, and the caller guarantees the first member.
+    let size = unsafe { (&raw const (*stages).struct_size).read() };
+    check_struct_size(
+        "llama_sieve_stages",
+        size,
+        &[size_of::<llama_sieve_stages>()],
+    )?;
+    // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
+    let c = unsafe { stages.read() };
+    let mut found = Vec::new();
+    if c.n_stages == 0 {
+        return Ok(found);
+    }
+    usable("stages, with n_stages above 0,", c.stages)?;
+    let known = LLAMA_SIEVE_STAGE_ADAPTIVE_P as usize;
+    if c.n_stages > known {
+        let text = format!("n_stages is {}; there are {known} stages", c.n_stages);
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+    }
+    memory::room(0)?;
+    memory::reserve_exact(&mut found, c.n_stages)?;
+    // SAFETY: the caller guarantees the numbers.
+    for number in unsafe { std::slice::from_raw_parts(c.stages, c.n_stages) } {
+        found.push(stage_of(*number, &c)?);
+    }
+    Ok(found)
+}
+
+fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
+    let (tau, eta) = (c.mirostat_tau, c.mirostat_eta);
+    Ok(match number {
+        LLAMA_SIEVE_STAGE_PENALTIES => Stage::Penalties,
+        LLAMA_SIEVE_STAGE_DRY => Stage::Dry(DryParams {
+            multiplier: c.dry_multiplier,
+            base: c.dry_base,
+            allowed_length: c.dry_allowed_length,
+            last_n: c.dry_penalty_last_n,
+        }),
+        LLAMA_SIEVE_STAGE_TOP_K => Stage::TopK,
+        LLAMA_SIEVE_STAGE_TYPICAL => Stage::Typical,
+        LLAMA_SIEVE_STAGE_TOP_P => Stage::TopP,
+        LLAMA_SIEVE_STAGE_MIN_P => Stage::MinP,
+        LLAMA_SIEVE_STAGE_TOP_N_SIGMA => Stage::TopNSigma,
+        LLAMA_SIEVE_STAGE_XTC => Stage::Xtc {
+            probability: c.xtc_probability,
+            threshold: c.xtc_threshold,
+        },
+        LLAMA_SIEVE_STAGE_TEMPERATURE => Stage::Temperature,
+        LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE => Stage::DynamicTemperature {
+            range: c.dynatemp_range,
+            exponent: c.dynatemp_exponent,
+        },
+        LLAMA_SIEVE_STAGE_MIROSTAT => Stage::Mirostat {
+            tau,
+            eta,
+            m: c.mirostat_m,
+        },
+        LLAMA_SIEVE_STAGE_MIROSTAT_V2 => Stage::MirostatV2 { tau, eta },
+        LLAMA_SIEVE_STAGE_ADAPTIVE_P => Stage::AdaptiveP {
+            target: c.adaptive_target,
+            decay: c.adaptive_decay,
+        },
+        _ => {
+            let text = format!(
+                "a stage is {number}; they go from {LLAMA_SIEVE_STAGE_PENALTIES} to \
+                 {LLAMA_SIEVE_STAGE_ADAPTIVE_P}"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+    })
+}
+
+/// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the order
+/// in which they run, and gives how many there are: 0 with the order of its parameters. A negative
+/// error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `out` has room for `cap` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_get_stages(
+    sieve: *const Handle,
+    out: *mut i32,
+    cap: usize,
+) -> c_int {
+    answer("llama_sieve_get_stages", || {
+        if cap > 0 {
+            usable("out", out)?;
+        }
+        // SAFETY: the caller guarantees the sieve, and room for `cap` numbers.
+        unsafe {
+            look("llama_sieve_get_stages", sieve, |sieve| {
+                let stages = sieve.stages().unwrap_or_default();
+                let room = room_for("out", out, cap.min(stages.len()))?;
+                for (to, stage) in room.iter_mut().zip(stages) {
+                    *to = stage.number() as i32;
+                }
+                Ok(stages.len() as c_int)
+            })
+        }
+    })
+}
+
+/// What the stage DRY does not repeat across, from now on: `n_breakers` strings `breakers`, each cut
+/// to 40 bytes; NULL or empty ones are skipped. `vocab` must outlive this call only; it may be NULL
+/// where there are none.
+///
+/// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
+/// or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or
+/// `n_breakers` pointers, each NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_set_dry_breakers(
+    sieve: *mut Handle,
+    vocab: *const llama_vocab,
+    breakers: *mut *const c_char,
+    n_breakers: usize,
+) -> c_int {
+    answer("llama_sieve_set_dry_breakers", || {
+        memory::room(0)?;
+        // SAFETY: the caller guarantees the arguments.
+        let texts = unsafe { breaker_texts(breakers, n_breakers) };
+        let breakers = match texts.is_empty() {
+            true => Breakers::default(),
+            false => {
+                if vocab.is_null() {
+                    return Err(Failure::null("vocab"));
+                }
+                // SAFETY: as above; the vocabulary is not kept.
+                let vocabulary = unsafe { host_vocabulary(vocab) }
+                    .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
+                Breakers::new(&vocabulary, &texts)
+            }
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe {
+            with("llama_sieve_set_dry_breakers", sieve, |sieve| {
+                sieve.set_dry_breakers(breakers)?;
+                Ok(LLAMA_SIEVE_OK)
+            })
+        }
+    })
+}

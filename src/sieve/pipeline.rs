@@ -1,0 +1,449 @@
+//! The stages in any order, straight from the logits, each the exact sampler.
+//!
+//! Mode PARITY is such a pipeline, in one of the orders that [`Order`] names. With
+//! [stages of its own](crate::sieve::Sieve::set_stages) a sieve is one in either mode. The bias
+//! always comes first, as in llama.cpp's programs.
+//!
+//! In llama.cpp each sampler that draws has a generator of its own, all with the same seed. So it is
+//! here with mt19937. Of the other generators, which give one number of 64 bits for each token, such
+//! a stage takes a hash of that number to begin its own anew: so nothing more is saved, and a
+//! position can be replayed alone.
+
+use std::sync::Arc;
+
+use crate::algorithms::Scratch;
+use crate::candidates::Candidates;
+use crate::history::History;
+use crate::kernels;
+use crate::kernels::logits::Logits;
+use crate::memory;
+use crate::pool::{Buffers, Left, Pool};
+use crate::sampler::Sampler;
+use crate::samplers::penalties::Penalised;
+use crate::samplers::{Breakers, Dist};
+use crate::sieve::draw;
+use crate::sieve::generator::{Draw, Generator};
+use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
+use crate::sieve::source::Adjustments;
+use crate::sieve::stages::Stages;
+use crate::sieve::stats::Stats;
+use crate::sieve::workspace::reserve;
+use crate::sieve::{Error, Sieve};
+use crate::token::TokenData;
+
+mod members;
+mod remembered;
+mod stage;
+
+pub(super) use members::Members;
+pub use stage::Stage;
+pub(super) use stage::check;
+
+const TEMP_LAST: [Stage; 7] = [
+    Stage::Penalties,
+    Stage::TopK,
+    Stage::Typical,
+    Stage::TopP,
+    Stage::MinP,
+    Stage::TopNSigma,
+    Stage::Temperature,
+];
+const TEMP_FIRST: [Stage; 7] = [
+    Stage::Penalties,
+    Stage::Temperature,
+    Stage::TopK,
+    Stage::Typical,
+    Stage::TopP,
+    Stage::MinP,
+    Stage::TopNSigma,
+];
+
+/// The order of the stages, those that only a pipeline has, and its buffers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pipeline {
+    /// `None`: as the parameters say.
+    pub order: Option<Vec<Stage>>,
+    pub members: Members,
+    dist: Scratch<Last>,
+    buffers: Buffers,
+    /// What the last token was drawn from, in the buffers.
+    left: Option<Left>,
+}
+
+/// The draw of a pipeline without a stage that draws.
+#[derive(Clone, Debug)]
+struct Last(Dist);
+
+impl Default for Last {
+    fn default() -> Self {
+        // Its own stream is not used.
+        Self(Dist::new(0))
+    }
+}
+
+/// What of the sieve the stages look at or change.
+pub(super) struct Around<'s> {
+    pub params: &'s Params,
+    pub adjustments: &'s Adjustments,
+    pub history: &'s History,
+    pub stages: &'s mut Stages,
+    pub generator: &'s mut Generator,
+    pub accepted: u64,
+    pub stats: &'s mut Stats,
+}
+
+impl Pipeline {
+    /// Other stages, or the order of the parameters; what of them was there goes on. On failure
+    /// nothing changes. They have been [checked](check).
+    pub(super) fn set(
+        &mut self,
+        stages: Option<&[Stage]>,
+        params: &Params,
+        seed: u64,
+    ) -> Result<(), Error> {
+        let asked = stages.unwrap_or_default();
+        let mut order = Vec::new();
+        memory::reserve_exact(&mut order, asked.len())?;
+        order.extend_from_slice(asked);
+        self.members.try_reserve(asked)?;
+        self.order = stages.map(|_| order);
+        self.arrange(params, seed);
+        Ok(())
+    }
+
+    /// What other parameters change.
+    pub(super) fn arrange(&mut self, params: &Params, seed: u64) {
+        let stages = self.order.as_deref().unwrap_or_default();
+        self.members.arrange(stages, params, seed);
+    }
+
+    /// Chooses a token of `logits`, or of `given`, a host's candidates, each of which has its logit
+    /// among those of the vocabulary of that size. Gives its place among the
+    /// [candidates](Self::candidates) that are left.
+    pub(super) fn sample(
+        &mut self,
+        logits: Logits<'_>,
+        given: Option<&Candidates<'_>>,
+        mut around: Around<'_>,
+    ) -> Result<usize, Error> {
+        self.left = None;
+        self.buffers.try_reserve(logits.len())?;
+        let mut pool = Pool::new(logits, &mut self.buffers);
+        match given {
+            Some(candidates) => around.adjustments.bias_candidates(candidates, &mut pool),
+            None => around.adjustments.bias_pool(&mut pool),
+        }
+        let order = match (&self.order, around.params.order) {
+            (Some(stages), _) => stages,
+            (None, Order::TempLast) => &TEMP_LAST[..],
+            (None, Order::TempFirst) => &TEMP_FIRST[..],
+        };
+        // The penalties are no reason why nothing is left: they are looked at with the bias.
+        let leading = usize::from(order.first() == Some(&Stage::Penalties));
+        let (first, others) = order.split_at(leading);
+        let mut running = Running {
+            members: &mut self.members,
+            around: &mut around,
+            pool: &mut pool,
+            unmasked: None,
+        };
+        running.run(first);
+        if largest(running.pool) == f32::NEG_INFINITY {
+            return Err(Error::NoCandidate);
+        }
+        let draw = running.draw();
+        running.run(others);
+        running.choose(draw, &mut self.dist.0);
+        running.count_the_last(order);
+        pool.array();
+        let chosen = pool.selected();
+        self.left = Some(pool.leave());
+        chosen.ok_or(Error::NoCandidate)
+    }
+
+    /// What the last token was drawn from; `None` if nothing was.
+    pub(super) fn candidates(&self) -> Option<&[TokenData]> {
+        self.left.map(|left| self.buffers.array_of(left))
+    }
+
+    /// Whether these are known to descend.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.left.is_some_and(Left::is_sorted)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.left = None;
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffers.bytes()
+    }
+}
+
+impl Sieve {
+    /// These stages in place of those that the parameters name, in this order, each the exact
+    /// sampler, whatever the mode; `None`: those of the parameters again. The bias still comes
+    /// first, and the last draws the token if it [can](Stage::draws). Stages that were there go on
+    /// with what they remember. Fails, and changes nothing, for a stage that is named twice or draws
+    /// before the end, and for numbers that are not finite.
+    ///
+    /// ```
+    /// use llama_sieve::sieve::{Params, Sieve, Stage};
+    ///
+    /// // The order of llama.cpp's programs, with XTC.
+    /// let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
+    /// let xtc = Stage::Xtc { probability: 0.5, threshold: 0.1 };
+    /// sieve.set_stages(Some(&[
+    ///     Stage::Penalties, Stage::TopNSigma, Stage::TopK, Stage::Typical, Stage::TopP, Stage::MinP,
+    ///     xtc, Stage::Temperature,
+    /// ]))?;
+    /// let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
+    /// sieve.accept(token);
+    /// # Ok::<(), llama_sieve::sieve::Error>(())
+    /// ```
+    pub fn set_stages(&mut self, stages: Option<&[Stage]>) -> Result<(), Error> {
+        check(stages.unwrap_or_default())?;
+        let seed = self.generator.seed();
+        let params = &self.params;
+        match &mut self.pipeline {
+            Some(pipeline) => pipeline.set(stages, params, seed)?,
+            None => {
+                memory::room(0)?;
+                let mut pipeline = Box::<Pipeline>::default();
+                pipeline.set(stages, params, seed)?;
+                self.pipeline = Some(pipeline);
+            }
+        }
+        Ok(())
+    }
+
+    /// The stages of its own, if it has any.
+    pub fn stages(&self) -> Option<&[Stage]> {
+        self.pipeline.as_ref()?.order.as_deref()
+    }
+
+    /// What the stage [`Dry`](Stage::Dry) does not repeat across; at first nothing.
+    pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
+        memory::room(0)?;
+        let pipeline = self.pipeline.get_or_insert_default();
+        pipeline.members.set_breakers(Arc::new(breakers));
+        Ok(())
+    }
+
+    /// What other parameters change in a pipeline; the streams of a generator that `begins` do so,
+    /// too.
+    pub(super) fn arrange(&mut self, params: &Params, begins: bool) {
+        let Some(pipeline) = &mut self.pipeline else {
+            return;
+        };
+        let seed = self.generator.seed();
+        pipeline.arrange(params, seed);
+        if begins {
+            pipeline.members.seed_streams(seed);
+        }
+    }
+
+    /// Whether the stages are exact samplers in order.
+    pub(super) fn is_pipeline(&self) -> bool {
+        self.params.mode == Mode::Parity || self.stages().is_some()
+    }
+
+    pub(super) fn members(&self) -> Option<&Members> {
+        self.pipeline.as_ref().map(|pipeline| &pipeline.members)
+    }
+
+    /// All stages as exact samplers, on `raw` logits, which are those of `given`, candidates of a
+    /// chain, if there are any. Gives the place of the chosen one among what is left.
+    pub(super) fn run_pipeline(
+        &mut self,
+        raw: Logits<'_>,
+        given: Option<&Candidates<'_>>,
+    ) -> Result<usize, Error> {
+        self.begin(raw.len())?;
+        let pipeline = self.pipeline.get_or_insert_default();
+        let around = Around {
+            params: &self.params,
+            adjustments: &self.adjustments,
+            history: &self.history,
+            stages: &mut self.stages,
+            generator: &mut self.generator,
+            accepted: self.accepted,
+            stats: &mut self.stats,
+        };
+        let chosen = pipeline.sample(raw, given, around)?;
+        if self.measured {
+            let token = self.candidates().get(chosen).map_or(0, |c| c.id);
+            let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
+            let index = place.map_or(token as usize, Option::unwrap_or_default);
+            self.note(raw, index, chosen);
+        }
+        Ok(chosen)
+    }
+
+    pub(super) fn sample_candidates_by_pipeline(
+        &mut self,
+        candidates: &mut Candidates<'_>,
+    ) -> Result<(), Error> {
+        let mut gathered = std::mem::take(&mut self.workspace.gathered);
+        gathered.clear();
+        reserve(&mut gathered, candidates.len());
+        gathered.extend(candidates.as_slice().iter().map(|c| c.logit));
+        let chosen = self.run_pipeline(Logits::F32(&gathered), Some(candidates));
+        self.workspace.gathered = gathered;
+        let chosen = chosen?;
+        candidates.replace(self.candidates());
+        candidates.set_sorted(self.pipeline.as_ref().is_some_and(|p| p.is_sorted()));
+        candidates.select(Some(chosen));
+        Ok(())
+    }
+}
+
+fn largest(pool: &mut Pool<'_>) -> f32 {
+    if pool.is_whole() {
+        return pool.max();
+    }
+    // Whatever is said of their order.
+    kernels::max_logit(pool.array().0, false)
+}
+
+/// A pipeline at work on one token.
+struct Running<'r, 's, 'p> {
+    members: &'r mut Members,
+    around: &'r mut Around<'s>,
+    pool: &'r mut Pool<'p>,
+    /// How many candidates have a probability, since the last stage that may have changed that.
+    unmasked: Option<usize>,
+}
+
+impl Running<'_, '_, '_> {
+    /// The number for this token, if it is taken from the sieve's own generator.
+    fn draw(&mut self) -> Option<Draw> {
+        let Around {
+            params,
+            generator,
+            accepted,
+            ..
+        } = &mut *self.around;
+        let has_streams = params.rng == RngKind::Mt19937;
+        if has_streams && self.members.selector.is_some() {
+            return None;
+        }
+        let draw = generator.draw(*accepted);
+        if !has_streams {
+            self.members.begin_streams(draw.bits);
+        }
+        Some(draw)
+    }
+
+    fn run(&mut self, stages: &[Stage]) {
+        for &stage in stages {
+            if self.apply(stage) {
+                self.unmasked = None;
+            }
+            let Some(place) = after(self.around.stats, stage) else {
+                continue;
+            };
+            let pool = &mut *self.pool;
+            *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
+        }
+    }
+
+    /// Applies a stage that does not draw the token. Says whether it is on.
+    fn apply(&mut self, stage: Stage) -> bool {
+        let Self {
+            members,
+            around,
+            pool,
+            ..
+        } = self;
+        let stages = &mut *around.stages;
+        match stage {
+            Stage::Penalties => {
+                let factors = around.params.penalties();
+                let history = around.history;
+                let penalised = factors.map(|factors| Penalised { history, factors });
+                penalised.is_some_and(|penalised| {
+                    penalised.narrow(pool);
+                    true
+                })
+            }
+            Stage::Dry(_) => narrow(members.dry.as_mut(), pool),
+            Stage::TopK => narrow(stages.top_k(), pool),
+            Stage::Typical => narrow(stages.typical(), pool),
+            Stage::TopP => narrow(stages.top_p(), pool),
+            Stage::MinP => narrow(stages.min_p(), pool),
+            Stage::TopNSigma => narrow(stages.top_n_sigma(), pool),
+            Stage::Xtc { .. } => narrow(members.xtc.as_mut(), pool),
+            Stage::Temperature => narrow(stages.temp(), pool),
+            Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool),
+            Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
+        }
+    }
+
+    /// Draws the token.
+    fn choose(&mut self, draw: Option<Draw>, dist: &mut Dist) {
+        let pool = &mut *self.pool;
+        if let Some(selector) = &mut self.members.selector {
+            self.unmasked = None;
+            return selector.narrow(pool);
+        }
+        let Some(draw) = draw else {
+            return;
+        };
+        match self.around.params.method {
+            Method::Cdf => dist.narrow_by(pool, draw.uniform),
+            Method::Gumbel => pool.apply(|candidates| gumbel(candidates, draw)),
+        }
+    }
+
+    /// Of stages that are not there, what was drawn from.
+    fn count_the_last(&mut self, order: &[Stage]) {
+        let cuts = [
+            Stage::TopK,
+            Stage::Typical,
+            Stage::TopP,
+            Stage::MinP,
+            Stage::TopNSigma,
+        ];
+        for stage in cuts.into_iter().filter(|cut| !order.contains(cut)) {
+            let pool = &mut *self.pool;
+            if let Some(place) = after(self.around.stats, stage) {
+                *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
+            }
+        }
+    }
+}
+
+/// Where the count of what is left after a stage belongs.
+fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
+    match stage {
+        Stage::TopK => Some(&mut stats.after_top_k),
+        Stage::Typical => Some(&mut stats.after_typical),
+        Stage::TopP => Some(&mut stats.after_top_p),
+        Stage::MinP => Some(&mut stats.after_min_p),
+        Stage::TopNSigma => Some(&mut stats.after_top_n_sigma),
+        _ => None,
+    }
+}
+
+/// Applies a stage, if it is on, and says whether it is.
+fn narrow(stage: Option<&mut impl Sampler>, pool: &mut Pool<'_>) -> bool {
+    let Some(stage) = stage else {
+        return false;
+    };
+    stage.narrow(pool);
+    true
+}
+
+fn gumbel(candidates: &mut Candidates<'_>, draw: Draw) {
+    let sorted = candidates.is_sorted();
+    let data = candidates.as_mut_slice();
+    if let [only] = data {
+        only.p = 1.0;
+        return candidates.select(Some(0));
+    }
+    let max = kernels::max_logit(data, sorted);
+    let chosen = draw::gumbel(data, max, draw.bits);
+    candidates.select(Some(chosen));
+}

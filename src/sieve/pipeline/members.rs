@@ -1,0 +1,220 @@
+//! The stages that only a pipeline has, with what they remember from token to token.
+
+use std::sync::Arc;
+
+use super::Stage;
+use crate::memory;
+use crate::pool::Pool;
+use crate::rng::{SeededMt19937, mix};
+use crate::sampler::Sampler;
+use crate::samplers::{AdaptiveP, Breakers, Dry, Mirostat, MirostatV2, TempExt, Xtc};
+use crate::sieve::Error;
+use crate::sieve::params::Params;
+use crate::sieve::stages::temperature;
+use crate::token::Token;
+
+/// Stages by what they do; those that are not among a sieve's, or that their numbers disable, are
+/// `None`.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sieve) struct Members {
+    pub(super) dry: Option<Dry>,
+    breakers: Arc<Breakers>,
+    pub(super) xtc: Option<Xtc>,
+    pub(super) temp_ext: Option<TempExt>,
+    pub(super) selector: Option<Selector>,
+}
+
+/// A stage that draws the token.
+#[derive(Debug)]
+pub(super) enum Selector {
+    Mirostat(Mirostat),
+    MirostatV2(MirostatV2),
+    AdaptiveP(AdaptiveP),
+}
+
+impl Clone for Selector {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Mirostat(s) => Self::Mirostat(s.clone()),
+            Self::MirostatV2(s) => Self::MirostatV2(s.clone()),
+            Self::AdaptiveP(s) => {
+                // The sampler's own clone begins its stream anew, as the built-in's does.
+                let mut copy = s.clone();
+                copy.rng_mut().clone_from(s.rng());
+                Self::AdaptiveP(copy)
+            }
+        }
+    }
+}
+
+impl Selector {
+    pub(super) fn narrow(&mut self, pool: &mut Pool<'_>) {
+        match self {
+            Self::Mirostat(s) => {
+                s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
+                s.narrow(pool);
+            }
+            Self::MirostatV2(s) => s.narrow(pool),
+            Self::AdaptiveP(s) => s.narrow(pool),
+        }
+    }
+
+    pub(super) fn rng(&self) -> &SeededMt19937 {
+        match self {
+            Self::Mirostat(s) => s.rng(),
+            Self::MirostatV2(s) => s.rng(),
+            Self::AdaptiveP(s) => s.rng(),
+        }
+    }
+
+    pub(super) fn rng_mut(&mut self) -> &mut SeededMt19937 {
+        match self {
+            Self::Mirostat(s) => s.rng_mut(),
+            Self::MirostatV2(s) => s.rng_mut(),
+            Self::AdaptiveP(s) => s.rng_mut(),
+        }
+    }
+
+    /// The stage with these numbers: `old` with what it remembers, if it is the same.
+    fn of(stage: Stage, old: Option<Self>, seed: u32) -> Option<Self> {
+        Some(match (stage, old) {
+            (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(mut s))) => {
+                s.set(tau, eta, m);
+                Self::Mirostat(s)
+            }
+            (Stage::Mirostat { tau, eta, m }, _) => {
+                Self::Mirostat(Mirostat::new(0, seed, tau, eta, m))
+            }
+            (Stage::MirostatV2 { tau, eta }, Some(Self::MirostatV2(mut s))) => {
+                s.set(tau, eta);
+                Self::MirostatV2(s)
+            }
+            (Stage::MirostatV2 { tau, eta }, _) => {
+                Self::MirostatV2(MirostatV2::new(seed, tau, eta))
+            }
+            (Stage::AdaptiveP { target, decay }, Some(Self::AdaptiveP(mut s))) => {
+                s.set(target, decay);
+                Self::AdaptiveP(s)
+            }
+            (Stage::AdaptiveP { target, decay }, _) => {
+                Self::AdaptiveP(AdaptiveP::new(target, decay, seed))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Members {
+    /// Takes the memory that these stages need, so that [`arrange`](Self::arrange) cannot fail.
+    pub(super) fn try_reserve(&mut self, stages: &[Stage]) -> Result<(), Error> {
+        for stage in stages {
+            if let (Stage::Dry(params), None) = (stage, &self.dry) {
+                memory::room(0)?;
+                self.dry = Some(Dry::try_new(*params)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the members what `stages` and `params` say. Those that were there go on with what they
+    /// remember; the streams of others begin at `seed`.
+    pub(super) fn arrange(&mut self, stages: &[Stage], params: &Params, seed: u64) {
+        let seed = seed as u32;
+        let old = std::mem::take(self);
+        self.breakers = old.breakers;
+        let (mut dry, mut xtc, mut temp_ext) = (old.dry, old.xtc, old.temp_ext);
+        let mut selector = old.selector;
+        for &stage in stages {
+            match stage {
+                Stage::Dry(params) if !params.are_disabled() => {
+                    self.dry = dry.take();
+                    if let Some(dry) = &mut self.dry {
+                        dry.set(params);
+                        dry.share_breakers(self.breakers.clone());
+                    }
+                }
+                Stage::Xtc {
+                    probability,
+                    threshold,
+                } => {
+                    let keep = params.min_keep;
+                    let fresh = Xtc::new(probability, threshold, keep, seed);
+                    self.xtc = match (fresh, xtc.take()) {
+                        (Some(_), Some(mut old)) => {
+                            old.set(probability, threshold, keep);
+                            Some(old)
+                        }
+                        (fresh, _) => fresh,
+                    };
+                }
+                Stage::DynamicTemperature { range, exponent } => {
+                    let t = temperature(params);
+                    let fresh = TempExt::new(t, range, exponent);
+                    self.temp_ext = match (fresh, temp_ext.take()) {
+                        (Some(_), Some(mut old)) => {
+                            old.set(t, range, exponent);
+                            Some(old)
+                        }
+                        (fresh, _) => fresh,
+                    };
+                }
+                stage if stage.draws() => {
+                    self.selector = Selector::of(stage, selector.take(), seed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Repetitions are bounded by `breakers` from now on.
+    pub(super) fn set_breakers(&mut self, breakers: Arc<Breakers>) {
+        if let Some(dry) = &mut self.dry {
+            dry.share_breakers(breakers.clone());
+        }
+        self.breakers = breakers;
+    }
+
+    /// Of the stages that draw, with the number that a stage's stream is told by.
+    fn streams(&mut self) -> impl Iterator<Item = (u64, &mut SeededMt19937)> {
+        let xtc = self.xtc.as_mut().map(|xtc| (1, xtc.rng_mut()));
+        let selector = self.selector.as_mut().map(|s| (2, s.rng_mut()));
+        xtc.into_iter().chain(selector)
+    }
+
+    /// Begins all streams with hashes of the number for this token.
+    pub(super) fn begin_streams(&mut self, bits: u64) {
+        for (number, rng) in self.streams() {
+            rng.stream.reseed(mix(bits ^ number) as u32);
+        }
+    }
+
+    /// Begins all streams at `seed`.
+    pub(super) fn seed_streams(&mut self, seed: u64) {
+        for (_, rng) in self.streams() {
+            rng.begin(seed as u32);
+        }
+    }
+
+    pub(in crate::sieve) fn accept(&mut self, token: Token) {
+        if let Some(dry) = &mut self.dry {
+            dry.accept(token);
+        }
+        if let Some(Selector::AdaptiveP(adaptive_p)) = &mut self.selector {
+            adaptive_p.accept(token);
+        }
+    }
+
+    /// Back to the beginning, with streams that begin at `seed`.
+    pub(in crate::sieve) fn reset(&mut self, seed: u64) {
+        if let Some(dry) = &mut self.dry {
+            dry.reset();
+        }
+        match &mut self.selector {
+            Some(Selector::Mirostat(s)) => s.reset(),
+            Some(Selector::MirostatV2(s)) => s.reset(),
+            Some(Selector::AdaptiveP(s)) => s.reset(),
+            None => {}
+        }
+        self.seed_streams(seed);
+    }
+}

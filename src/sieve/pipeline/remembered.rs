@@ -1,0 +1,165 @@
+//! What the stages remember, as the bytes of a saved state.
+//!
+//! Little-endian, one part for each of the sieve's stages that remember something, in the order of
+//! their numbers:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..4 | the stage's number |
+//! | 4..8 | n, how many bytes follow |
+//! | the next n | dry: the tokens that it looks back on, the oldest first |
+//! | | xtc: with mt19937 its words, 2496 bytes, the oldest first; else nothing |
+//! | | mirostat: the same, and the bound of the surprisal |
+//! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
+
+use super::members::{Members, Selector};
+use crate::rng::{Mt19937, SeededMt19937};
+use crate::sampler::Sampler;
+use crate::samplers::Average;
+use crate::token::Token;
+
+const DRY: u32 = 2;
+const XTC: u32 = 8;
+const MIROSTAT: u32 = 11;
+const MIROSTAT_V2: u32 = 12;
+const ADAPTIVE_P: u32 = 13;
+/// Number and length of a part.
+const HEAD: usize = 8;
+
+impl Members {
+    /// How many bytes [`save`](Self::save) writes.
+    pub(in crate::sieve) fn saved_size(&self, mt19937: bool) -> usize {
+        let mut size = 0;
+        self.save(mt19937, &mut |bytes| size += bytes.len());
+        size
+    }
+
+    /// Writes what the stages remember; with the streams, which only mt19937 has.
+    pub(in crate::sieve) fn save(&self, mt19937: bool, put: &mut impl FnMut(&[u8])) {
+        if let Some(dry) = &self.dry {
+            let window = dry.window();
+            put_head(DRY, 4 * window.len(), put);
+            window.for_each(|token| put(&token.to_le_bytes()));
+        }
+        let words = if mt19937 { 4 * Mt19937::WORDS } else { 0 };
+        if let Some(xtc) = &self.xtc {
+            put_head(XTC, words, put);
+            put_words(xtc.rng(), mt19937, put);
+        }
+        let Some(selector) = &self.selector else {
+            return;
+        };
+        let (number, numbers, pending) = match selector {
+            Selector::Mirostat(s) => (MIROSTAT, [Some(s.mu()), None], None),
+            Selector::MirostatV2(s) => (MIROSTAT_V2, [Some(s.mu()), None], None),
+            Selector::AdaptiveP(s) => {
+                let average = s.average();
+                let sums = [average.weighted_sum, average.total_weight];
+                (ADAPTIVE_P, sums.map(Some), average.pending)
+            }
+        };
+        let numbers = numbers.into_iter().flatten();
+        let n = 4 * numbers.clone().count() + if pending.is_some() { 8 } else { 0 };
+        put_head(number, words + n, put);
+        put_words(selector.rng(), mt19937, put);
+        numbers.for_each(|number| put(&number.to_le_bytes()));
+        if let Some((token, p)) = pending {
+            put(&token.to_le_bytes());
+            put(&p.to_le_bytes());
+        }
+    }
+
+    /// Takes over what was saved of the same stages. `None` if it was of others, or if the bytes are
+    /// no such thing; some stages may then have changed.
+    pub(in crate::sieve) fn load(&mut self, mt19937: bool, mut bytes: &[u8]) -> Option<()> {
+        let bytes = &mut bytes;
+        if let Some(dry) = &mut self.dry {
+            let (tokens, rest) = part(bytes, DRY)?.as_chunks();
+            // What it looks back on has no fewer places.
+            let places = dry.window_size();
+            if !rest.is_empty() || tokens.len() > places {
+                return None;
+            }
+            dry.reset();
+            for token in tokens {
+                dry.accept(Token::from_le_bytes(*token));
+            }
+        }
+        if let Some(xtc) = &mut self.xtc {
+            let rest = take_words(part(bytes, XTC)?, mt19937, xtc.rng_mut())?;
+            rest.is_empty().then_some(())?;
+        }
+        if let Some(selector) = &mut self.selector {
+            let number = match selector {
+                Selector::Mirostat(_) => MIROSTAT,
+                Selector::MirostatV2(_) => MIROSTAT_V2,
+                Selector::AdaptiveP(_) => ADAPTIVE_P,
+            };
+            let rest = take_words(part(bytes, number)?, mt19937, selector.rng_mut())?;
+            load_numbers(selector, rest)?;
+        }
+        bytes.is_empty().then_some(())
+    }
+}
+
+fn load_numbers(selector: &mut Selector, bytes: &[u8]) -> Option<()> {
+    let (numbers, []) = bytes.as_chunks() else {
+        return None;
+    };
+    let float = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+    match (selector, numbers) {
+        (Selector::Mirostat(s), [mu]) => s.set_mu(float(mu)),
+        (Selector::MirostatV2(s), [mu]) => s.set_mu(float(mu)),
+        (Selector::AdaptiveP(s), [sum, weight, pending @ ..]) => s.set_average(Average {
+            weighted_sum: float(sum),
+            total_weight: float(weight),
+            pending: match pending {
+                [] => None,
+                [token, p] => Some((Token::from_le_bytes(*token), float(p))),
+                _ => return None,
+            },
+        }),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn put_head(number: u32, n: usize, put: &mut impl FnMut(&[u8])) {
+    put(&number.to_le_bytes());
+    put(&(n as u32).to_le_bytes());
+}
+
+fn put_words(rng: &SeededMt19937, mt19937: bool, put: &mut impl FnMut(&[u8])) {
+    if mt19937 {
+        rng.stream
+            .state()
+            .iter()
+            .for_each(|word| put(&word.to_le_bytes()));
+    }
+}
+
+/// Takes the next part off, which is of the stage with this number.
+fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let (head, _) = head.as_chunks();
+    let [theirs, n] = head else {
+        return None;
+    };
+    let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*n) as usize)?;
+    *bytes = rest;
+    (u32::from_le_bytes(*theirs) == number).then_some(part)
+}
+
+/// Gives `rng` the words that `bytes` begin with, if there are any, and what is behind them.
+fn take_words<'b>(bytes: &'b [u8], mt19937: bool, rng: &mut SeededMt19937) -> Option<&'b [u8]> {
+    if !mt19937 {
+        return Some(bytes);
+    }
+    let (words, rest) = bytes.split_at_checked(4 * Mt19937::WORDS)?;
+    let mut state = [0; Mt19937::WORDS];
+    for (word, bytes) in state.iter_mut().zip(words.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    rng.stream = Mt19937::from_state(state)?;
+    Some(rest)
+}

@@ -1,0 +1,160 @@
+//! What stages there are.
+
+use crate::samplers::DryParams;
+use crate::sieve::Error;
+
+/// One stage of a sieve. Those without numbers of their own have the
+/// [parameters](crate::sieve::Params) of that name; a stage that these disable does nothing. What
+/// each computes is in the sampler of that name in [`samplers`](crate::samplers).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stage {
+    /// `penalty_last_n`, `penalty_repeat`, `penalty_freq`, `penalty_present`.
+    Penalties,
+    /// Penalises the continuation of repetitions, with the breakers of
+    /// [`Sieve::set_dry_breakers`](crate::sieve::Sieve::set_dry_breakers).
+    Dry(DryParams),
+    /// `top_k`.
+    TopK,
+    /// `typical_p`.
+    Typical,
+    /// `top_p`.
+    TopP,
+    /// `min_p`.
+    MinP,
+    /// `top_n_sigma`.
+    TopNSigma,
+    /// With a chance of `probability` removes all tokens of probability `threshold` and more but the
+    /// least probable of them. Disabled by `probability <= 0` and by `threshold > 0.5`.
+    Xtc {
+        /// The chance.
+        probability: f32,
+        /// From which probability on.
+        threshold: f32,
+    },
+    /// `temperature`.
+    Temperature,
+    /// Divides by a temperature between `temperature - range` and `temperature + range`, the higher
+    /// the more evenly the probabilities are spread. A `range` of 0 and less is plain temperature.
+    DynamicTemperature {
+        /// How far it moves.
+        range: f32,
+        /// The power of the entropy's share.
+        exponent: f32,
+    },
+    /// Draws the token so that the surprisal of the text stays near `tau` bits.
+    Mirostat {
+        /// The target.
+        tau: f32,
+        /// How much of an error is corrected at each token.
+        eta: f32,
+        /// How many candidates serve the estimate.
+        m: i32,
+    },
+    /// The second version.
+    MirostatV2 {
+        /// The target.
+        tau: f32,
+        /// How much of an error is corrected at each token.
+        eta: f32,
+    },
+    /// Draws the token near a probability, which moves so that the tokens' average is `target`.
+    AdaptiveP {
+        /// The target, 0 to 1; below 0 it only draws.
+        target: f32,
+        /// 0 to 0.99: the average reaches back 1 / (1 - decay) tokens.
+        decay: f32,
+    },
+}
+
+impl Stage {
+    /// The number that C and saved states have for it.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Penalties => 1,
+            Self::Dry(_) => 2,
+            Self::TopK => 3,
+            Self::Typical => 4,
+            Self::TopP => 5,
+            Self::MinP => 6,
+            Self::TopNSigma => 7,
+            Self::Xtc { .. } => 8,
+            Self::Temperature => 9,
+            Self::DynamicTemperature { .. } => 10,
+            Self::Mirostat { .. } => 11,
+            Self::MirostatV2 { .. } => 12,
+            Self::AdaptiveP { .. } => 13,
+        }
+    }
+
+    /// Its name, as messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Penalties => "penalties",
+            Self::Dry(_) => "dry",
+            Self::TopK => "top_k",
+            Self::Typical => "typical",
+            Self::TopP => "top_p",
+            Self::MinP => "min_p",
+            Self::TopNSigma => "top_n_sigma",
+            Self::Xtc { .. } => "xtc",
+            Self::Temperature => "temperature",
+            Self::DynamicTemperature { .. } => "dynamic_temperature",
+            Self::Mirostat { .. } => "mirostat",
+            Self::MirostatV2 { .. } => "mirostat_v2",
+            Self::AdaptiveP { .. } => "adaptive_p",
+        }
+    }
+
+    /// Whether it draws the token.
+    pub fn draws(self) -> bool {
+        matches!(
+            self,
+            Self::Mirostat { .. } | Self::MirostatV2 { .. } | Self::AdaptiveP { .. }
+        )
+    }
+
+    fn numbers(self) -> [(&'static str, f32); 2] {
+        match self {
+            Self::Dry(dry) => [("multiplier", dry.multiplier), ("base", dry.base)],
+            Self::Xtc {
+                probability,
+                threshold,
+            } => [("probability", probability), ("threshold", threshold)],
+            Self::DynamicTemperature { range, exponent } => {
+                [("range", range), ("exponent", exponent)]
+            }
+            Self::Mirostat { tau, eta, .. } | Self::MirostatV2 { tau, eta } => {
+                [("tau", tau), ("eta", eta)]
+            }
+            Self::AdaptiveP { target, decay } => [("target", target), ("decay", decay)],
+            _ => [("", 0.0); 2],
+        }
+    }
+}
+
+/// Whether a sieve can have these stages: each once, one that draws at the end, finite numbers.
+pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
+    for (place, stage) in stages.iter().enumerate() {
+        let name = stage.name();
+        if stages
+            .iter()
+            .take(place)
+            .any(|s| s.number() == stage.number())
+        {
+            return Err(Error::Parameter(format!("the stage {name} is named twice")));
+        }
+        if stage.draws() && place + 1 < stages.len() {
+            return Err(Error::Parameter(format!(
+                "the stage {name} draws the token, so it must be the last"
+            )));
+        }
+        for (number, value) in stage.numbers() {
+            if !value.is_finite() {
+                return Err(Error::Parameter(format!(
+                    "{number} of the stage {name} is {value}, not a finite number"
+                )));
+            }
+        }
+    }
+    Ok(())
+}

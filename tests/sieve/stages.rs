@@ -1,0 +1,485 @@
+//! Stages in any order against the same built-ins in a chain, bit for bit; what they remember; and
+//! their answers to what cannot be.
+
+use crate::support::arrays::{Array, Recipe, Rng};
+use crate::support::compare::same;
+use crate::support::family::vocabulary;
+use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
+use llama_sieve::samplers::DryParams;
+use llama_sieve::sieve::{Error, Method, Mode, Params, RngKind, Sieve, SieveSampler, Stage};
+use llama_sieve::{Candidates, Sampler, TokenData};
+use std::ptr::null_mut;
+use vendor_llama_cpp::sys;
+
+/// The stages that change candidates, in some order, and perhaps one that draws behind them.
+fn random_stages(rng: &mut Rng) -> Vec<Stage> {
+    let mut stages = vec![
+        Stage::Penalties,
+        Stage::Dry(DryParams {
+            multiplier: rng.pick(&[0.8, 1.5, 0.0]),
+            base: rng.pick(&[1.75, 1.0, 3.0]),
+            allowed_length: rng.pick(&[2, 0, 1]),
+            last_n: rng.pick(&[64, 5, 0]),
+        }),
+        Stage::TopK,
+        Stage::Typical,
+        Stage::TopP,
+        Stage::MinP,
+        Stage::TopNSigma,
+        Stage::Xtc {
+            probability: rng.pick(&[0.5, 1.0, 0.0]),
+            threshold: rng.pick(&[0.1, 0.02, 0.0, 0.6]),
+        },
+        Stage::Temperature,
+        Stage::DynamicTemperature {
+            range: rng.pick(&[0.3, 0.0, 1.5]),
+            exponent: rng.pick(&[1.0, 2.0]),
+        },
+    ];
+    for i in (1..stages.len()).rev() {
+        stages.swap(i, rng.below(i + 1));
+    }
+    stages.truncate(1 + rng.below(stages.len()));
+    let (tau, eta) = (rng.pick(&[5.0, 2.0, 8.0]), rng.pick(&[0.1, 1.0]));
+    match rng.below(6) {
+        0 => stages.push(Stage::Mirostat {
+            tau,
+            eta,
+            m: rng.pick(&[100, 2, 0]),
+        }),
+        1 => stages.push(Stage::MirostatV2 { tau, eta }),
+        2 => stages.push(Stage::AdaptiveP {
+            target: rng.pick(&[0.5, 0.1, -1.0]),
+            decay: rng.pick(&[0.9, 0.0, 0.99]),
+        }),
+        _ => {}
+    }
+    stages
+}
+
+fn random_params(rng: &mut Rng) -> Params {
+    Params {
+        mode: rng.pick(&[Mode::Fast, Mode::Parity]),
+        rng: RngKind::Mt19937,
+        temperature: rng.pick(&[0.8, 1.0, 1.5, 0.0]),
+        top_k: rng.pick(&[40, 0, 5, 1000]),
+        top_p: rng.pick(&[0.95, 0.5, 1.0]),
+        min_p: rng.pick(&[0.05, 0.0, 0.3]),
+        typical_p: rng.pick(&[1.0, 0.9]),
+        top_n_sigma: rng.pick(&[-1.0, 1.0, 2.5]),
+        min_keep: rng.pick(&[1, 0, 3]),
+        penalty_last_n: rng.pick(&[64, 4, 0]),
+        penalty_repeat: rng.pick(&[1.1, 1.5, 1.0]),
+        penalty_present: rng.pick(&[0.0, 0.4]),
+        seed: rng.next() >> 40,
+        ..Params::default()
+    }
+}
+
+/// One for each token of the vocabulary, with and without ties and masked ones.
+fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
+    let array = Recipe::random(rng).array(n, n, rng);
+    let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    logits.resize_with(n, || 2.0 * rng.normal());
+    logits
+}
+
+/// The built-ins of these stages, each with the sieve's seed.
+fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
+    let seed = params.seed as u32;
+    let keep = params.min_keep;
+    // SAFETY: constructors without preconditions, but for the vocabulary, which lives.
+    let member = |stage: &Stage| unsafe {
+        HostSampler::new(match *stage {
+            Stage::Penalties => sys::llama_sampler_init_penalties(
+                n_vocab,
+                params.penalty_last_n,
+                params.penalty_repeat,
+                params.penalty_freq,
+                params.penalty_present,
+            ),
+            Stage::Dry(dry) => sys::llama_sampler_init_dry(
+                vocabulary(),
+                dry.multiplier,
+                dry.base,
+                dry.allowed_length,
+                dry.last_n,
+                null_mut(),
+                0,
+            ),
+            Stage::TopK => sys::llama_sampler_init_top_k(params.top_k),
+            Stage::Typical => sys::llama_sampler_init_typical(params.typical_p, keep),
+            Stage::TopP => sys::llama_sampler_init_top_p(params.top_p, keep),
+            Stage::MinP => sys::llama_sampler_init_min_p(params.min_p, keep),
+            Stage::TopNSigma => sys::llama_sampler_init_top_n_sigma(params.top_n_sigma),
+            Stage::Xtc {
+                probability,
+                threshold,
+            } => sys::llama_sampler_init_xtc(probability, threshold, keep, seed),
+            Stage::Temperature => sys::llama_sampler_init_temp(params.temperature),
+            Stage::DynamicTemperature { range, exponent } => {
+                sys::llama_sampler_init_temp_ext(params.temperature, range, exponent)
+            }
+            Stage::Mirostat { tau, eta, m } => {
+                sys::llama_sampler_init_mirostat(n_vocab, seed, tau, eta, m)
+            }
+            Stage::MirostatV2 { tau, eta } => sys::llama_sampler_init_mirostat_v2(seed, tau, eta),
+            Stage::AdaptiveP { target, decay } => {
+                sys::llama_sampler_init_adaptive_p(target, decay, seed)
+            }
+        })
+    };
+    let mut members: Vec<HostSampler> = stages.iter().map(member).collect();
+    if !stages.last().is_some_and(|stage| stage.draws()) {
+        // SAFETY: a constructor without preconditions.
+        members.push(HostSampler::new(unsafe {
+            sys::llama_sampler_init_dist(seed)
+        }));
+    }
+    HostSampler::chain(members)
+}
+
+fn array_of(candidates: &[TokenData], like: &Array) -> Array {
+    let data = candidates.iter().map(|c| sys::llama_token_data {
+        id: c.id,
+        logit: c.logit,
+        p: c.p,
+    });
+    Array {
+        data: data.collect(),
+        ..*like
+    }
+}
+
+/// 3,000 orders; LLAMA_SIEVE_TEST_CHAINS sets another number.
+#[test]
+fn stages_in_any_order_are_the_chain_of_the_built_ins() {
+    let cases = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 3_000);
+    let mut rng = fresh_rng("stages");
+    let mut tokens = 0;
+    for case in 0..cases {
+        let n = rng.pick(&[3, 60, 400, 5_000]) + rng.below(50);
+        let (params, stages) = (random_params(&mut rng), random_stages(&mut rng));
+        let chain = built_ins(&stages, &params, n as i32);
+        let mut sieve = Sieve::new(&params).expect("good parameters");
+        sieve.set_stages(Some(&stages)).expect("good stages");
+        assert_eq!(sieve.stages(), Some(&stages[..]));
+        for step in 0..6 {
+            let logits = random_logits(&mut rng, n);
+            let mut array = Array::of_logits(logits.iter().copied());
+            let what = format!(
+                "{}, case {case}, step {step}, {params:?}, {stages:?}",
+                replay()
+            );
+            if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+                assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
+                break;
+            }
+            chain.apply(&mut array);
+            let theirs = array.data[array.selected as usize].id;
+            // Stages can be given again between any two tokens.
+            if rng.chance(0.2) && {
+                if case == 452 {
+                    eprintln!("again {step}");
+                }
+                true
+            } {
+                sieve.set_stages(Some(&stages)).expect("good stages");
+            }
+            // A copy goes on in the place of the original.
+            if rng.chance(0.2) && {
+                if case == 452 {
+                    eprintln!("clone {step}");
+                }
+                true
+            } {
+                sieve = sieve.clone();
+            }
+            // And what was saved, in the place of what was not.
+            if rng.chance(0.2) && {
+                if case == 452 {
+                    eprintln!("save {step}");
+                }
+                true
+            } {
+                let mut bytes = vec![0; sieve.state_size()];
+                sieve.save(&mut bytes).expect("there is room");
+                let mut other = Sieve::new(&Params::default()).expect("good parameters");
+                other.set_stages(Some(&stages)).expect("good stages");
+                other.load_with_params(&bytes).expect("the same stages");
+                sieve = other;
+            }
+            let ours = sieve.sample(&logits).expect("there is a candidate");
+            let left = array_of(sieve.candidates(), &array);
+            assert_eq!(same(&left, &array), Ok(()), "{what}");
+            assert_eq!(ours, theirs, "{what}");
+            // Repetitions, for DRY.
+            let tokens_of_text = [ours, rng.below(4) as i32, rng.below(4) as i32];
+            for token in tokens_of_text {
+                sieve.accept(token);
+                chain.accept(token);
+            }
+            tokens += 1;
+        }
+    }
+    eprintln!("{cases} orders, {tokens} tokens");
+}
+
+/// The same as one sampler of a chain, behind a cut: on some of the vocabulary, in another order.
+#[test]
+fn stages_in_a_chain_see_the_candidates_that_are_left() {
+    let mut rng = fresh_rng("stages in a chain");
+    for case in 0..500 {
+        let n = 50 + rng.below(3_000);
+        let (params, mut stages) = (random_params(&mut rng), random_stages(&mut rng));
+        // Of its estimate the size of the vocabulary is a part, which is not known there.
+        stages.retain(|stage| !matches!(stage, Stage::Mirostat { .. }));
+        let chain = built_ins(&stages, &params, n as i32);
+        let mut sieve = Sieve::new(&params).expect("good parameters");
+        sieve.set_stages(Some(&stages)).expect("good stages");
+        let mut sampler = SieveSampler::from(sieve);
+        for step in 0..4 {
+            let what = format!(
+                "{}, case {case}, step {step}, {params:?}, {stages:?}",
+                replay()
+            );
+            let mut array = Recipe::random(&mut rng).array(n / 2, n, &mut rng);
+            let mut data: Vec<TokenData> = array
+                .data
+                .iter()
+                .map(|c| TokenData {
+                    id: c.id,
+                    logit: c.logit,
+                    p: c.p,
+                })
+                .collect();
+            if data.iter().all(|c| c.logit == f32::NEG_INFINITY) {
+                break;
+            }
+            let mut candidates = Candidates::new(&mut data, array.sorted);
+            sampler.apply(&mut candidates);
+            let chosen = candidates.selected().expect("one is");
+            let ours = Array {
+                sorted: candidates.is_sorted(),
+                selected: chosen as i64,
+                ..array_of(candidates.as_slice(), &array)
+            };
+            let token = ours.data[chosen].id;
+            chain.apply(&mut array);
+            assert_eq!(token, array.data[array.selected as usize].id, "{what}");
+            assert_eq!(same(&ours, &array), Ok(()), "{what}");
+            sampler.accept(token);
+            chain.accept(token);
+        }
+    }
+}
+
+const DRY: Stage = Stage::Dry(DryParams {
+    multiplier: 0.8,
+    base: 1.75,
+    allowed_length: 1,
+    last_n: 64,
+});
+const XTC: Stage = Stage::Xtc {
+    probability: 0.5,
+    threshold: 0.05,
+};
+const MIROSTAT: Stage = Stage::MirostatV2 { tau: 3.0, eta: 0.3 };
+const ADAPTIVE_P: Stage = Stage::AdaptiveP {
+    target: 0.3,
+    decay: 0.9,
+};
+const KINDS: [RngKind; 3] = [
+    RngKind::Xoroshiro128Plus,
+    RngKind::Mt19937,
+    RngKind::Position,
+];
+
+fn logits_at(position: i32) -> Vec<f32> {
+    let mut rng = Rng(position as u64 + 7);
+    (0..300).map(|_| 2.0 * rng.normal()).collect()
+}
+
+fn saved(sieve: &Sieve) -> Vec<u8> {
+    let mut bytes = vec![0; sieve.state_size()];
+    sieve.save(&mut bytes).expect("there is room");
+    bytes
+}
+
+/// The tokens of some positions, each accepted.
+fn text(sieve: &mut Sieve, positions: std::ops::Range<i32>) -> Vec<i32> {
+    let token = |position| {
+        let token = sieve.sample(&logits_at(position)).expect("a candidate");
+        sieve.accept(token % 5);
+        token
+    };
+    positions.map(token).collect()
+}
+
+fn with_stages(rng: RngKind, method: Method, stages: &[Stage]) -> Sieve {
+    let params = Params {
+        rng,
+        method,
+        seed: 5,
+        ..Params::default()
+    };
+    let mut sieve = Sieve::new(&params).expect("good parameters");
+    sieve.set_stages(Some(stages)).expect("good stages");
+    sieve
+}
+
+/// A copy, a saved state and a reset with every generator and every stage that remembers something.
+#[test]
+fn stages_go_on_where_they_were() {
+    for rng in KINDS {
+        for last in [Stage::Temperature, MIROSTAT, ADAPTIVE_P] {
+            let stages = [DRY, Stage::Penalties, XTC, last];
+            let mut sieve = with_stages(rng, Method::Cdf, &stages);
+            let beginning = text(&mut sieve, 0..40);
+            let state = saved(&sieve);
+            let mut copy = sieve.clone();
+            let rest = text(&mut sieve, 40..80);
+            assert_eq!(text(&mut copy, 40..80), rest, "{rng:?}, {last:?}");
+            sieve.load(&state).expect("its own state");
+            assert_eq!(saved(&sieve), state);
+            assert_eq!(text(&mut sieve, 40..80), rest, "{rng:?}, {last:?}");
+            sieve.reset();
+            assert_eq!(text(&mut sieve, 0..40), beginning, "{rng:?}, {last:?}");
+            // Room for a vocabulary changes nothing.
+            let state = saved(&sieve);
+            sieve.reserve(1000).expect("there is memory");
+            assert_eq!(saved(&sieve), state);
+            assert_eq!(text(&mut sieve, 40..80), rest, "{rng:?}, {last:?}");
+        }
+    }
+}
+
+/// With a generator of positions, a token of stages that remember nothing depends on its place.
+#[test]
+fn a_position_is_replayed_alone() {
+    let stages = [Stage::TopK, XTC, Stage::Temperature];
+    for method in [Method::Cdf, Method::Gumbel] {
+        let mut sieve = with_stages(RngKind::Position, method, &stages);
+        let all = text(&mut sieve, 0..50);
+        for position in [0, 17, 49] {
+            let mut other = with_stages(RngKind::Position, method, &stages);
+            (0..position).for_each(|_| other.accept(1));
+            let token = other.sample(&logits_at(position)).expect("a candidate");
+            assert_eq!(token, all[position as usize]);
+        }
+    }
+}
+
+/// XTC acts as often as it is told to, and the draw behind it is independent of that.
+#[test]
+fn what_draws_is_told_by_other_numbers() {
+    for rng in KINDS {
+        let xtc = Stage::Xtc {
+            probability: 0.3,
+            threshold: 0.2,
+        };
+        let mut sieve = with_stages(rng, Method::Cdf, &[xtc]);
+        // The first is removed where XTC acts; the others are equally probable.
+        let logits = [1.2f32, 1.0, 1.0];
+        let (mut acted, mut second) = (0, 0);
+        const TOKENS: i32 = 30_000;
+        for _ in 0..TOKENS {
+            let token = sieve.sample(&logits).expect("a candidate");
+            sieve.accept(token);
+            acted += i32::from(sieve.candidates().len() < 3);
+            second += i32::from(sieve.candidates().len() == 1);
+        }
+        // Both equal ones are above the threshold: two are removed.
+        assert_eq!(acted, second);
+        let share = f64::from(acted) / f64::from(TOKENS);
+        assert!((share - 0.3).abs() < 0.015, "{rng:?}: {share}");
+    }
+}
+
+#[test]
+fn stages_that_cannot_be_are_named_and_change_nothing() {
+    let mut sieve = with_stages(RngKind::Mt19937, Method::Cdf, &[Stage::TopK, XTC]);
+    text(&mut sieve, 0..3);
+    let before = saved(&sieve);
+    let infinite = Stage::Xtc {
+        probability: f32::NAN,
+        threshold: 0.1,
+    };
+    let wrong: [(&[Stage], &str); 4] = [
+        (
+            &[Stage::TopK, Stage::TopP, Stage::TopK],
+            "top_k is named twice",
+        ),
+        (&[MIROSTAT, Stage::TopK], "mirostat_v2 draws the token"),
+        (&[MIROSTAT, ADAPTIVE_P], "mirostat_v2 draws the token"),
+        (&[infinite], "probability of the stage xtc is NaN"),
+    ];
+    for (stages, says) in wrong {
+        let error = sieve.set_stages(Some(stages)).expect_err("wrong stages");
+        assert!(error.to_string().contains(says), "{error}");
+        assert_eq!(sieve.stages(), Some(&[Stage::TopK, XTC][..]));
+        assert_eq!(saved(&sieve), before);
+    }
+}
+
+/// What stages remember is taken by the same ones alone.
+#[test]
+fn a_state_of_other_stages_is_refused() {
+    let lists: [&[Stage]; 5] = [&[XTC], &[DRY], &[MIROSTAT], &[DRY, XTC], &[ADAPTIVE_P]];
+    for rng in KINDS {
+        let mut sieves: Vec<Sieve> = lists
+            .map(|stages| with_stages(rng, Method::Cdf, stages))
+            .into();
+        let params = Params {
+            rng,
+            ..Params::default()
+        };
+        sieves.push(Sieve::new(&params).expect("good parameters"));
+        for sieve in &mut sieves {
+            text(sieve, 0..5);
+        }
+        let states: Vec<Vec<u8>> = sieves.iter().map(saved).collect();
+        for (of, state) in states.iter().enumerate() {
+            for (at, sieve) in sieves.iter_mut().enumerate() {
+                let alone = sieve.load(state);
+                assert_eq!(alone.is_ok(), of == at, "{rng:?}, {of}, {at}: {alone:?}");
+                let with_params = sieve.load_with_params(state);
+                assert_eq!(with_params.is_ok(), of == at, "{rng:?}, {of}, {at}");
+                assert_eq!(saved(sieve), states[at]);
+            }
+        }
+    }
+}
+
+/// The counts are those behind the stage of that name, wherever it stands.
+#[test]
+fn counts_follow_the_stages() {
+    let mut sieve = with_stages(
+        RngKind::Mt19937,
+        Method::Cdf,
+        &[Stage::TopP, Stage::TopK, Stage::MinP],
+    );
+    let params = Params {
+        top_k: 10,
+        top_p: 0.99,
+        min_p: 0.1,
+        ..sieve.params().clone()
+    };
+    sieve.set_params(&params).expect("good parameters");
+    sieve.sample(&logits_at(0)).expect("a candidate");
+    let stats = *sieve.stats();
+    assert!(
+        stats.after_top_p > 10 && stats.after_top_p < 300,
+        "{stats:?}"
+    );
+    assert_eq!(stats.after_top_k, 10);
+    assert_eq!(stats.after_min_p, sieve.candidates().len());
+    assert_eq!(stats.after_typical, stats.after_min_p);
+    assert_eq!(stats.after_top_n_sigma, stats.after_min_p);
+    // And those of the parameters again.
+    sieve.set_stages(None).expect("the order of the parameters");
+    assert_eq!(sieve.stages(), None);
+    sieve.sample(&logits_at(0)).expect("a candidate");
+    assert_eq!(sieve.stats().after_top_k, 10);
+    assert_eq!(sieve.stats().after_top_p, 10);
+}
