@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use half::{bf16, f16};
 use llama_sieve::metrics::{self, Base, Summary};
-use llama_sieve::sieve::{self, Job, Logits, Params, Sieve};
+use llama_sieve::sieve::{self, Job, Logits, Mode, Params, RngKind, Sieve};
 use vendor_llama_cpp::sys;
 
 use crate::Options;
@@ -262,6 +262,14 @@ impl Bench<'_> {
         self.sampling("sieve, top_p(.95)", &top_p);
         self.sampling("sieve, min_p(.05)", &min_p);
         self.sampling("sieve, greedy", &greedy);
+        for (name, params) in [("default parameters", &default), ("top_p(.95)", &top_p)] {
+            let parity = Params {
+                mode: Mode::Parity,
+                rng: RngKind::Mt19937,
+                ..params.clone()
+            };
+            self.sampling(&format!("sieve, parity: {name}"), &parity);
+        }
         self.metrics();
         self.top_candidates();
         let halves: Vec<f16> = self.logits.iter().map(|&x| f16::from_f32(x)).collect();

@@ -42,7 +42,7 @@ struct Edit {
 const MOST_EDITS: usize = 512;
 
 /// What pools need, reused from one to the next. Grows, never shrinks.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Buffers {
     /// By rising token, each once.
     edits: Vec<Edit>,
@@ -57,6 +57,16 @@ pub struct Buffers {
     /// To sort with, where somebody looks at what was [put in order](Pool::put_in_order).
     host_order: HostOrder,
     work: Workspace,
+}
+
+/// Only what a pool that was left as an array has in them.
+impl Clone for Buffers {
+    fn clone(&self) -> Self {
+        Self {
+            array: self.array.clone(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Buffers {

@@ -65,6 +65,11 @@ impl Xtc {
         self.min_keep = min_keep;
     }
 
+    /// Has it act with another chance, and gives the one that it had.
+    pub(crate) fn swap_probability(&mut self, probability: f32) -> f32 {
+        std::mem::replace(&mut self.probability, probability)
+    }
+
     /// What decides whether it acts.
     pub(crate) fn rng(&self) -> &SeededMt19937 {
         &self.rng

@@ -107,8 +107,7 @@ impl Sieve {
     fn rehearse(&mut self, logits: &[f32]) {
         let logits = Logits::F32(logits);
         if self.is_pipeline() {
-            let _ = self.run_pipeline(logits, None);
-            return;
+            return self.rehearse_pipeline(logits);
         }
         let mut keys = std::mem::take(&mut self.workspace.keys);
         let mut touched = std::mem::take(&mut self.workspace.touched);
@@ -128,6 +127,21 @@ impl Sieve {
             }
         }
         self.workspace.touched = touched;
+    }
+
+    /// The same of a pipeline, in which XTC acts, or does not.
+    fn rehearse_pipeline(&mut self, logits: Logits<'_>) {
+        let swap = |sieve: &mut Self, probability: f32| {
+            let members = &mut sieve.pipeline.as_mut()?.members;
+            members.swap_xtc_probability(probability)
+        };
+        let asked = swap(self, 0.0);
+        let _ = self.run_pipeline(logits, None);
+        if let Some(probability) = asked {
+            swap(self, 1.0);
+            let _ = self.run_pipeline(logits, None);
+            swap(self, probability);
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::counting_allocator::without_allocating;
 use crate::support::arrays::{Recipe, Shape};
 use crate::support::{alone, fresh_rng, replay};
-use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
+use llama_sieve::samplers::DryParams;
+use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve, Stage};
 
 #[test]
 fn no_sample_allocates_after_warm_up() {
@@ -53,6 +54,85 @@ fn no_sample_allocates_after_warm_up() {
             for logits in &arrays {
                 let token = sieve.sample(logits).expect("there is a candidate");
                 sieve.accept(token);
+            }
+        });
+    }
+}
+
+/// Nor in an order of its own, with stages that remember.
+#[test]
+fn no_stage_allocates_after_reserve() {
+    let _alone = alone();
+    const N: usize = 20_000;
+    let mut rng = fresh_rng("no_stage_allocates_after_reserve");
+    let dry = Stage::Dry(DryParams {
+        multiplier: 0.8,
+        base: 1.75,
+        allowed_length: 1,
+        last_n: 200,
+    });
+    for case in 0..60 {
+        let last = [
+            Stage::Temperature,
+            Stage::MirostatV2 { tau: 5.0, eta: 0.1 },
+            Stage::AdaptiveP {
+                target: 0.3,
+                decay: 0.9,
+            },
+            Stage::Mirostat {
+                tau: 5.0,
+                eta: 0.1,
+                m: 100,
+            },
+        ][case % 4];
+        let xtc = Stage::Xtc {
+            probability: 0.5,
+            threshold: 0.1,
+        };
+        let dynamic = Stage::DynamicTemperature {
+            range: 0.5,
+            exponent: 1.0,
+        };
+        let mut stages = vec![
+            dry,
+            Stage::Penalties,
+            Stage::TopK,
+            Stage::MinP,
+            xtc,
+            dynamic,
+        ];
+        for i in (1..stages.len()).rev() {
+            stages.swap(i, rng.below(i + 1));
+        }
+        stages.push(last);
+        let params = Params {
+            rng: [
+                RngKind::Xoroshiro128Plus,
+                RngKind::Mt19937,
+                RngKind::Position,
+            ][case % 3],
+            top_k: rng.pick(&[40, 0, 3000]),
+            seed: case as u64,
+            ..Params::default()
+        };
+        let mut sieve = Sieve::new(&params).expect("valid parameters");
+        sieve.set_stages(Some(&stages)).expect("good stages");
+        for _ in 0..300 {
+            sieve.accept(rng.below(5) as i32);
+        }
+        sieve.reserve(N).expect("there is memory");
+        let arrays: Vec<Vec<f32>> = (0..4)
+            .map(|_| {
+                let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked]);
+                let array = shape.array(N, &mut rng);
+                array.data.iter().map(|c| c.logit).collect()
+            })
+            .collect();
+        let label = format!("{}: {case}, {params:?}, {stages:?}", replay());
+        without_allocating(&format_args!("{label}"), || {
+            for logits in &arrays {
+                let token = sieve.sample(logits).expect("there is a candidate");
+                sieve.accept(token % 5);
             }
         });
     }

@@ -166,6 +166,11 @@ impl Members {
         }
     }
 
+    /// Has XTC act, if it is there, with another chance, and gives the one that it had.
+    pub(in crate::sieve) fn swap_xtc_probability(&mut self, probability: f32) -> Option<f32> {
+        Some(self.xtc.as_mut()?.swap_probability(probability))
+    }
+
     /// Repetitions are bounded by `breakers` from now on.
     pub(super) fn set_breakers(&mut self, breakers: Arc<Breakers>) {
         if let Some(dry) = &mut self.dry {
