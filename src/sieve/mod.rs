@@ -391,7 +391,8 @@ impl Sieve {
             return chosen;
         };
         if self.measured {
-            let token = self.workspace.candidates[index].id;
+            // Nothing stays apart where it is measured.
+            let token = self.workspace.candidates.get(index).map_or(0, |c| c.id);
             self.note(raw, token as usize, index);
         }
         Ok(index)

@@ -143,9 +143,9 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
     stages: *const llama_sieve_stages,
 ) -> c_int {
     answer("llama_sieve_set_stages", || {
-        // SAFETY: the caller guarantees the stages.
         let stages = match stages.is_null() {
             true => None,
+            // SAFETY: the caller guarantees the stages.
             false => Some(unsafe { stages_of(stages) }?),
         };
         // SAFETY: the caller guarantees the sieve.
