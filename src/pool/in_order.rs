@@ -3,9 +3,12 @@
 //! Some samplers sort everything, and what comes behind them often asks for one token alone. So the
 //! pool notes that it is sorted, and what was done to all of it since then; the array is made of
 //! that where somebody does look.
+//!
+//! So it is with what locally typical sampling keeps, of which some candidates are equally near to
+//! the entropy: which of them comes first takes both of the host's sorts.
 
 use super::Pool;
-use crate::candidates::Candidates;
+use crate::candidates::{Candidates, Cut};
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
@@ -18,13 +21,16 @@ pub enum Weights {
     Float,
 }
 
-/// What became of the tokens of a vocabulary, beginning with a sort of all and their softmax
-/// probabilities.
+/// What became of the tokens of a vocabulary, beginning with their softmax probabilities and a sort
+/// of all.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder {
-    /// How many of the first are gone.
+    /// How locally typical sampling has cut them, and how many of what was [kept
+    /// loosely](Pool::keep_loosely) are there for sure. Without it they descend.
+    pub typical: Option<(Cut, usize)>,
+    /// How many are gone: the first of descending ones. Of others perhaps some more.
     pub dropped: usize,
-    /// The logit of the first that is left, before the division.
+    /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,
     /// What the logits were divided by.
     pub divisor: f32,
@@ -47,6 +53,7 @@ impl Pool<'_> {
         self.buffers.work.warm_up(n);
         self.buffers.softmax.warm_up();
         self.order = Some(InOrder {
+            typical: None,
             dropped,
             first,
             divisor: 1.0,
@@ -55,15 +62,41 @@ impl Pool<'_> {
         });
     }
 
+    /// Keeps what locally typical sampling keeps by this cut. Some are equally near and come in the
+    /// order of the host as soon as somebody looks: of these the ids here are the complements,
+    /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more, that
+    /// order decides, too; none of them is larger than all the others. Nothing has been chosen.
+    pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
+        let (n, max) = (self.len(), self.max());
+        self.put_in_order(n - kept.len(), max);
+        if let Some(order) = &mut self.order {
+            order.typical = Some((cut, sure));
+        }
+        self.buffers.by_distance.reserve(n);
+        self.buffers.array.clear();
+        self.buffers.array.extend_from_slice(kept);
+    }
+
+    /// What was [kept loosely](Self::keep_loosely), divided where that was asked for.
+    pub fn loose(&mut self) -> &mut [TokenData] {
+        &mut self.buffers.array
+    }
+
+    /// Whether somebody has looked at what was kept loosely, here or in a pool before with the same
+    /// buffers, since this was asked.
+    pub fn was_settled(&mut self) -> bool {
+        std::mem::take(&mut self.buffers.settled)
+    }
+
     /// What became of the candidates, if they are in order, nobody has looked, and nothing was
     /// chosen among them.
     pub fn order(&self) -> Option<InOrder> {
         self.order.filter(|order| order.chosen.is_none())
     }
 
-    /// Divides the logits in order by `by`, if that can wait: it is above 0, leaves the first
+    /// Divides the logits in order by `by`, if that can wait: it is above 0, leaves the largest
     /// finite, and they have not been divided. `weighted`: then computes the probabilities again,
-    /// in `double`. Says whether it did.
+    /// in `double`, of all that descend. Says whether it did.
     pub fn divide_in_order(&mut self, by: f32, weighted: bool) -> bool {
         let Some(order) = self.order.as_mut().filter(|order| order.chosen.is_none()) else {
             return false;
@@ -74,6 +107,9 @@ impl Pool<'_> {
         }
         order.divisor = by;
         order.weighted = weighted;
+        if order.typical.is_some() {
+            kernels::divide_logits(&mut self.buffers.array, by);
+        }
         true
     }
 
@@ -90,8 +126,16 @@ impl Pool<'_> {
     pub(super) fn settle_order(&mut self, order: InOrder) {
         let buffers = &mut *self.buffers;
         let mut candidates = Candidates::new(&mut buffers.array, false);
-        candidates.sort_with_softmax(&mut buffers.host_order, &mut buffers.work);
-        candidates.drop_front(order.dropped);
+        let (host_order, work) = (&mut buffers.host_order, &mut buffers.work);
+        if let Some((cut, _)) = order.typical {
+            buffers.settled = true;
+            let by_distance = &mut buffers.by_distance;
+            by_distance.keep(&mut candidates, (host_order, work), cut);
+        } else {
+            candidates.sort_with_softmax(host_order, work);
+            candidates.drop_front(order.dropped);
+        }
+        let (dropped, sorted) = (candidates.dropped(), candidates.is_sorted());
         let data = candidates.as_mut_slice();
         if order.divisor != 1.0 {
             kernels::divide_logits(data, order.divisor);
@@ -100,12 +144,12 @@ impl Pool<'_> {
             buffers.work.softmax_double(data);
         }
         if let Some(chosen) = order.chosen {
-            let sum = buffers.softmax.exponentiate(data, true);
+            let sum = buffers.softmax.exponentiate(data, sorted);
             divide_p_double(data, sum);
             self.selected = data.iter().position(|c: &TokenData| c.id == chosen);
         }
         let len = data.len();
-        self.set_kept(true);
-        self.set_array(order.dropped, len, true);
+        self.set_kept(sorted);
+        self.set_array(dropped, len, sorted);
     }
 }

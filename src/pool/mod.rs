@@ -20,7 +20,7 @@ use std::collections::TryReserveError;
 
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Softmax, Workspace};
-use crate::candidates::Candidates;
+use crate::candidates::{ByDistance, Candidates};
 use crate::kernels::bitmap::has;
 use crate::kernels::divide_p_double;
 use crate::kernels::layout::{CHUNK, GROUP};
@@ -57,6 +57,9 @@ pub struct Buffers {
     /// To sort with, where somebody looks at what was [put in order](Pool::put_in_order).
     host_order: HostOrder,
     work: Workspace,
+    by_distance: ByDistance,
+    /// See [`Pool::was_settled`].
+    settled: bool,
 }
 
 /// Only what a pool that was left as an array has in them.
@@ -196,7 +199,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// How many candidates are left.
+    /// How many candidates are left. Of those [kept loosely](Self::keep_loosely) there may be fewer,
+    /// two at least.
     pub fn len(&self) -> usize {
         match self.form {
             Form::Logits | Form::Masked | Form::Column => {

@@ -62,6 +62,10 @@ impl Pool<'_> {
 
     /// How many candidates are left that are not masked.
     pub fn unmasked(&mut self) -> usize {
+        if self.order.is_some_and(|order| order.typical.is_some()) {
+            // How many are kept may be open.
+            self.array();
+        }
         if let Form::Array { start, len, .. } = self.form {
             let data = self.buffers.array.get(start..start + len);
             let logits = data.unwrap_or_default().iter().map(|c| c.logit);

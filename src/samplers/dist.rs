@@ -110,6 +110,22 @@ impl Dist {
         Some(())
     }
 
+    /// Draws from what is [kept loosely](Pool::keep_loosely), so many of it for sure. `None` where
+    /// rounding could decide, or the order of those that are equally near.
+    fn draw_loosely(&mut self, pool: &mut Pool<'_>, sure: usize, draw: f64) -> Option<()> {
+        self.softmax.warm_up();
+        let data = pool.loose();
+        let most = self.softmax.exponentiate(data, false);
+        let doubtful = data.iter().skip(sure).map(|c| f64::from(c.p));
+        let least = most - doubtful.sum::<f64>();
+        // But among equally near ones, the sums of the built-in are over the same terms in another
+        // order.
+        let choose = |sum| self.softmax.choose(data, sum, draw, |data| data.len());
+        let chosen = choose(most);
+        let token = data.get(chosen).filter(|_| chosen == choose(least))?.id;
+        pool.has(token).then(|| pool.choose_in_order(token))
+    }
+
     /// Makes room for what drawing from `n` candidates in order can take, ties or not.
     fn reserve_in_order(&mut self, n: usize) {
         for buffer in [&mut self.larger, &mut self.head] {
@@ -190,12 +206,19 @@ impl Dist {
 
     /// Chooses the candidate of a pool, which is not empty, that `draw` falls on.
     pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
-        let done = match pool.order().filter(|_| pool.len() >= MANY) {
-            Some(order) => self.draw_in_order(pool, order, draw).is_some(),
+        let draws = |order: &InOrder| order.typical.is_some() || pool.len() >= MANY;
+        let order = pool.order().filter(draws);
+        let done = match order.map(|order| (order, order.typical)) {
+            Some((_, Some((_, sure)))) => self.draw_loosely(pool, sure, draw).is_some(),
+            Some((order, None)) => self.draw_in_order(pool, order, draw).is_some(),
             None => pool.is_whole() && self.draw_of_whole(pool, draw),
         };
         if !done {
             pool.apply(|candidates| self.choose(candidates, draw));
+        }
+        if !done && order.is_some() {
+            // By chance alone.
+            pool.was_settled();
         }
     }
 

@@ -6,3 +6,4 @@ mod logits;
 mod random;
 #[path = "../support/mod.rs"]
 mod support;
+mod typical;

@@ -1,0 +1,333 @@
+//! Locally typical sampling straight from flat logits, where some of what it keeps are equally near
+//! to the entropy: ours may choose before it knows in which order these come. Against the built-ins
+//! on the array that a host fills: the token, and, when somebody looks, the candidates, bit for bit.
+//!
+//! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS sets
+//! another number.
+
+use crate::support::arrays::{Array, Rng};
+use crate::support::compare::same;
+use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use half::{bf16, f16};
+use llama_sieve::TokenData;
+use llama_sieve::ffi::chain::*;
+use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_INVALID;
+use llama_sieve::ffi::samplers as sieve;
+use vendor_llama_cpp::sys;
+
+const TOKENS: usize = 8;
+
+/// Both sides of a constructor with the same arguments.
+macro_rules! both {
+    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
+        [
+            HostSampler::new(sieve::$ours($($argument),*)),
+            // SAFETY: a constructor without preconditions.
+            HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
+        ]
+    };
+}
+
+/// A chain of ours and one of built-ins, and what logits they are given.
+struct Chains {
+    label: String,
+    sides: [HostSampler; 2],
+    n: usize,
+    deviation: f32,
+    /// The logits are multiples of 1 / this: so many are equal.
+    fineness: f32,
+    grid: Grid,
+}
+
+impl Chains {
+    fn new(rng: &mut Rng) -> Self {
+        let n = match rng.below(20) {
+            0..=7 => 512 + rng.below(5000),
+            8..=16 => 5000 + rng.below(25_000),
+            17 | 18 => 30_000 + rng.below(40_000),
+            _ => 70_000 + rng.below(60_000),
+        };
+        let grid = rng.pick(&[
+            Grid::F32,
+            Grid::F32,
+            Grid::F32,
+            Grid::F32,
+            Grid::F32,
+            Grid::F32,
+            Grid::F16,
+            Grid::Bf16,
+            Grid::Quarters,
+        ]);
+        // In halves the logits are so near to 0 that they are seldom equal.
+        let small = grid == Grid::F16 && rng.chance(0.5);
+        let mut chains = Self {
+            label: String::new(),
+            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
+            n,
+            deviation: match small {
+                true => 1e-3,
+                false => rng.pick(&[0.02, 0.3, 1.0, 1.0, 2.0, 3.0]),
+            },
+            fineness: rng.pick(&[0.0, 0.0, 0.0, 65536.0, 8192.0, 4e6, 1e6]),
+            grid,
+        };
+        chains.label = format!("{n}, {} / {}, {grid:?}", chains.deviation, chains.fineness);
+        chains.add_members(rng);
+        chains
+    }
+
+    /// Of so few tokens that one which is kept or not moves the draw from another to the next.
+    fn of_few(rng: &mut Rng) -> Self {
+        let mut chains = Self {
+            label: String::new(),
+            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
+            n: 512 + rng.below(1000),
+            deviation: rng.pick(&[0.3, 1.0, 2.0, 3.0]),
+            fineness: rng.pick(&[256.0, 512.0, 1024.0, 4096.0]),
+            grid: Grid::F32,
+        };
+        chains.label = format!("{}, {} / {}", chains.n, chains.deviation, chains.fineness);
+        chains.add_members(rng);
+        chains
+    }
+
+    fn add(&mut self, name: &str, members: [HostSampler; 2]) {
+        self.label += ", ";
+        self.label += name;
+        for (side, member) in self.sides.iter().zip(members) {
+            side.add(member);
+        }
+    }
+
+    fn add_members(&mut self, rng: &mut Rng) {
+        let n = self.n as i32;
+        if rng.chance(0.3) {
+            let mut biases = vec![];
+            for _ in 0..1 + rng.below(5) {
+                let bias = rng.pick(&[1.0, -2.0, 4.0]);
+                let bias = if rng.chance(0.05) {
+                    f32::NEG_INFINITY
+                } else {
+                    bias
+                };
+                biases.push((rng.below(self.n) as i32, bias));
+            }
+            let to_sys = |&(token, bias): &(i32, f32)| sys::llama_logit_bias { token, bias };
+            let biases: Vec<_> = biases.iter().map(to_sys).collect();
+            let (count, of) = (biases.len() as i32, biases.as_ptr());
+            // SAFETY: as many biases as are said, which live during the calls.
+            let members = unsafe {
+                let ours = sieve::llama_sieve_init_logit_bias(n, count, of.cast());
+                let theirs = sys::llama_sampler_init_logit_bias(n, count, of);
+                [HostSampler::new(ours), HostSampler::new(theirs)]
+            };
+            self.add("logit_bias", members);
+        }
+        if rng.chance(0.3) {
+            let members = both!(
+                llama_sieve_init_penalties,
+                llama_sampler_init_penalties,
+                n,
+                64,
+                1.3,
+                0.1,
+                0.2
+            );
+            self.add("penalties", members);
+        }
+        if rng.chance(0.1) {
+            let t = rng.pick(&[0.7, 1.5]);
+            self.add(
+                "temp",
+                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+            );
+        }
+        // What is chosen here is the place that another then stands at.
+        let is_chosen = rng.chance(0.03);
+        if is_chosen {
+            let members = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);
+            self.add("greedy", members);
+        }
+        let p = match rng.chance(0.5) {
+            true => rng.pick(&[0.2, 0.5, 0.9, 0.95, 0.99]),
+            false => rng.range(0.2, 0.99),
+        };
+        let min_keep = match rng.below(4) {
+            0 => rng.below(self.n),
+            i => i - 1,
+        };
+        let members = both!(
+            llama_sieve_init_typical,
+            llama_sampler_init_typical,
+            p,
+            min_keep
+        );
+        self.add(&format!("typical({p}, {min_keep})"), members);
+        if rng.chance(0.4) {
+            let t = match rng.below(12) {
+                0 => rng.pick(&[0.0, -1.0, 1e-38, 1e-42, 1e38]),
+                _ => rng.range(0.2, 3.0),
+            };
+            let name = format!("temp({t:e})");
+            self.add(
+                &name,
+                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+            );
+        }
+        if rng.chance(0.1) {
+            let t = rng.pick(&[0.5, 2.0]);
+            self.add(
+                "temp",
+                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+            );
+        }
+        if rng.chance(0.1) {
+            let kind = rng.below(4);
+            let members = match kind {
+                0 => both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.9, 1),
+                1 => both!(llama_sieve_init_top_k, llama_sampler_init_top_k, 50),
+                2 => both!(
+                    llama_sieve_init_xtc,
+                    llama_sampler_init_xtc,
+                    1.0,
+                    1e-5,
+                    1,
+                    3
+                ),
+                _ => both!(
+                    llama_sieve_init_temp_ext,
+                    llama_sampler_init_temp_ext,
+                    0.8,
+                    0.3,
+                    1.0
+                ),
+            };
+            let name = ["top_p", "top_k", "xtc", "temp_ext"][kind];
+            self.add(name, members);
+        }
+        if is_chosen && rng.chance(0.8) {
+            return;
+        }
+        let seed = rng.next() as u32 >> 1;
+        let members = match rng.below(20) {
+            0 => both!(llama_sieve_init_greedy, llama_sampler_init_greedy),
+            1 => {
+                let ours = sieve::llama_sieve_init_dist(seed);
+                // SAFETY: a constructor without preconditions.
+                let theirs = unsafe { sys::llama_sampler_init_dist(seed) };
+                // One that looks at what was chosen.
+                self.add("dist", [HostSampler::new(ours), HostSampler::new(theirs)]);
+                both!(llama_sieve_init_temp, llama_sampler_init_temp, 0.5)
+            }
+            _ => both!(llama_sieve_init_dist, llama_sampler_init_dist, seed),
+        };
+        self.add("the last", members);
+    }
+
+    fn logits(&self, rng: &mut Rng) -> Vec<f32> {
+        let mut logits: Vec<f32> = (0..self.n).map(|_| self.deviation * rng.normal()).collect();
+        if self.fineness > 0.0 {
+            for x in &mut logits {
+                *x = (*x * self.fineness).round() / self.fineness;
+            }
+        }
+        if rng.chance(0.03) {
+            logits[rng.below(self.n)] = f32::NEG_INFINITY;
+        }
+        logits.iter().map(|&x| self.grid.round(x)).collect()
+    }
+
+    fn sample(&self, logits: &[f32], halves: &[u16]) -> i32 {
+        let (chain, n) = (self.sides[0].as_ptr().cast(), logits.len() as i32);
+        // SAFETY: a live chain and as many logits.
+        unsafe {
+            match self.grid {
+                Grid::F16 => llama_sieve_chain_sample_f16(chain, halves.as_ptr(), n),
+                Grid::Bf16 => llama_sieve_chain_sample_bf16(chain, halves.as_ptr(), n),
+                _ => llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n),
+            }
+        }
+    }
+
+    fn candidates(&self) -> Vec<sys::llama_token_data> {
+        let chain = self.sides[0].as_ptr().cast();
+        let none = sys::llama_token_data {
+            id: 0,
+            logit: 0.0,
+            p: 0.0,
+        };
+        let mut data = vec![none; self.n];
+        // SAFETY: a live chain, and room for so many.
+        let n = unsafe {
+            let to = data.as_mut_ptr().cast::<TokenData>();
+            llama_sieve_chain_candidates(chain, to, data.len())
+        };
+        data.truncate(usize::try_from(n).expect("there are candidates"));
+        data
+    }
+
+    fn step(&self, looks: f64, rng: &mut Rng) -> Result<(), String> {
+        let logits = self.logits(rng);
+        let halves: Vec<u16> = match self.grid {
+            Grid::F16 => logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),
+            _ => logits
+                .iter()
+                .map(|&x| bf16::from_f32(x).to_bits())
+                .collect(),
+        };
+        let mut expected = Array::of_logits(logits.iter().copied());
+        self.sides[1].apply(&mut expected);
+        let token = self.sample(&logits, &halves);
+        let Some(chosen) = expected.data.get(expected.selected as usize) else {
+            return match token {
+                LLAMA_SIEVE_ERROR_INVALID => Ok(()),
+                _ => Err(format!("token {token}, not none")),
+            };
+        };
+        let chosen = chosen.id;
+        if token != chosen {
+            return Err(format!("token {token}, not {chosen}"));
+        }
+        // Twice: what has been put in order stays so.
+        for _ in 0..usize::from(rng.chance(looks)) * 2 {
+            let left = Array {
+                data: self.candidates(),
+                ..expected.clone()
+            };
+            same(&left, &expected)?;
+        }
+        for side in &self.sides {
+            side.accept(token);
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the candidates of all tokens, of some, or of none: that is for each chain to guess.
+fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) {
+    let mut rng = fresh_rng(name);
+    for i in 0..count {
+        let chains = make(&mut rng);
+        let looks = rng.pick(&[0.0, 0.0, 0.3, 1.0]);
+        for token in 0..TOKENS {
+            if let Err(difference) = chains.step(looks, &mut rng) {
+                let (label, replay) = (&chains.label, replay());
+                panic!("{replay}, {name}, chain {i}, token {token}: {difference}, {label}");
+            }
+        }
+    }
+}
+
+fn count() -> usize {
+    number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400)
+}
+
+#[test]
+fn equally_typical_candidates_are_those_of_the_built_in() {
+    run("equally typical", count(), Chains::new);
+}
+
+#[test]
+fn equally_typical_of_few_are_those_of_the_built_in() {
+    run("equally typical of few", 10 * count(), Chains::of_few);
+}
