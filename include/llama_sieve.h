@@ -344,6 +344,71 @@ struct llama_context;
 #define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
 
 /*
+ Stage: the penalties of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_PENALTIES 1
+
+/*
+ Stage: DRY, don't repeat yourself.
+ */
+#define LLAMA_SIEVE_STAGE_DRY 2
+
+/*
+ Stage: top_k of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_TOP_K 3
+
+/*
+ Stage: typical_p of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_TYPICAL 4
+
+/*
+ Stage: top_p of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_TOP_P 5
+
+/*
+ Stage: min_p of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_MIN_P 6
+
+/*
+ Stage: top_n_sigma of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_TOP_N_SIGMA 7
+
+/*
+ Stage: XTC, exclude top choices.
+ */
+#define LLAMA_SIEVE_STAGE_XTC 8
+
+/*
+ Stage: temperature of llama_sieve_params.
+ */
+#define LLAMA_SIEVE_STAGE_TEMPERATURE 9
+
+/*
+ Stage: the same, moved by the entropy.
+ */
+#define LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE 10
+
+/*
+ Stage: mirostat, which draws the token.
+ */
+#define LLAMA_SIEVE_STAGE_MIROSTAT 11
+
+/*
+ Stage: mirostat 2, which draws the token.
+ */
+#define LLAMA_SIEVE_STAGE_MIROSTAT_V2 12
+
+/*
+ Stage: adaptive-p, which draws the token.
+ */
+#define LLAMA_SIEVE_STAGE_ADAPTIVE_P 13
+
+/*
  To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
  */
 #define LLAMA_SIEVE_STATE_PARAMS 1
@@ -580,6 +645,79 @@ typedef struct llama_sieve_stats {
    */
   uint64_t n_accepted;
 } llama_sieve_stats;
+
+/*
+ Which stages a sieve has, in which order, and the numbers of those that llama_sieve_params does
+ not have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+ */
+typedef struct llama_sieve_stages {
+  /*
+   sizeof(llama_sieve_stages) of the caller.
+   */
+  size_t struct_size;
+  /*
+   n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
+   copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
+   typical, top-p, min-p, XTC, dynamic temperature.
+   */
+  const int32_t *stages;
+  /*
+   Default 9.
+   */
+  size_t n_stages;
+  /*
+   The factor of every penalty of DRY. Default 0, which disables.
+   */
+  float dry_multiplier;
+  /*
+   The base of its exponential. Default 1.75; disabled by < 1.
+   */
+  float dry_base;
+  /*
+   Repetitions up to this length cost nothing. Default 2.
+   */
+  int32_t dry_allowed_length;
+  /*
+   How many of the last accepted tokens DRY looks back on. Default 1024; disabled by <= 0.
+   */
+  int32_t dry_penalty_last_n;
+  /*
+   The chance that XTC acts. Default 0; disabled by <= 0.
+   */
+  float xtc_probability;
+  /*
+   From which probability on XTC removes tokens. Default 0.1; disabled by > 0.5.
+   */
+  float xtc_threshold;
+  /*
+   How far the temperature moves to both sides. Default 0: not at all.
+   */
+  float dynatemp_range;
+  /*
+   The power of the entropy's share. Default 1.
+   */
+  float dynatemp_exponent;
+  /*
+   The surprisal that both mirostats aim at, in bits. Default 5.
+   */
+  float mirostat_tau;
+  /*
+   How much of an error they correct at each token. Default 0.1.
+   */
+  float mirostat_eta;
+  /*
+   How many candidates serve the first mirostat's estimate. Default 100.
+   */
+  int32_t mirostat_m;
+  /*
+   The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws.
+   */
+  float adaptive_target;
+  /*
+   0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9.
+   */
+  float adaptive_decay;
+} llama_sieve_stages;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1417,9 +1555,61 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
 
 /*
+ The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
+ own stages off. Its stages stay valid for ever.
+ */
+struct llama_sieve_stages llama_sieve_default_stages(void);
+
+/*
+ Gives the sieve these stages from the next token on, in place of the order of its parameters, or
+ that again for NULL. Each is the exact sampler, as in a chain, whatever the mode; the bias still
+ comes first. The last stage draws the token if it is mirostat or adaptive-p, and none else may
+ be; otherwise the parameters' method draws. With mt19937 the tokens are those of llama.cpp's
+ chain of these samplers and dist, all with the sieve's seed. Can be called between any two
+ tokens: stages that were there, and not switched off, go on with what they remember.
+
+ LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
+ LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
+ draws before the end, or a number that is not finite.
+
+ The caller guarantees:
+ sieve is NULL or alive; stages is NULL or as long as its struct_size says; its stages are
+ NULL or n_stages numbers.
+ */
+int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_stages *stages);
+
+/*
+ Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the order
+ in which they run, and gives how many there are: 0 with the order of its parameters, too. A
+ negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
+
+ The caller guarantees:
+ sieve is NULL or alive; out has room for cap numbers.
+ */
+int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
+
+/*
+ What the stage DRY does not repeat across, from now on: n_breakers strings breakers, each cut
+ to 40 bytes; NULL or empty ones are skipped. vocab must outlive this call only; it may be NULL
+ where there are none.
+
+ LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
+ or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.
+
+ The caller guarantees:
+ sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
+ n_breakers pointers, each NULL or a C string.
+ */
+int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
+                                 const struct llama_vocab *vocab,
+                                 const char **breakers,
+                                 size_t n_breakers);
+
+/*
  How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
  use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
- another 2496.
+ another 2496. What stages of its own remember comes on top: 8 each, 4 per token that DRY looks
+ back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496 for each that draws.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1446,9 +1636,10 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
  keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
- bytes that are no state, damaged, of another version, or of another generator than the
- parameters'. States of earlier versions are read; one of mt19937 that lacks the generator itself
- (version 1) up to 1,048,576 draws, which are repeated. The time is bounded by size.
+ bytes that are no state, damaged, of another version, of another generator than the parameters',
+ or of a sieve with other stages that remember something (set the same ones first). States of
+ earlier versions are read; one of mt19937 that lacks the generator itself (version 1) up to
+ 1,048,576 draws, which are repeated. The time is bounded by size.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.

@@ -420,8 +420,9 @@ impl Sieve {
         let fits = match self.members() {
             None => bytes.is_empty(),
             Some(members) => {
-                // A window, and generators.
-                memory::room(4 * bytes.len())?;
+                // For a copy, and its window of so many tokens.
+                let size = members.saved_size(mt19937) + bytes.len();
+                memory::room(16 * size)?;
                 members.clone().load(mt19937, bytes).is_some()
             }
         };

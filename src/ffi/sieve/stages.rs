@@ -128,7 +128,7 @@ fn defaults() -> llama_sieve_stages {
 /// comes first. The last stage draws the token if it is mirostat or adaptive-p, and none else may
 /// be; otherwise the parameters' method draws. With mt19937 the tokens are those of llama.cpp's
 /// chain of these samplers and dist, all with the sieve's seed. Can be called between any two
-/// tokens: stages that were there go on with what they remember.
+/// tokens: stages that were there, and not switched off, go on with what they remember.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
 /// LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
@@ -235,8 +235,8 @@ fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
 }
 
 /// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the order
-/// in which they run, and gives how many there are: 0 with the order of its parameters. A negative
-/// error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
+/// in which they run, and gives how many there are: 0 with the order of its parameters, too. A
+/// negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` has room for `cap` numbers.
@@ -283,6 +283,9 @@ pub unsafe extern "C" fn llama_sieve_set_dry_breakers(
 ) -> c_int {
     answer("llama_sieve_set_dry_breakers", || {
         memory::room(0)?;
+        if !breakers.is_null() && n_breakers > 0 {
+            usable("breakers", breakers)?;
+        }
         // SAFETY: the caller guarantees the arguments.
         let texts = unsafe { breaker_texts(breakers, n_breakers) };
         let breakers = match texts.is_empty() {

@@ -10,7 +10,8 @@ use crate::sieve::Sieve;
 use super::handle::*;
 /// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
 /// use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
-/// another 2496.
+/// another 2496. What stages of its own remember comes on top: 8 each, 4 per token that DRY looks
+/// back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496 for each that draws.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -74,9 +75,10 @@ pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 /// keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
-/// bytes that are no state, damaged, of another version, or of another generator than the
-/// parameters'. States of earlier versions are read; one of mt19937 that lacks the generator itself
-/// (version 1) up to 1,048,576 draws, which are repeated. The time is bounded by `size`.
+/// bytes that are no state, damaged, of another version, of another generator than the parameters',
+/// or of a sieve with other stages that remember something (set the same ones first). States of
+/// earlier versions are read; one of mt19937 that lacks the generator itself (version 1) up to
+/// 1,048,576 draws, which are repeated. The time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.

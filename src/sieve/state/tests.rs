@@ -20,8 +20,9 @@ fn the_largest_numbers_of_a_state_go_on_too() {
         accepted: u64::MAX,
         window: [7].into_iter(),
         params: &params,
+        stages: None,
     };
-    let mut bytes = vec![0; size(1, &params)];
+    let mut bytes = vec![0; size(1, &params, None)];
     state.write(&mut bytes);
     sieve.load_with_params(&bytes).expect("a whole state");
     assert_eq!(sieve.params(), &params);

@@ -131,6 +131,17 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_adjusted_logit", Leaves, |w| some(unsafe { llama_sieve_adjusted_logit(w.sieve, 4, 1.0) }), "a number", "NaN"),
         case("llama_sieve_error", Leaves, |w| text(unsafe { llama_sieve_error(w.sieve) }), "", "NULL"),
         case("llama_sieve_of_sampler", Clears, |w| if unsafe { llama_sieve_of_sampler(w.in_chain) }.is_null() { "NULL" } else { "an object" }.to_owned(), "an object", "NULL"),
+        case("llama_sieve_default_stages", Leaves, |_| llama_sieve_default_stages().n_stages.to_string(), "9", "9"),
+        case("llama_sieve_set_stages", Clears, |w| unsafe { llama_sieve_set_stages(w.sieve, &w.stages) }.to_string(), "0", "-3"),
+        case("llama_sieve_get_stages", Clears, |w| {
+            let mut out = [-99];
+            let code = unsafe { llama_sieve_get_stages(w.sieve, out.as_mut_ptr(), 1) };
+            format!("{code} {}", out[0])
+        }, "0 -99", "-3 -99"),
+        case("llama_sieve_set_dry_breakers", Clears, |w| {
+            let mut breakers = [c"a".as_ptr()];
+            unsafe { llama_sieve_set_dry_breakers(w.sieve, mock_host::handle(), breakers.as_mut_ptr(), 1) }.to_string()
+        }, "0", "-3"),
         case("llama_sieve_top_candidates", Clears, |w| {
             let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
             let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };

@@ -42,6 +42,7 @@ tests_of! {
     llama_sieve_state_load_with llama_sieve_reserve llama_sieve_get_params llama_sieve_current_seed llama_sieve_n_accepted
     llama_sieve_history_size llama_sieve_history_count llama_sieve_history_contains llama_sieve_history_unique
     llama_sieve_adjusted_logit llama_sieve_error llama_sieve_of_sampler
+    llama_sieve_default_stages llama_sieve_set_stages llama_sieve_get_stages llama_sieve_set_dry_breakers
     llama_sieve_top_candidates llama_sieve_greedy
     llama_sieve_entropy llama_sieve_surprisal llama_sieve_candidates_entropy llama_sieve_candidates_surprisal
     llama_sieve_ppl_new llama_sieve_ppl_clone llama_sieve_ppl_free llama_sieve_ppl_add llama_sieve_ppl_value llama_sieve_ppl_count llama_sieve_ppl_reset
@@ -130,11 +131,12 @@ pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> 
 }
 
 /// Change nothing, so that a fault in them leaves the sieve in use.
-pub(super) const LOOKS: [&str; 13] = [
+pub(super) const LOOKS: [&str; 14] = [
     "llama_sieve_adjusted_logit",
     "llama_sieve_clone",
     "llama_sieve_current_seed",
     "llama_sieve_get_params",
+    "llama_sieve_get_stages",
     "llama_sieve_history_contains",
     "llama_sieve_history_count",
     "llama_sieve_history_size",

@@ -125,7 +125,7 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
     ));
     let handle = || mock_host::handle::<u64>().cast();
     // SAFETY: the objects live, and arrays have the lengths that are passed.
-    let setters: [Setter; 11] = unsafe {
+    let setters: [Setter; 13] = unsafe {
         [
             ("new", &|w| w.keep(llama_sieve_new(&biased), Made::Sieve)),
             ("new with mt19937", &|w| {
@@ -143,6 +143,18 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
             }),
             ("set_params with mt19937", &|w| {
                 number(llama_sieve_set_params(w.sieve, &mersenne))
+            }),
+            ("set_stages", &|w| {
+                number(llama_sieve_set_stages(w.sieve, &w.stages))
+            }),
+            ("set_dry_breakers", &|w| {
+                let mut breakers = [c"a".as_ptr()];
+                number(llama_sieve_set_dry_breakers(
+                    w.sieve,
+                    mock_host::handle(),
+                    breakers.as_mut_ptr(),
+                    1,
+                ))
             }),
             ("state_load", &|w| {
                 number(llama_sieve_state_load(
@@ -210,4 +222,32 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
         }
     }
     eprintln!("{runs} calls with too little memory, or just enough");
+}
+
+/// What stages remember is tried with a copy, which may be far longer than the state.
+#[test]
+fn where_memory_ends_a_state_of_stages_is_refused() {
+    let _turn = TURN.lock();
+    mock_host::install();
+    quiet();
+    let step = if cfg!(miri) { 7919 } else { 61 };
+    for bytes in (0..).map(|n| crate::memory::HEAD_ROOM + step * n) {
+        let world = World::new();
+        // SAFETY: the objects live, and there is room.
+        unsafe {
+            assert_eq!(llama_sieve_set_stages(world.sieve, &world.stages), 0);
+            let mut state = vec![0; llama_sieve_state_size(world.sieve)];
+            llama_sieve_state_save(world.sieve, state.as_mut_ptr(), state.len());
+            (0..900).for_each(|token| llama_sieve_accept(world.sieve, token % 7));
+            llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n());
+            let before = world.seen();
+            let load = || llama_sieve_state_load(world.sieve, state.as_ptr(), state.len());
+            let answer = memory::limited(bytes, load);
+            if answer == 0 {
+                return;
+            }
+            assert_eq!(answer, LLAMA_SIEVE_ERROR_INTERNAL);
+            assert_eq!(world.seen(), before);
+        }
+    }
 }

@@ -45,6 +45,14 @@ pub(super) fn params() -> llama_sieve_params {
     params
 }
 
+/// Those of the default with DRY, which takes memory.
+fn stages() -> llama_sieve_stages {
+    llama_sieve_stages {
+        dry_multiplier: 1.0,
+        ..llama_sieve_default_stages()
+    }
+}
+
 /// The bound handles and the cache of tries are the whole process's, and what they hold is counted.
 pub(super) static TURN: Mutex<()> = Mutex::new(());
 
@@ -87,6 +95,7 @@ pub(super) struct World {
     pub(super) spare_sieve: Cell<*mut Handle>,
     pub(super) spare_ppl: Cell<*mut llama_sieve_ppl>,
     pub(super) params: llama_sieve_params,
+    pub(super) stages: llama_sieve_stages,
     pub(super) logits: Vec<f32>,
     pub(super) state: Vec<u8>,
     pub(super) made: RefCell<Vec<Made>>,
@@ -106,6 +115,7 @@ impl World {
             spare_sieve: Cell::new(null_mut()),
             spare_ppl: Cell::new(null_mut()),
             params: params(),
+            stages: stages(),
             logits: logits(),
             state: Vec::new(),
             made: RefCell::default(),
@@ -139,6 +149,7 @@ impl World {
                 spare_sieve: Cell::new(llama_sieve_clone(sieve)),
                 spare_ppl: Cell::new(llama_sieve_ppl_clone(ppl)),
                 params: params(),
+                stages: stages(),
                 logits,
                 state,
                 made: RefCell::default(),
