@@ -77,30 +77,31 @@ impl Selector {
 
     /// The stage with these numbers: `old` with what it remembers, if it is the same.
     fn of(stage: Stage, old: Option<Self>, seed: u32) -> Option<Self> {
-        Some(match (stage, old) {
+        let mut fresh = match (stage, old) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(mut s))) => {
                 s.set(tau, eta, m);
-                Self::Mirostat(s)
-            }
-            (Stage::Mirostat { tau, eta, m }, _) => {
-                Self::Mirostat(Mirostat::new(0, seed, tau, eta, m))
+                return Some(Self::Mirostat(s));
             }
             (Stage::MirostatV2 { tau, eta }, Some(Self::MirostatV2(mut s))) => {
                 s.set(tau, eta);
-                Self::MirostatV2(s)
-            }
-            (Stage::MirostatV2 { tau, eta }, _) => {
-                Self::MirostatV2(MirostatV2::new(seed, tau, eta))
+                return Some(Self::MirostatV2(s));
             }
             (Stage::AdaptiveP { target, decay }, Some(Self::AdaptiveP(mut s))) => {
                 s.set(target, decay);
-                Self::AdaptiveP(s)
+                return Some(Self::AdaptiveP(s));
             }
+            (Stage::Mirostat { tau, eta, m }, _) => {
+                Self::Mirostat(Mirostat::new(0, 0, tau, eta, m))
+            }
+            (Stage::MirostatV2 { tau, eta }, _) => Self::MirostatV2(MirostatV2::new(0, tau, eta)),
             (Stage::AdaptiveP { target, decay }, _) => {
-                Self::AdaptiveP(AdaptiveP::new(target, decay, seed))
+                Self::AdaptiveP(AdaptiveP::new(target, decay, 0))
             }
             _ => return None,
-        })
+        };
+        // Not by the constructors, for which one seed stands for a random one.
+        fresh.rng_mut().begin(seed);
+        Some(fresh)
     }
 }
 
@@ -138,17 +139,25 @@ impl Members {
                     threshold,
                 } => {
                     let keep = params.min_keep;
-                    let fresh = Xtc::new(probability, threshold, keep, seed);
+                    let fresh = Xtc::new(probability, threshold, keep, 0);
                     self.xtc = match (fresh, xtc.take()) {
                         (Some(_), Some(mut old)) => {
                             old.set(probability, threshold, keep);
                             Some(old)
                         }
-                        (fresh, _) => fresh,
+                        (Some(mut fresh), None) => {
+                            fresh.rng_mut().begin(seed);
+                            Some(fresh)
+                        }
+                        (None, _) => None,
                     };
                 }
                 Stage::DynamicTemperature { range, exponent } => {
-                    let t = temperature(params);
+                    // Below the middle of a range there is still some of it.
+                    let t = match range > 0.0 {
+                        true => params.temperature,
+                        false => temperature(params),
+                    };
                     let fresh = TempExt::new(t, range, exponent);
                     self.temp_ext = match (fresh, temp_ext.take()) {
                         (Some(_), Some(mut old)) => {
