@@ -29,6 +29,18 @@ fn what_a_sieve_tells_without_llama_cpp() {
     }
 }
 
+#[test]
+fn stages_in_an_order_of_the_callers() {
+    for (name, link) in [
+        ("stages_static", Link::Static),
+        ("stages_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/sieve/stages.c").flag("-pthread");
+        let program = build.with_ours(link).build();
+        assert_eq!(program.succeed(&[]), "the stages answer\n");
+    }
+}
+
 /// A program that was compiled against the header of the first version.
 #[test]
 fn a_program_of_the_first_version() {
@@ -62,10 +74,11 @@ fn the_sieve_under_sanitizers() {
     for (name, source, text) in [
         ("sieve", "c-tests/sieve/sieve.c", "the sieve answers\n"),
         ("queries", "c-tests/sieve/queries.c", "the sieve tells\n"),
+        ("stages", "c-tests/sieve/stages.c", "the stages answer\n"),
         ("first", "c-tests/first_version/program.c", "as it was\n"),
     ] {
         let build = Build::new(&format!("{name}_sanitized"), source).sanitized();
-        let program = build.with_ours(Link::Static).build();
+        let program = build.flag("-pthread").with_ours(Link::Static).build();
         let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
         assert_eq!(program.succeed(&[]), text);
     }

@@ -1,0 +1,478 @@
+/* The stages of a sieve in an order of the caller's: what can be set, what is answered to what
+ * cannot, and saved states. Uses no llama.cpp: the header alone must do. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alone.h"
+#include "../messages.h"
+
+enum { N = 64, STEPS = 60, MANY = 1 << 20, TRIES = 50 };
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Of every position others, of which some dozens are probable. */
+static void logits_at(int position, float out[N]) {
+    for (int i = 0; i < N; i++) {
+        out[i] = 3.0f * sinf(0.7f * (float) i + 1.3f * (float) position);
+    }
+}
+
+static int32_t step(llama_sieve * sieve, int position) {
+    float logits[N];
+    logits_at(position, logits);
+    const int32_t token = llama_sieve_sample(sieve, logits, N);
+    CHECK(token >= 0 && token < N);
+    /* Repetitions, for DRY and the penalties. */
+    llama_sieve_accept(sieve, token);
+    llama_sieve_accept(sieve, position % 3);
+    return token;
+}
+
+static void check_same_text(llama_sieve * a, llama_sieve * b, int from, int to) {
+    for (int i = from; i < to; i++) {
+        CHECK(step(a, i) == step(b, i));
+    }
+}
+
+static llama_sieve * new_sieve(int32_t rng) {
+    llama_sieve_params params = llama_sieve_default_params();
+    params.seed               = 11;
+    params.rng                = rng;
+    llama_sieve * sieve       = llama_sieve_new(&params);
+    CHECK(sieve != NULL);
+    return sieve;
+}
+
+static llama_sieve_stages with_order(const int32_t * stages, size_t n) {
+    llama_sieve_stages made = llama_sieve_default_stages();
+    made.stages             = stages;
+    made.n_stages           = n;
+    made.dry_multiplier     = 0.8f;
+    made.xtc_probability    = 0.5f;
+    made.xtc_threshold      = 0.05f;
+    made.dynatemp_range     = 0.4f;
+    made.adaptive_target    = 0.3f;
+    return made;
+}
+
+static bool has_stages(const llama_sieve * sieve, const int32_t * stages, size_t n) {
+    int32_t out[16];
+    for (size_t i = 0; i < COUNT(out); i++) {
+        out[i] = -99;
+    }
+    if (llama_sieve_get_stages(sieve, out, COUNT(out)) != (int) n || (n < 16 && out[n] != -99)) {
+        return false;
+    }
+    return n == 0 || memcmp(out, stages, n * sizeof(*out)) == 0;
+}
+
+/* llama.cpp's programs: common/sampling.cpp's default order. */
+static const int32_t PROGRAMS[] = {
+    LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_DRY,     LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
+    LLAMA_SIEVE_STAGE_TOP_K,     LLAMA_SIEVE_STAGE_TYPICAL, LLAMA_SIEVE_STAGE_TOP_P,
+    LLAMA_SIEVE_STAGE_MIN_P,     LLAMA_SIEVE_STAGE_XTC,     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
+};
+
+/* That of mode PARITY. */
+static const int32_t OF_PARITY[] = {
+    LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_TOP_K,       LLAMA_SIEVE_STAGE_TYPICAL,
+    LLAMA_SIEVE_STAGE_TOP_P,     LLAMA_SIEVE_STAGE_MIN_P,       LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
+    LLAMA_SIEVE_STAGE_TEMPERATURE,
+};
+
+static void defaults(void) {
+    const llama_sieve_stages stages = llama_sieve_default_stages();
+    CHECK(stages.struct_size == sizeof(stages) && stages.n_stages == COUNT(PROGRAMS));
+    CHECK(memcmp(stages.stages, PROGRAMS, sizeof(PROGRAMS)) == 0);
+    CHECK(stages.dry_multiplier == 0.0f && stages.dry_base == 1.75f &&
+          stages.dry_allowed_length == 2 && stages.dry_penalty_last_n == 1024);
+    CHECK(stages.xtc_probability == 0.0f && stages.xtc_threshold == 0.1f &&
+          stages.dynatemp_range == 0.0f && stages.dynatemp_exponent == 1.0f);
+    CHECK(stages.mirostat_tau == 5.0f && stages.mirostat_eta == 0.1f && stages.mirostat_m == 100 &&
+          stages.adaptive_target == -1.0f && stages.adaptive_decay == 0.9f);
+    llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+    CHECK(has_stages(sieve, PROGRAMS, COUNT(PROGRAMS)));
+    /* What is off changes nothing: without it the tokens are the same. */
+    static const int32_t own[] = { LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_TOP_K,
+                                   LLAMA_SIEVE_STAGE_TOP_P, LLAMA_SIEVE_STAGE_MIN_P,
+                                   LLAMA_SIEVE_STAGE_TEMPERATURE };
+    llama_sieve_stages less = stages;
+    less.stages             = own;
+    less.n_stages           = COUNT(own);
+    llama_sieve * other     = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+    CHECK(llama_sieve_set_stages(other, &less) == LLAMA_SIEVE_OK);
+    check_same_text(sieve, other, 0, STEPS);
+    llama_sieve_free(sieve);
+    llama_sieve_free(other);
+}
+
+/* The order of PARITY, asked for by stages, in either mode. */
+static void the_order_of_parity(void) {
+    for (int32_t mode = LLAMA_SIEVE_MODE_FAST; mode <= LLAMA_SIEVE_MODE_PARITY; mode++) {
+        llama_sieve_params params = llama_sieve_default_params();
+        params.seed               = 11;
+        params.typical_p          = 0.9f;
+        params.rng                = LLAMA_SIEVE_RNG_MT19937;
+        params.mode               = LLAMA_SIEVE_MODE_PARITY;
+        llama_sieve * parity      = llama_sieve_new(&params);
+        params.mode               = mode;
+        llama_sieve *      staged = llama_sieve_new(&params);
+        llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+        CHECK(llama_sieve_set_stages(staged, &stages) == LLAMA_SIEVE_OK);
+        check_same_text(parity, staged, 0, STEPS);
+        llama_sieve_free(parity);
+        llama_sieve_free(staged);
+    }
+}
+
+static void set_and_get(void) {
+    llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
+    llama_sieve * plain = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
+    int32_t       out[4] = { -99, -99, -99, -99 };
+    CHECK(has_stages(sieve, NULL, 0) && llama_sieve_get_stages(sieve, NULL, 0) == 0);
+    /* An array of the caller's is copied. */
+    int32_t order[3] = { LLAMA_SIEVE_STAGE_TOP_P, LLAMA_SIEVE_STAGE_XTC,
+                         LLAMA_SIEVE_STAGE_TEMPERATURE };
+    const int32_t      kept[3] = { order[0], order[1], order[2] };
+    llama_sieve_stages stages  = with_order(order, 3);
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+    memset(order, 0xEE, sizeof(order));
+    CHECK(has_stages(sieve, kept, 3) && llama_sieve_get_stages(sieve, NULL, 0) == 3);
+    CHECK(llama_sieve_get_stages(sieve, out, 2) == 3 && out[0] == kept[0] && out[1] == kept[1] &&
+          out[2] == -99);
+    /* A clone has them, too. */
+    llama_sieve * clone = llama_sieve_clone(sieve);
+    CHECK(has_stages(clone, kept, 3));
+    check_same_text(sieve, clone, 0, STEPS);
+    llama_sieve_free(clone);
+    /* None at all is an order, too: only the draw is left. */
+    stages.stages   = NULL;
+    stages.n_stages = 0;
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK && has_stages(sieve, NULL, 0));
+    step(sieve, 0);
+    CHECK(llama_sieve_candidates(sieve, NULL, 0) == N);
+    /* Back to the order of the parameters, and at the beginning as if nothing had been. */
+    CHECK(llama_sieve_set_stages(sieve, NULL) == LLAMA_SIEVE_OK && has_stages(sieve, NULL, 0));
+    step(sieve, 0);
+    CHECK(llama_sieve_candidates(sieve, NULL, 0) < N);
+    llama_sieve_reset(sieve);
+    check_same_text(sieve, plain, 0, STEPS);
+    llama_sieve_free(sieve);
+    llama_sieve_free(plain);
+}
+
+/* What cannot be set changes nothing, neither stages nor tokens. */
+static void wrong_stages(void) {
+    static const int32_t good[]    = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_XTC,
+                                       LLAMA_SIEVE_STAGE_MIROSTAT_V2 };
+    static const int32_t unknown[] = { LLAMA_SIEVE_STAGE_TOP_K, 14 };
+    static const int32_t below[]   = { 0 };
+    static const int32_t least[]   = { INT32_MIN };
+    static const int32_t twice[]   = { LLAMA_SIEVE_STAGE_TOP_K, LLAMA_SIEVE_STAGE_TOP_P,
+                                       LLAMA_SIEVE_STAGE_TOP_K };
+    static const int32_t early[]   = { LLAMA_SIEVE_STAGE_ADAPTIVE_P, LLAMA_SIEVE_STAGE_TOP_P };
+    static const int32_t both[]    = { LLAMA_SIEVE_STAGE_MIROSTAT, LLAMA_SIEVE_STAGE_MIROSTAT_V2 };
+    static const struct {
+        const int32_t * stages;
+        size_t          n;
+        const char *    text;
+    } wrong[] = {
+        { unknown, 2, "a stage is 14" },
+        { below, 1, "a stage is 0" },
+        { least, 1, "a stage is -2147483648" },
+        { twice, 3, "the stage top_k is named twice" },
+        { early, 2, "the stage adaptive_p draws the token, so it must be the last" },
+        { both, 2, "the stage mirostat draws the token, so it must be the last" },
+        { twice, SIZE_MAX, "n_stages is" },
+        { twice, SIZE_MAX / sizeof(int32_t) + 2, "n_stages is" },
+        { twice, 14, "n_stages is 14; there are 13 stages" },
+    };
+    llama_sieve *            sieve  = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+    const llama_sieve_stages stages = with_order(good, COUNT(good));
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+    for (int i = 0; i < 20; i++) {
+        step(sieve, i);
+    }
+    llama_sieve * twin = llama_sieve_clone(sieve);
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        const llama_sieve_stages bad = with_order(wrong[i].stages, wrong[i].n);
+        CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
+              says(wrong[i].text));
+        CHECK(has_stages(sieve, good, COUNT(good)));
+    }
+    /* Pointers. */
+    static uint64_t memory[64];
+    void *          off = (char *) memory + 1;
+    CHECK(llama_sieve_set_stages(sieve, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    llama_sieve_stages bad = with_order(off, 2);
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    bad.stages = NULL;
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_NULL && says("stages"));
+    CHECK(llama_sieve_get_stages(sieve, NULL, 1) == LLAMA_SIEVE_ERROR_NULL && says("out"));
+    CHECK(llama_sieve_get_stages(sieve, off, 2) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    CHECK(llama_sieve_get_stages(sieve, off, 0) == (int) COUNT(good));
+    for (size_t i = 0; i < COUNT(memory); i++) {
+        CHECK(memory[i] == 0);
+    }
+    /* Sizes. */
+    const size_t sizes[] = { 0, 8, sizeof(bad) - 8, sizeof(bad) + 8, SIZE_MAX };
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        bad             = stages;
+        bad.struct_size = sizes[i];
+        CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
+              says("struct_size of llama_sieve_stages"));
+    }
+    /* Numbers of stages that are there; of others they do not matter. */
+    bad                 = stages;
+    bad.xtc_probability = NAN;
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
+          says("probability of the stage xtc is NaN, not a finite number"));
+    bad          = stages;
+    bad.dry_base = INFINITY;
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
+          says("base of the stage dry is inf"));
+    bad              = stages;
+    bad.mirostat_eta = -INFINITY;
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
+          says("eta of the stage mirostat_v2 is -inf"));
+    CHECK(has_stages(sieve, good, COUNT(good)));
+    check_same_text(sieve, twin, 20, 20 + STEPS);
+    bad                 = stages;
+    bad.adaptive_target = NAN;
+    CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_OK);
+    check_same_text(sieve, twin, 0, STEPS);
+    /* No sieve. */
+    CHECK(llama_sieve_set_stages(NULL, &stages) == LLAMA_SIEVE_ERROR_NULL &&
+          says("sieve is NULL"));
+    CHECK(llama_sieve_set_stages(NULL, NULL) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
+    CHECK(llama_sieve_get_stages(NULL, NULL, 0) == LLAMA_SIEVE_ERROR_NULL &&
+          says("sieve is NULL"));
+    CHECK(llama_sieve_set_stages(off, &stages) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
+    llama_sieve_free(sieve);
+    llama_sieve_free(twin);
+}
+
+/* The largest numbers have tokens, too. */
+static void large_numbers(void) {
+    static const int32_t last[] = { LLAMA_SIEVE_STAGE_TEMPERATURE, LLAMA_SIEVE_STAGE_MIROSTAT,
+                                    LLAMA_SIEVE_STAGE_MIROSTAT_V2, LLAMA_SIEVE_STAGE_ADAPTIVE_P };
+    static const float   largest[] = { 3.4e38f, -3.4e38f, 1e-45f, 0.0f };
+    for (size_t i = 0; i < COUNT(largest) * COUNT(last); i++) {
+        const float        x        = largest[i % COUNT(largest)];
+        const int32_t      order[4] = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_XTC,
+                                        LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
+                                        last[i / COUNT(largest)] };
+        llama_sieve_stages stages   = with_order(order, 4);
+        stages.dry_multiplier = stages.dry_base = stages.xtc_probability = stages.xtc_threshold = x;
+        stages.dynatemp_range = stages.dynatemp_exponent = stages.mirostat_tau = x;
+        stages.mirostat_eta = stages.adaptive_target = stages.adaptive_decay = x;
+        stages.dry_allowed_length = x > 0.0f ? INT32_MAX : INT32_MIN;
+        stages.dry_penalty_last_n = stages.mirostat_m = stages.dry_allowed_length;
+        llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+        CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+        for (int j = 0; j < 20; j++) {
+            step(sieve, j);
+        }
+        llama_sieve_free(sieve);
+    }
+}
+
+/* A state goes on in a sieve with the same stages, and in no other. */
+static void states(int32_t rng) {
+    static const int32_t with_dry[]  = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_PENALTIES,
+                                         LLAMA_SIEVE_STAGE_XTC, LLAMA_SIEVE_STAGE_ADAPTIVE_P };
+    static const int32_t with_miro[] = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_PENALTIES,
+                                         LLAMA_SIEVE_STAGE_XTC, LLAMA_SIEVE_STAGE_MIROSTAT };
+    const llama_sieve_stages stages  = with_order(with_dry, 4);
+    llama_sieve *            first   = new_sieve(rng);
+    const size_t             alone   = llama_sieve_state_size(first);
+    CHECK(llama_sieve_set_stages(first, &stages) == LLAMA_SIEVE_OK);
+    for (int i = 0; i < STEPS; i++) {
+        step(first, i);
+    }
+    const size_t size  = llama_sieve_state_size(first);
+    uint8_t *    bytes = malloc(size);
+    CHECK(bytes != NULL && size > alone);
+    CHECK(llama_sieve_state_save(first, bytes, size) == LLAMA_SIEVE_OK);
+    /* One without stages, and one with others. */
+    llama_sieve *      second = new_sieve(rng);
+    llama_sieve *      plain  = new_sieve(rng);
+    llama_sieve_stages other  = with_order(with_miro, 4);
+    for (int32_t options = 0; options <= LLAMA_SIEVE_STATE_PARAMS; options++) {
+        CHECK(llama_sieve_set_stages(second, NULL) == LLAMA_SIEVE_OK);
+        CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
+                  LLAMA_SIEVE_ERROR_STATE &&
+              says("other stages"));
+        CHECK(llama_sieve_set_stages(second, &other) == LLAMA_SIEVE_OK);
+        CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
+                  LLAMA_SIEVE_ERROR_STATE &&
+              says("other stages"));
+        CHECK(has_stages(second, with_miro, 4) && llama_sieve_n_accepted(second) == 0);
+        /* Damaged at every byte, and cut. */
+        CHECK(llama_sieve_set_stages(second, &stages) == LLAMA_SIEVE_OK);
+        for (size_t i = 0; i < size; i++) {
+            bytes[i] ^= 0x10;
+            CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
+                  LLAMA_SIEVE_ERROR_STATE);
+            bytes[i] ^= 0x10;
+        }
+        CHECK(llama_sieve_state_load_with(second, bytes, size - 1, options) ==
+              LLAMA_SIEVE_ERROR_STATE);
+        CHECK(llama_sieve_n_accepted(second) == 0);
+    }
+    CHECK(llama_sieve_set_stages(second, NULL) == LLAMA_SIEVE_OK);
+    check_same_text(second, plain, 0, STEPS);
+    CHECK(llama_sieve_set_stages(second, &stages) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(second, bytes, size) == LLAMA_SIEVE_OK);
+    check_same_text(first, second, STEPS, 2 * STEPS);
+    /* One without them is refused by a sieve with them, and the other way round it is taken. */
+    uint8_t *    small   = malloc(llama_sieve_state_size(plain));
+    const size_t n_small = llama_sieve_state_size(plain);
+    CHECK(small != NULL && llama_sieve_state_save(plain, small, n_small) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(second, small, n_small) == LLAMA_SIEVE_ERROR_STATE &&
+          says("other stages"));
+    check_same_text(first, second, 0, STEPS);
+    /* Stages that remember nothing have no part of a state. */
+    other = with_order(OF_PARITY, COUNT(OF_PARITY));
+    CHECK(llama_sieve_set_stages(second, &other) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(second, small, n_small) == LLAMA_SIEVE_OK);
+    free(bytes);
+    free(small);
+    llama_sieve_free(first);
+    llama_sieve_free(second);
+    llama_sieve_free(plain);
+}
+
+/* A state of version 1, as the first version of the library saved it, is read by a sieve with
+ * stages that remember nothing. */
+static void a_state_of_version_1(void) {
+    uint8_t  state[56 + 8] = "LSST\1";
+    uint64_t sum           = 0xCBF29CE484222325;
+    state[16]              = 11; /* The seed. */
+    state[32] = state[40] = 9;   /* The generator. */
+    state[48]             = 5;   /* Accepted. */
+    for (int i = 0; i < 56; i++) {
+        sum = (sum ^ state[i]) * 0x100000001B3;
+    }
+    for (int i = 0; i < 8; i++) {
+        state[56 + i] = (uint8_t) (sum >> (8 * i));
+    }
+    llama_sieve *      sieve  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
+    llama_sieve *      plain  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
+    llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(sieve, state, sizeof(state)) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(plain, state, sizeof(state)) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_n_accepted(sieve) == 5 && llama_sieve_n_accepted(plain) == 5);
+    step(sieve, 0);
+    stages = with_order(PROGRAMS, COUNT(PROGRAMS));
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_state_load(sieve, state, sizeof(state)) == LLAMA_SIEVE_ERROR_STATE);
+    CHECK(has_stages(sieve, PROGRAMS, COUNT(PROGRAMS)) && llama_sieve_n_accepted(sieve) == 7);
+    llama_sieve_free(sieve);
+    llama_sieve_free(plain);
+}
+
+/* Without llama.cpp there is no vocabulary; no breakers need none. */
+static void breakers_of_dry(void) {
+    static uint64_t  memory[64];
+    const char *     texts[3] = { NULL, "", "\n" };
+    llama_sieve *    sieve    = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+    llama_sieve *    plain    = new_sieve(LLAMA_SIEVE_RNG_MT19937);
+    const int32_t    order[]  = { LLAMA_SIEVE_STAGE_DRY };
+    const llama_sieve_stages stages = with_order(order, 1);
+    /* Before the stage and with it. */
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, NULL, 0) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK &&
+          llama_sieve_set_stages(plain, &stages) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, NULL, 5) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, texts, 0) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, texts, 2) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, texts, 3) == LLAMA_SIEVE_ERROR_NULL &&
+          says("vocab is NULL"));
+    CHECK(llama_sieve_set_dry_breakers(sieve, (const struct llama_vocab *) memory, texts, 3) ==
+          LLAMA_SIEVE_ERROR_NO_HOST);
+    CHECK(llama_sieve_set_dry_breakers(sieve, NULL, (void *) ((char *) memory + 1), 3) ==
+              LLAMA_SIEVE_ERROR_NULL &&
+          says("aligned"));
+    CHECK(llama_sieve_set_dry_breakers(NULL, NULL, NULL, 0) == LLAMA_SIEVE_ERROR_NULL &&
+          says("sieve is NULL"));
+    check_same_text(sieve, plain, 0, STEPS);
+    llama_sieve_free(sieve);
+    llama_sieve_free(plain);
+}
+
+static atomic_int at_work;
+
+struct job {
+    llama_sieve * sieve;
+    const float * logits;
+};
+
+static void * sample(void * argument) {
+    struct job * job    = argument;
+    int32_t      answer = LLAMA_SIEVE_ERROR_BUSY;
+    /* The other thread's call may be in it just now. */
+    while (answer == LLAMA_SIEVE_ERROR_BUSY) {
+        answer = llama_sieve_sample(job->sieve, job->logits, MANY);
+    }
+    CHECK(answer >= 0);
+    atomic_store(&at_work, 0);
+    return NULL;
+}
+
+/* While another thread is in it nothing is set. */
+static void in_use(void) {
+    const llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+    float *                  logits = malloc(MANY * sizeof(*logits));
+    CHECK(logits != NULL);
+    for (int i = 0; i < MANY; i++) {
+        logits[i] = sinf((float) i);
+    }
+    bool refused[3] = { false, false, false };
+    for (int i = 0; i < TRIES && !(refused[0] && refused[1] && refused[2]); i++) {
+        struct job job = { .sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937), .logits = logits };
+        CHECK(llama_sieve_set_stages(job.sieve, &stages) == LLAMA_SIEVE_OK);
+        pthread_t thread;
+        atomic_store(&at_work, 1);
+        CHECK(pthread_create(&thread, NULL, sample, &job) == 0);
+        while (atomic_load(&at_work) != 0) {
+            const int answers[3] = { llama_sieve_set_stages(job.sieve, &stages),
+                                     llama_sieve_get_stages(job.sieve, NULL, 0),
+                                     llama_sieve_set_dry_breakers(job.sieve, NULL, NULL, 0) };
+            for (int j = 0; j < 3; j++) {
+                refused[j] = refused[j] || answers[j] == LLAMA_SIEVE_ERROR_BUSY;
+                CHECK(answers[j] >= 0 || answers[j] == LLAMA_SIEVE_ERROR_BUSY);
+            }
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(has_stages(job.sieve, OF_PARITY, COUNT(OF_PARITY)));
+        llama_sieve_free(job.sieve);
+    }
+    CHECK(refused[0] && refused[1] && refused[2]);
+    free(logits);
+}
+
+int main(void) {
+    llama_sieve_log_set(ignore_message, NULL);
+    defaults();
+    the_order_of_parity();
+    set_and_get();
+    wrong_stages();
+    large_numbers();
+    states(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
+    states(LLAMA_SIEVE_RNG_MT19937);
+    states(LLAMA_SIEVE_RNG_POSITION);
+    a_state_of_version_1();
+    breakers_of_dry();
+    in_use();
+    puts("the stages answer");
+    return 0;
+}
