@@ -13,7 +13,18 @@ import pytest
 from test_metrics import entropy, log_softmax
 
 import llama_sieve
-from llama_sieve import InvalidError, Mode, Order, Params, Rng, Sieve, _library
+from llama_sieve import (
+    InvalidError,
+    Mode,
+    Order,
+    Params,
+    Rng,
+    Sieve,
+    Stage,
+    Stages,
+    StateError,
+    _library,
+)
 
 V = 4096
 QUIET = Params(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, penalty_repeat=1.0, seed=7)
@@ -58,6 +69,12 @@ def test_structures_are_as_long_as_the_library_says():
         if field.name != "bias":
             assert getattr(native, field.name) == pytest.approx(field.default), field.name
     assert not native.bias and native.n_bias == 0
+    native = _library.library.llama_sieve_default_stages()
+    assert native.struct_size == ctypes.sizeof(_library.SieveStages)
+    for field in dataclasses.fields(Stages):
+        if field.name != "order":
+            assert getattr(native, field.name) == pytest.approx(field.default), field.name
+    assert tuple(native.stages[: native.n_stages]) == Stages().order
 
 
 @pytest.mark.parametrize(
@@ -240,6 +257,136 @@ def test_parity_mode_gives_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
         rolled = np.roll(logits, shift)
         assert sieve.sample(rolled) == _sampled(bindings, chain, rolled)
     bindings.llama_sampler_free(chain)
+
+
+def test_stages_give_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
+    """In the order of llama.cpp's programs, with DRY and XTC."""
+    bindings = llama_cpp.llama_cpp
+    chain = bindings.llama_sampler_chain_init(bindings.llama_sampler_chain_default_params())
+    for sampler in (
+        bindings.llama_sampler_init_penalties(logits.size, 64, 1.1, 0.0, 0.0)
+        if len(bindings.llama_sampler_init_penalties.argtypes) == 5
+        else bindings.llama_sampler_init_penalties(64, 1.1, 0.0, 0.0),
+        bindings.llama_sampler_init_top_n_sigma(2.0),
+        bindings.llama_sampler_init_top_k(40),
+        bindings.llama_sampler_init_top_p(0.95, 1),
+        bindings.llama_sampler_init_min_p(0.05, 1),
+        bindings.llama_sampler_init_xtc(0.5, 0.05, 1, 42),
+        bindings.llama_sampler_init_temp_ext(0.8, 0.5, 1.0),
+        bindings.llama_sampler_init_dist(42),
+    ):
+        bindings.llama_sampler_chain_add(chain, sampler)
+    sieve = Sieve(rng=Rng.MT19937, seed=42, top_n_sigma=2.0)
+    sieve.stages = Stages(xtc_probability=0.5, xtc_threshold=0.05, dynatemp_range=0.5)
+    for shift in range(40):
+        rolled = np.roll(logits, shift)
+        token = sieve.sample(rolled)
+        assert token == _sampled(bindings, chain, rolled)
+        bindings.llama_sampler_accept(chain, token)
+        sieve.accept(token)
+    bindings.llama_sampler_free(chain)
+
+
+def test_stages_in_the_order_of_the_parameters_are_those(logits):
+    order = [
+        Stage.PENALTIES,
+        Stage.TOP_K,
+        Stage.TYPICAL,
+        Stage.TOP_P,
+        Stage.MIN_P,
+        Stage.TOP_N_SIGMA,
+        Stage.TEMPERATURE,
+    ]
+    params = Params(seed=5, typical_p=0.9, mode=Mode.PARITY, rng=Rng.MT19937)
+    fixed, staged = Sieve(params), Sieve(params, mode=Mode.FAST)
+    assert staged.stages is None
+    staged.stages = Stages(order)
+    order.clear()
+    assert len(staged.stages.order) == 7
+    for _ in range(20):
+        token = fixed.sample(logits)
+        assert staged.sample(logits) == token
+        assert np.array_equal(staged.candidates(), fixed.candidates())
+        fixed.accept(token)
+        staged.accept(token)
+    # And back.
+    staged.stages = None
+    assert staged.stages is None
+    staged.reset()
+    assert staged.sample(logits) == Sieve(params, mode=Mode.FAST).sample(logits)
+
+
+def test_xtc_acts_as_often_as_it_should():
+    logits = np.log(np.array([0.5, 0.4, 0.1], np.float32))
+    sieve = Sieve(QUIET)
+    sieve.stages = Stages([Stage.XTC], xtc_probability=0.3)
+    acted = 0
+    for _ in range(2000):
+        sieve.sample(logits)
+        acted += sieve.candidates().size < 3
+    assert 500 < acted < 700
+
+
+def test_mirostat_draws_the_token(logits):
+    sieve = Sieve(QUIET)
+    sieve.stages = Stages([Stage.MIROSTAT_V2], mirostat_tau=0.01, mirostat_eta=0.5)
+    for _ in range(50):
+        token = sieve.sample(logits)
+    assert token == int(np.argmax(logits))
+
+
+def test_a_state_goes_on_with_the_same_stages(logits):
+    stages = Stages(
+        [Stage.DRY, Stage.XTC, Stage.ADAPTIVE_P],
+        dry_multiplier=0.8,
+        xtc_probability=0.5,
+        adaptive_target=0.3,
+    )
+    sieve, other = Sieve(seed=3), Sieve(seed=3)
+    sieve.stages = stages
+    for _ in range(30):
+        sieve.accept(sieve.sample(logits))
+    state = sieve.save()
+    with pytest.raises(StateError, match="other stages"):
+        other.load(state)
+    other.stages = stages
+    other.load(state)
+    third = copy.copy(other)
+    assert third.stages == other.stages == sieve.stages
+    for _ in range(30):
+        token = sieve.sample(logits)
+        assert other.sample(logits) == token
+        assert third.sample(logits) == token
+        for each in (sieve, other, third):
+            each.accept(token)
+
+
+def test_breakers_are_those_of_a_vocabulary(logits, llm):
+    sieve = Sieve(seed=3)
+    sieve.set_dry_breakers()
+    sieve.stages = Stages([Stage.DRY], dry_multiplier=5.0, dry_allowed_length=1)
+    sieve.set_dry_breakers(llm._model, ["\n", ":", ""])
+    sieve.sample(logits)
+    with pytest.raises(InvalidError):
+        sieve.set_dry_breakers(None, ["\n"])
+
+
+def test_wrong_stages_change_nothing(logits):
+    sieve = Sieve(seed=3)
+    good = Stages([Stage.TOP_K, Stage.TEMPERATURE])
+    sieve.stages = good
+    for wrong, says in (
+        (Stages([Stage.TOP_K, Stage.TOP_K]), "named twice"),
+        (Stages([Stage.MIROSTAT, Stage.TOP_K]), "must be the last"),
+        (Stages([14]), "a stage is 14"),
+        (Stages([Stage.XTC], xtc_threshold=math.nan), "not a finite number"),
+        (Stages([Stage.DRY], dry_penalty_last_n=2**31), "dry_penalty_last_n"),
+    ):
+        with pytest.raises(InvalidError, match=says):
+            sieve.stages = wrong
+        assert sieve.stages.order == tuple(good.order)
+    sieve.sample(logits)
+    assert sieve.candidates().size == 40
 
 
 def _sampled(bindings, chain, logits):

@@ -134,6 +134,29 @@ class SieveStats(ctypes.Structure):
     ]
 
 
+class SieveStages(ctypes.Structure):
+    """struct llama_sieve_stages."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("stages", ctypes.POINTER(c_int32)),
+        ("n_stages", c_size_t),
+        ("dry_multiplier", c_float),
+        ("dry_base", c_float),
+        ("dry_allowed_length", c_int32),
+        ("dry_penalty_last_n", c_int32),
+        ("xtc_probability", c_float),
+        ("xtc_threshold", c_float),
+        ("dynatemp_range", c_float),
+        ("dynatemp_exponent", c_float),
+        ("mirostat_tau", c_float),
+        ("mirostat_eta", c_float),
+        ("mirostat_m", c_int32),
+        ("adaptive_target", c_float),
+        ("adaptive_decay", c_float),
+    ]
+
+
 class CacheStats(ctypes.Structure):
     """struct llama_sieve_cache_stats."""
 
@@ -172,6 +195,9 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "candidates": (c_int, [c_void_p, c_void_p, c_size_t]),
     "measure": (c_int, [c_void_p, c_bool]),
     "last_stats": (c_int, [c_void_p, ctypes.POINTER(SieveStats)]),
+    "default_stages": (SieveStages, []),
+    "set_stages": (c_int, [c_void_p, ctypes.POINTER(SieveStages)]),
+    "set_dry_breakers": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
     "sample_batch": (c_int, [c_void_p, c_void_p, c_int32, c_size_t, c_void_p, c_int]),
     "init_sampler": (c_void_p, [_PARAMS]),
     "top_candidates": (c_int, [c_void_p, c_int32, c_int32, c_void_p]),

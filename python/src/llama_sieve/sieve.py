@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass
 from enum import IntEnum
 from operator import index
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ._library import (
     InvalidError,
     LogitBias,
     SieveParams,
+    SieveStages,
     SieveStats,
     check,
     error_of,
@@ -127,6 +128,94 @@ class Params:
 _INTEGERS = ("top_k", "penalty_last_n", "mode", "rng", "method", "order")
 
 
+class Stage(IntEnum):
+    """One stage of a sieve."""
+
+    PENALTIES = 1
+    """The penalties of `Params`."""
+    DRY = 2
+    """Penalises the continuation of repetitions."""
+    TOP_K = 3
+    TYPICAL = 4
+    TOP_P = 5
+    MIN_P = 6
+    TOP_N_SIGMA = 7
+    XTC = 8
+    """Sometimes removes the most probable tokens."""
+    TEMPERATURE = 9
+    DYNAMIC_TEMPERATURE = 10
+    """The temperature, moved by the entropy."""
+    MIROSTAT = 11
+    """Draws the token so that the surprisal of the text stays near a target."""
+    MIROSTAT_V2 = 12
+    """The second version of it."""
+    ADAPTIVE_P = 13
+    """Draws the token near a probability."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Which stages a sieve has, in which order, and the numbers that `Params` does not have.
+
+    Each is there at most once; one that draws the token (mirostat, adaptive-p) is the last. The
+    defaults are the order of llama.cpp's programs and their numbers, which switch the others off.
+    """
+
+    order: Sequence[Stage] = (
+        Stage.PENALTIES,
+        Stage.DRY,
+        Stage.TOP_N_SIGMA,
+        Stage.TOP_K,
+        Stage.TYPICAL,
+        Stage.TOP_P,
+        Stage.MIN_P,
+        Stage.XTC,
+        Stage.DYNAMIC_TEMPERATURE,
+    )
+    dry_multiplier: float = 0.0
+    """The factor of every penalty of DRY; 0 disables."""
+    dry_base: float = 1.75
+    """The base of its exponential; disabled by < 1."""
+    dry_allowed_length: int = 2
+    """Repetitions up to this length cost nothing."""
+    dry_penalty_last_n: int = 1024
+    """How many of the last accepted tokens DRY looks back on; disabled by <= 0."""
+    xtc_probability: float = 0.0
+    """The chance that XTC acts; disabled by <= 0."""
+    xtc_threshold: float = 0.1
+    """From which probability on XTC removes tokens; disabled by > 0.5."""
+    dynatemp_range: float = 0.0
+    """How far the temperature moves to both sides; 0: not at all."""
+    dynatemp_exponent: float = 1.0
+    """The power of the entropy's share."""
+    mirostat_tau: float = 5.0
+    """The surprisal that both mirostats aim at, in bits."""
+    mirostat_eta: float = 0.1
+    """How much of an error they correct at each token."""
+    mirostat_m: int = 100
+    """How many candidates serve the first mirostat's estimate."""
+    adaptive_target: float = -1.0
+    """The probability that adaptive-p aims at, 0 to 1; below 0 it only draws."""
+    adaptive_decay: float = 0.9
+    """0 to 0.99: its average reaches back 1 / (1 - decay) tokens."""
+
+    def _native(self) -> SieveStages:
+        """The C structure. It keeps the order alive."""
+        native = SieveStages(struct_size=ctypes.sizeof(SieveStages))
+        for field in dataclasses.fields(self):
+            if field.name != "order":
+                value = getattr(self, field.name)
+                integer = field.name in _INTEGERS_OF_STAGES
+                setattr(native, field.name, int32(index(value), field.name) if integer else value)
+        numbers = [int32(index(stage), "order") for stage in self.order]
+        native.stages = (ctypes.c_int32 * len(numbers))(*numbers)
+        native.n_stages = len(numbers)
+        return native
+
+
+_INTEGERS_OF_STAGES = ("dry_allowed_length", "dry_penalty_last_n", "mirostat_m")
+
+
 @dataclass(frozen=True)
 class Stats:
     """What the stages made of the last token's distribution.
@@ -160,8 +249,9 @@ class Sieve:
         params = dataclasses.replace(params or Params(), **changes)
         self._own(made(library.llama_sieve_new(params._native())), params)
 
-    def _own(self, handle: int, params: Params) -> None:
+    def _own(self, handle: int, params: Params, stages: Optional[Stages] = None) -> None:
         self._params = params
+        self._stages = stages
         self._lock = threading.Lock()
         self._handle: Optional[int] = handle
         self._free = weakref.finalize(self, function("free"), handle)
@@ -244,12 +334,52 @@ class Sieve:
         """Changes some parameters from the next token on; history and generator stay."""
         self.params = dataclasses.replace(self._params, **changes)
 
+    @property
+    def stages(self) -> Optional[Stages]:
+        """The stages in an order of their own; None: in the order of the parameters.
+
+        Those that are assigned hold from the next token on, whatever the mode; what was there
+        goes on with what it remembers.
+        """
+        return self._stages
+
+    @stages.setter
+    def stages(self, stages: Optional[Stages]) -> None:
+        if stages is not None:
+            # As it is now, whatever becomes of the caller's list.
+            stages = dataclasses.replace(stages, order=tuple(stages.order))
+        native = None if stages is None else stages._native()
+        handle = self._take()
+        try:
+            check(library.llama_sieve_set_stages(handle, native))
+            self._stages = stages
+        finally:
+            self._lock.release()
+
+    def set_dry_breakers(self, vocab: Any = None, breakers: Iterable[str] = ()) -> None:
+        """Strings across which the stage DRY does not repeat, from now on; at first there are none.
+
+        `vocab` is a llama_vocab pointer (of ctypes, or an address), or has one as `vocab`; without
+        breakers it is not needed.
+        """
+        texts = [text.encode() for text in breakers]
+        pointer = None
+        if texts:
+            host.bound_host()
+            pointer = host.pointer(vocab, "vocab")
+        array = (ctypes.c_char_p * len(texts))(*texts)
+        handle = self._take()
+        try:
+            check(library.llama_sieve_set_dry_breakers(handle, pointer, array, len(texts)))
+        finally:
+            self._lock.release()
+
     def clone(self) -> Sieve:
         """A second sieve that goes on as this one would."""
         handle = self._take()
         try:
             other = Sieve.__new__(Sieve)
-            other._own(made(library.llama_sieve_clone(handle)), self._params)
+            other._own(made(library.llama_sieve_clone(handle)), self._params, self._stages)
             return other
         finally:
             self._lock.release()
