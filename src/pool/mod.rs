@@ -10,17 +10,14 @@
 //! Whatever the form, the candidates are those that the same samplers leave of that array: ids,
 //! order, logits, probabilities, what is selected.
 
+mod buffers;
 mod contenders;
 mod in_order;
 #[cfg(test)]
 mod tests;
 mod whole;
 
-use std::collections::TryReserveError;
-
-use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::{Softmax, Workspace};
-use crate::candidates::{ByDistance, Candidates};
+use crate::candidates::Candidates;
 use crate::kernels::bitmap::has;
 use crate::kernels::divide_p_double;
 use crate::kernels::layout::{CHUNK, GROUP};
@@ -28,87 +25,10 @@ use crate::kernels::logits::Logits;
 use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
+pub use buffers::Buffers;
+use buffers::{Edit, MOST_EDITS, reserve};
 pub use in_order::{InOrder, Weights};
 use whole::{Whole, block_of};
-
-/// A token whose logit is another than the caller's.
-#[derive(Clone, Copy, Debug)]
-struct Edit {
-    token: u32,
-    logit: f32,
-}
-
-/// More edits than this are made in a copy of all logits.
-const MOST_EDITS: usize = 512;
-
-/// What pools need, reused from one to the next. Grows, never shrinks.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    /// By rising token, each once.
-    edits: Vec<Edit>,
-    /// Which tokens a masked pool lets through, as many words as the vocabulary takes.
-    allowed: Vec<u64>,
-    column: Vec<f32>,
-    maxima: Vec<f32>,
-    array: Vec<TokenData>,
-    collected: Vec<TokenData>,
-    picked: Vec<f32>,
-    softmax: Softmax,
-    /// To sort with, where somebody looks at what was [put in order](Pool::put_in_order).
-    host_order: HostOrder,
-    work: Workspace,
-    by_distance: ByDistance,
-    /// See [`Pool::was_settled`].
-    settled: bool,
-}
-
-/// Only what a pool that was left as an array has in them.
-impl Clone for Buffers {
-    fn clone(&self) -> Self {
-        Self {
-            array: self.array.clone(),
-            ..Self::default()
-        }
-    }
-}
-
-impl Buffers {
-    /// Makes room for what a vocabulary of `n` tokens can take, so that however many candidates
-    /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
-    pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
-        reserve(&mut self.edits, MOST_EDITS)?;
-        reserve(&mut self.allowed, n.div_ceil(64))?;
-        reserve(&mut self.column, n)?;
-        reserve(&mut self.maxima, n.div_ceil(GROUP))?;
-        reserve(&mut self.array, n)?;
-        reserve(&mut self.collected, n + 2 * GROUP)?;
-        reserve(&mut self.picked, n)
-    }
-
-    /// Bytes of the candidates' buffers.
-    pub fn bytes(&self) -> usize {
-        self.edits.capacity() * size_of::<Edit>()
-            + self.allowed.capacity() * size_of::<u64>()
-            + (self.column.capacity() + self.maxima.capacity() + self.picked.capacity())
-                * size_of::<f32>()
-            + (self.array.capacity() + self.collected.capacity()) * size_of::<TokenData>()
-    }
-
-    /// The candidates of a pool that was left as an array; of another, none.
-    pub fn array_of(&self, left: Left) -> &[TokenData] {
-        match left.form {
-            Form::Array { start, len, .. } => {
-                self.array.get(start..start + len).unwrap_or_default()
-            }
-            Form::Logits | Form::Masked | Form::Column => &[],
-        }
-    }
-}
-
-/// Makes room for `n` elements, what is there included.
-fn reserve<T>(buffer: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
-    memory::reserve_exact(buffer, n.saturating_sub(buffer.len()))
-}
 
 /// What the candidates are at the moment.
 #[derive(Clone, Copy, Debug)]
