@@ -17,17 +17,7 @@ impl Lcg {
     pub(crate) fn unit(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }
-
-    /// About normal, with mean 0 and deviation 1.
-    #[cfg(test)]
-    pub fn normal(&mut self) -> f32 {
-        2.0 * (self.unit() + self.unit() + self.unit() - 1.5)
-    }
-
-    /// `n` numbers between -128 / `coarse` and 128 / `coarse`, rounded to quarters.
-    #[cfg(test)]
-    pub fn quarters(mut self, n: usize, coarse: f32) -> Vec<f32> {
-        let mut next = || ((self.bits() >> 8) as f32 / 65_536.0 - 128.0) / coarse;
-        (0..n).map(|_| (next() * 4.0).round() / 4.0).collect()
-    }
 }
+
+#[cfg(test)]
+mod tests;

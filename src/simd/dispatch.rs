@@ -42,12 +42,6 @@ enum Kind {
 /// The one in use, 0 before the first choice.
 static CURRENT: AtomicU8 = AtomicU8::new(0);
 
-#[cfg(test)]
-thread_local! {
-    /// What a test runs its kernels on.
-    static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
-}
-
 impl Isa {
     /// Plain Rust, with the C library's exponentials and logarithms.
     pub const SCALAR: Self = Self(Kind::Scalar);
@@ -79,7 +73,7 @@ impl Isa {
     #[inline]
     pub fn current() -> Self {
         #[cfg(test)]
-        if let Some(forced) = FORCED.get() {
+        if let Some(forced) = tests::FORCED.get() {
             return forced;
         }
         match CURRENT.load(Ordering::Relaxed) {
@@ -122,25 +116,6 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => c"neon",
         }
-    }
-
-    /// Lets everything that this thread calls run with this instruction set, until what is returned
-    /// is dropped.
-    #[cfg(test)]
-    pub fn force(self) -> Forced {
-        Forced(FORCED.replace(Some(self)))
-    }
-}
-
-/// What a test forced before.
-#[cfg(test)]
-#[must_use]
-pub struct Forced(Option<Isa>);
-
-#[cfg(test)]
-impl Drop for Forced {
-    fn drop(&mut self) {
-        FORCED.set(self.0);
     }
 }
 

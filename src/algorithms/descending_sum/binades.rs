@@ -41,7 +41,7 @@ pub(super) struct Binades {
     halfway: Vec<u32>,
     words: Vec<u32>,
     #[cfg(test)]
-    pub seen: Seen,
+    pub seen: super::tests::Seen,
 }
 
 /// No more keys than these are sorted, all of them.
@@ -58,21 +58,6 @@ const BESIDE: usize = 256;
 const PIVOTS: usize = 64;
 /// More steps than for every power of two that a sum can cross: something is wrong.
 const STEPS: usize = 64;
-
-/// Which ways were gone.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    /// Sums that ended with one pass over the rest.
-    pub finishes: usize,
-    /// Crossings behind the head, and the most of one sum.
-    pub crossings: usize,
-    pub most_crossings: usize,
-    /// Terms half-way in those last passes.
-    pub halfway: usize,
-    /// Brackets that began behind the crossing.
-    pub misses: usize,
-}
 
 /// A sum, and the key that bounds what is in it: at or above are those that were added.
 #[derive(Clone, Copy)]
@@ -219,12 +204,7 @@ impl Binades {
         #[cfg(not(test))]
         let _ = crossings;
         #[cfg(test)]
-        {
-            self.seen.finishes += 1;
-            self.seen.crossings += crossings;
-            self.seen.most_crossings = self.seen.most_crossings.max(crossings);
-            self.seen.halfway += self.halfway.len();
-        }
+        self.seen.finish(crossings, self.halfway.len());
     }
 
     /// The same: a bracket began behind the crossing.

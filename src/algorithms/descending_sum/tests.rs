@@ -2,6 +2,29 @@ use super::*;
 use crate::algorithms::top_k::TopK;
 use crate::lcg::Lcg;
 
+/// Which ways were gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Sums that ended with one pass over the rest.
+    pub finishes: usize,
+    /// Crossings behind the head, and the most of one sum.
+    pub crossings: usize,
+    pub most_crossings: usize,
+    /// Terms half-way in those last passes.
+    pub halfway: usize,
+    /// Brackets that began behind the crossing.
+    pub misses: usize,
+}
+
+impl Seen {
+    pub(super) fn finish(&mut self, crossings: usize, halfway: usize) {
+        self.finishes += 1;
+        self.crossings += crossings;
+        self.most_crossings = self.most_crossings.max(crossings);
+        self.halfway += halfway;
+    }
+}
+
 fn array(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
     let data = logits.into_iter().enumerate();
     let data = data.map(|(i, logit)| TokenData {
