@@ -57,9 +57,9 @@ const KINDS: [fn(usize, f32) -> f32; 10] = [
 
 impl Sieve {
     /// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so
-    /// that the first token, too, allocates nothing. Nothing else changes. Takes as long as some
-    /// tokens. Fails, and changes nothing, for 0, for more than there are token numbers, and
-    /// without memory.
+    /// that the first token, too, allocates nothing, but where stages of its own grow with the
+    /// logits. Nothing else changes. Takes as long as some tokens. Fails, and changes nothing, for
+    /// 0, for more than there are token numbers, and without memory.
     pub fn reserve(&mut self, n_vocab: usize) -> Result<(), Error> {
         check_size(n_vocab)?;
         memory::room(n_vocab.saturating_mul(MOST_PER_TOKEN))?;

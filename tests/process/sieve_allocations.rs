@@ -204,6 +204,70 @@ fn no_first_token_allocates_after_reserve() {
     }
 }
 
+/// Nor do other parameters of stages in any order, and the tokens that they take note of.
+#[test]
+fn changing_parameters_of_stages_does_not_allocate() {
+    let _alone = alone();
+    let mut rng = fresh_rng("changing_parameters_of_stages");
+    let last = [
+        Stage::Temperature,
+        Stage::Mirostat {
+            tau: 2.0,
+            eta: 0.3,
+            m: 100,
+        },
+        Stage::MirostatV2 { tau: 2.0, eta: 0.3 },
+        Stage::AdaptiveP {
+            target: 0.3,
+            decay: 0.9,
+        },
+    ];
+    for case in 0..12 {
+        let mut params = Params {
+            mode: [Mode::Fast, Mode::Parity][case % 2],
+            rng: RngKind::Mt19937,
+            seed: case as u64,
+            ..Params::default()
+        };
+        let stages = [
+            Stage::Penalties,
+            Stage::Dry(DryParams {
+                multiplier: 0.8,
+                base: 1.75,
+                allowed_length: 1,
+                last_n: 1000,
+            }),
+            Stage::Xtc {
+                probability: 0.5,
+                threshold: 0.01,
+            },
+            Stage::TopK,
+            Stage::DynamicTemperature {
+                range: 0.4,
+                exponent: 1.0,
+            },
+            last[case % 4],
+        ];
+        let mut sieve = Sieve::new(&params).expect("valid parameters");
+        // The last of them without, in the parameters' order.
+        if case < 10 {
+            sieve.set_stages(Some(&stages)).expect("good stages");
+        }
+        let array = Shape::Peaked.array(5_000, &mut rng);
+        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        for i in 0..30 {
+            let token = sieve.sample(&logits).expect("there is a candidate");
+            params.temperature = 0.5 + i as f32 / 30.0;
+            params.top_k = 10 + i;
+            let label = format_args!("{params:?}, {:?}", sieve.stages()).to_string();
+            without_allocating(&label, || {
+                sieve.set_params(&params).expect("good parameters");
+                sieve.accept(token);
+            });
+        }
+    }
+}
+
 /// What steering does: other parameters and a bias for every token.
 #[test]
 fn changing_parameters_at_every_token_does_not_allocate() {

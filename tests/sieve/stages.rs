@@ -5,6 +5,7 @@ use crate::support::arrays::{Array, Recipe, Rng};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
+use llama_sieve::ffi::sieve::*;
 use llama_sieve::samplers::DryParams;
 use llama_sieve::sieve::{Error, Method, Mode, Params, RngKind, Sieve, SieveSampler, Stage};
 use llama_sieve::{Candidates, Sampler, TokenData};
@@ -550,4 +551,89 @@ fn counts_follow_the_stages() {
     sieve.sample(&logits_at(0)).expect("a candidate");
     assert_eq!(sieve.stats().after_top_k, 10);
     assert_eq!(sieve.stats().after_top_p, 10);
+}
+
+/// What DRY does not repeat across, with the vocabulary of a host: as its own.
+#[test]
+fn breakers_are_those_of_the_built_in() {
+    let mut rng = fresh_rng("breakers");
+    let vocabulary = vocabulary();
+    let mut texts = [c":".as_ptr(), c"\n".as_ptr(), c"the LORD".as_ptr()];
+    // SAFETY: a live vocabulary.
+    let n = unsafe { sys::llama_vocab_n_tokens(vocabulary) };
+    let mut broken = 0;
+    for case in 0..200 {
+        let (last_n, seed) = (rng.pick(&[10, 64]), 1 + case);
+        let mut params = llama_sieve_default_params();
+        params.rng = LLAMA_SIEVE_RNG_MT19937;
+        params.seed = seed;
+        let order = [LLAMA_SIEVE_STAGE_DRY];
+        let stages = llama_sieve_stages {
+            stages: order.as_ptr(),
+            n_stages: 1,
+            dry_multiplier: 3.0,
+            dry_allowed_length: 1,
+            dry_penalty_last_n: last_n,
+            ..llama_sieve_default_stages()
+        };
+        let (mut left, mut without) = (Vec::new(), Vec::new());
+        // SAFETY: the vocabulary, texts and stages live during the calls, the sieves until they are
+        // freed, and there is room.
+        unsafe {
+            let (sieve, plain) = (llama_sieve_new(&params), llama_sieve_new(&params));
+            // Before the stage is there, or after.
+            let first = rng.chance(0.5);
+            for breakers in [first, !first] {
+                if breakers {
+                    let texts = texts.as_mut_ptr();
+                    let answer = llama_sieve_set_dry_breakers(sieve, vocabulary.cast(), texts, 3);
+                    assert_eq!(answer, 0);
+                } else {
+                    assert_eq!(llama_sieve_set_stages(sieve, &stages), 0);
+                }
+            }
+            assert_eq!(llama_sieve_set_stages(plain, &stages), 0);
+            let chain = HostSampler::chain(vec![
+                HostSampler::new(sys::llama_sampler_init_dry(
+                    vocabulary,
+                    3.0,
+                    stages.dry_base,
+                    1,
+                    last_n,
+                    texts.as_mut_ptr(),
+                    3,
+                )),
+                HostSampler::new(sys::llama_sampler_init_dist(seed as u32)),
+            ]);
+            let mut array = [0; 16];
+            let mut tokens = Vec::new();
+            for text in [c":", c"\n", c"the LORD", c" and", c" said"] {
+                let len = text.count_bytes() as i32;
+                let (text, out) = (text.as_ptr(), array.as_mut_ptr());
+                let n = sys::llama_tokenize(vocabulary, text, len, out, 16, false, false);
+                tokens.extend_from_slice(&array[..usize::try_from(n).expect("there is room")]);
+            }
+            for _ in 0..60 {
+                let token = rng.pick(&tokens);
+                chain.accept(token);
+                llama_sieve_accept(sieve, token);
+                llama_sieve_accept(plain, token);
+            }
+            let logits: Vec<f32> = (0..n).map(|_| 2.0 * rng.normal()).collect();
+            let mut theirs = Array::of_logits(logits.iter().copied());
+            chain.apply(&mut theirs);
+            for (sieve, left) in [(sieve, &mut left), (plain, &mut without)] {
+                let token = llama_sieve_sample(sieve, logits.as_ptr(), n);
+                assert!(token >= 0);
+                left.resize(n as usize, TokenData::default());
+                llama_sieve_candidates(sieve, left.as_mut_ptr(), left.len());
+            }
+            let ours = array_of(&left, &theirs);
+            assert_eq!(same(&ours, &theirs), Ok(()), "{}, {case}", replay());
+            llama_sieve_free(sieve);
+            llama_sieve_free(plain);
+        }
+        broken += i32::from(format!("{left:?}") != format!("{without:?}"));
+    }
+    assert!(broken > 20, "{broken}: the breakers change nothing");
 }

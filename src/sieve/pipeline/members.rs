@@ -121,10 +121,8 @@ impl Members {
     /// remember; the streams of others begin at `seed`.
     pub(super) fn arrange(&mut self, stages: &[Stage], params: &Params, seed: u64) {
         let seed = seed as u32;
-        let old = std::mem::take(self);
-        self.breakers = old.breakers;
-        let (mut dry, mut xtc, mut temp_ext) = (old.dry, old.xtc, old.temp_ext);
-        let mut selector = old.selector;
+        let (mut dry, mut xtc) = (self.dry.take(), self.xtc.take());
+        let (mut temp_ext, mut selector) = (self.temp_ext.take(), self.selector.take());
         for &stage in stages {
             match stage {
                 Stage::Dry(params) if !params.are_disabled() => {
