@@ -10,6 +10,7 @@ use llama_sieve::ffi::sieve::*;
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
 use llama_sieve_fuzz::logits::{Logit, Whole};
 use llama_sieve_fuzz::params::{CParams, Change};
+use llama_sieve_fuzz::stages::{CStages, Stages};
 
 fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
     Case::Bits(bits) => any_bits(&bits),
@@ -19,6 +20,9 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
     }
     Case::Bytes { params, bytes } => bytes_as_state(&params, &bytes),
     Case::Modes { params, logits, accepted } => modes(&params, &logits, &accepted),
+    Case::Stages { params, stages, others, logits, damage } => {
+        with_stages(&params, &stages, others.as_ref(), &logits, &damage);
+    }
 });
 
 #[derive(Arbitrary, Debug)]
@@ -46,6 +50,13 @@ enum Case {
         logits: Vec<i16>,
         accepted: Vec<u8>,
     },
+    Stages {
+        params: Vec<Change>,
+        stages: Stages,
+        others: Option<Stages>,
+        logits: Vec<Logit>,
+        damage: Vec<Damage>,
+    },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -61,6 +72,8 @@ enum Damage {
     Accepted(u64),
     /// The check sum that belongs to the bytes.
     Sum,
+    /// Four bytes, so far from the end: what stages remember is there.
+    Behind(u16, u32),
 }
 
 /// Parameters at which no arithmetic overflows.
@@ -224,6 +237,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 impl Damage {
     fn apply(&self, bytes: &mut Vec<u8>) {
+        let len = bytes.len();
         let mut put = |at: usize, value: &[u8]| {
             if let Some(place) = bytes.get_mut(at..at + value.len()) {
                 place.copy_from_slice(value);
@@ -247,6 +261,11 @@ impl Damage {
                 if let Some(end) = bytes.len().checked_sub(8) {
                     let sum = fnv1a(&bytes[..end]).to_le_bytes();
                     bytes[end..].copy_from_slice(&sum);
+                }
+            }
+            Damage::Behind(from_end, word) => {
+                if let Some(at) = len.checked_sub(12 + usize::from(*from_end)) {
+                    put(at, &word.to_le_bytes());
                 }
             }
         }
@@ -302,6 +321,78 @@ fn state(
         }
         llama_sieve_free(writer);
         llama_sieve_free(reader);
+    }
+}
+
+/// Stages of any numbers: what was saved goes on in a sieve with the same, damaged or not nothing
+/// breaks, and they can be others at any token.
+fn with_stages(
+    params: &[Change],
+    stages: &Stages,
+    others: Option<&Stages>,
+    logits: &[Logit],
+    damage: &[Damage],
+) {
+    let params = CParams::new(params);
+    let (stages, others) = (CStages::new(stages), others.map(CStages::new));
+    let logits = values(logits);
+    // SAFETY: parameters and stages are whole, sieves alive until they are freed.
+    unsafe {
+        let sieve = llama_sieve_new(&params.raw);
+        if sieve.is_null() {
+            return;
+        }
+        tokens(sieve, &logits, 1);
+        let answer = llama_sieve_set_stages(sieve, &stages.raw);
+        assert_eq!(answer == LLAMA_SIEVE_OK, stages.is_valid(), "{answer}");
+        if answer == LLAMA_SIEVE_OK {
+            assert!(stages.are_of(sieve));
+            tokens(sieve, &logits, 2);
+            // A copy, and what was saved, go on as the sieve does.
+            let (copy, twin) = (llama_sieve_clone(sieve), llama_sieve_new(&params.raw));
+            assert_eq!(llama_sieve_set_stages(twin, &stages.raw), LLAMA_SIEVE_OK);
+            let whole = saved(sieve);
+            load_with_params(twin, &whole, &[]);
+            assert_eq!(saved(twin), whole);
+            let expected = tokens(sieve, &logits, 3);
+            assert_eq!(tokens(copy, &logits, 3), expected);
+            assert_eq!(tokens(twin, &logits, 3), expected);
+            assert_eq!(saved(copy), saved(sieve));
+            // Damaged, in one with the same stages and in one with others.
+            let mut bytes = whole.clone();
+            damage.iter().for_each(|damage| damage.apply(&mut bytes));
+            load(twin, &bytes, &logits);
+            load_with_params(copy, &bytes, &logits);
+            let before = saved(twin);
+            let answer = others.as_ref().map_or(LLAMA_SIEVE_OK, |others| {
+                let answer = llama_sieve_set_stages(twin, &others.raw);
+                assert_eq!(answer == LLAMA_SIEVE_OK, others.is_valid(), "{answer}");
+                answer
+            });
+            if answer != LLAMA_SIEVE_OK {
+                assert!([LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS].contains(&answer));
+                assert_eq!(saved(twin), before);
+            }
+            load(twin, &bytes, &logits);
+            load_with_params(twin, &whole, &logits);
+            // At the beginning all is as in a new one.
+            for sieve in [sieve, copy] {
+                assert_eq!(llama_sieve_set_stages(sieve, &stages.raw), LLAMA_SIEVE_OK);
+                assert_eq!(llama_sieve_set_params(sieve, &params.raw), LLAMA_SIEVE_OK);
+                llama_sieve_reset(sieve);
+            }
+            assert_eq!(llama_sieve_reserve(copy, 20), LLAMA_SIEVE_OK);
+            assert_eq!(saved(copy), saved(sieve));
+            assert_eq!(tokens(copy, &logits, 3), tokens(sieve, &logits, 3));
+            llama_sieve_free(copy);
+            llama_sieve_free(twin);
+        }
+        assert_eq!(
+            llama_sieve_set_stages(sieve, std::ptr::null()),
+            LLAMA_SIEVE_OK
+        );
+        tokens(sieve, &logits, 1);
+        llama_sieve_free(sieve);
     }
 }
 

@@ -6,6 +6,7 @@ pub mod logits;
 pub mod params;
 pub mod payload;
 pub mod span;
+pub mod stages;
 
 /// No messages on stderr: ids outside the vocabulary, parameters that are no numbers and the like
 /// are what the targets are for.

@@ -5,6 +5,7 @@ use std::ptr::null;
 use arbitrary::Arbitrary;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use llama_sieve_fuzz::params::Change;
+use llama_sieve_fuzz::stages::Stages;
 
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Call {
@@ -160,6 +161,13 @@ pub(crate) enum Call {
     VocabForget(u8),
     LogSet {
         null: bool,
+    },
+    SetStages {
+        which: u8,
+        in_sampler: bool,
+        stages: Option<Stages>,
+        breakers: Option<u8>,
+        vocab: bool,
     },
 }
 

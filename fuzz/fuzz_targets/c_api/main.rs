@@ -13,6 +13,7 @@ mod metrics;
 mod results;
 mod samplers;
 mod sieves;
+mod stages;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 mod tries;
@@ -57,6 +58,8 @@ struct World {
     /// Which sampler each handle was bound to, while that lives.
     bound: BTreeMap<usize, *mut llama_sampler>,
     saved: Vec<u8>,
+    /// Whether some sieve has had stages in an order of its own.
+    is_staged: bool,
     /// Whether messages go elsewhere than at the start.
     hears: bool,
 }

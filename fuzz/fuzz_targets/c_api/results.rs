@@ -10,6 +10,7 @@ use llama_sieve::ffi::sieve::*;
 use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason, last_error};
 use crate::calls::Call;
+use crate::stages::set_stages;
 
 impl World {
     /// # Safety
@@ -56,7 +57,10 @@ impl World {
                             stats.after_min_p,
                             stats.after_top_n_sigma,
                         ];
-                        assert!(counts.is_sorted_by(|a, b| a >= b), "{stats:?}");
+                        // In the parameters' order, and at most all in any.
+                        let descend = counts.is_sorted_by(|a, b| a >= b);
+                        assert!(descend || self.is_staged, "{stats:?}");
+                        assert!(counts.iter().all(|&count| count <= stats.n_vocab));
                     }
                 }
                 Call::Save { which, short } => {
@@ -127,6 +131,20 @@ impl World {
                         llama_sieve_free(sieve);
                         assert!(llama_sieve_state_size(sieve) > 0);
                     }
+                }
+                Call::SetStages {
+                    which,
+                    in_sampler,
+                    stages,
+                    breakers,
+                    vocab,
+                } => {
+                    let sieve = match in_sampler {
+                        true => llama_sieve_of_sampler(self.smp(*which)),
+                        false => self.sieve(*which),
+                    };
+                    self.is_staged = true;
+                    set_stages(sieve, stages.as_ref(), breakers.map(|n| (n, *vocab)));
                 }
                 other => self.call_chain(other),
             }

@@ -1,0 +1,141 @@
+//! The stages of a sieve as a C caller may pass them, and the rule by which they are accepted.
+
+use std::ptr::{null, without_provenance};
+
+use arbitrary::Arbitrary;
+use llama_sieve::ffi::sieve::*;
+
+use crate::logits::{Number, Whole};
+
+/// An order, and the numbers of those stages that have some.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Stages {
+    order: Vec<u8>,
+    numbers: [Option<Number>; 10],
+    wholes: [Option<Whole>; 3],
+    wrong: Wrong,
+}
+
+/// What the library must refuse.
+#[derive(Arbitrary, Clone, Debug)]
+enum Wrong {
+    Nothing,
+    Number(Whole),
+    StructSize(u16),
+    NoArray(u8),
+    Misaligned,
+    Many(Whole),
+    Good,
+    AlsoGood,
+}
+
+/// Stages, and the order that they point to.
+pub struct CStages {
+    pub raw: llama_sieve_stages,
+    pub order: Vec<i32>,
+}
+
+/// How far DRY looks back at most: a state is as long.
+const LONGEST_WINDOW: i32 = 3000;
+
+impl CStages {
+    pub fn new(stages: &Stages) -> Self {
+        let mut raw = llama_sieve_default_stages();
+        // No more than there are stages, so that what is refused is not always the number.
+        let mut order: Vec<i32> = Vec::new();
+        for &stage in stages.order.iter().take(13) {
+            let number = 1 + i32::from(stage % 13);
+            // Often twice would be nearly always.
+            if stage >= 250 || !order.contains(&number) {
+                order.push(number);
+            }
+        }
+        let numbers = [
+            &mut raw.dry_multiplier,
+            &mut raw.dry_base,
+            &mut raw.xtc_probability,
+            &mut raw.xtc_threshold,
+            &mut raw.dynatemp_range,
+            &mut raw.dynatemp_exponent,
+            &mut raw.mirostat_tau,
+            &mut raw.mirostat_eta,
+            &mut raw.adaptive_target,
+            &mut raw.adaptive_decay,
+        ];
+        for (number, given) in numbers.into_iter().zip(stages.numbers) {
+            *number = given.map_or(*number, Number::get);
+        }
+        let wholes = [
+            &mut raw.dry_allowed_length,
+            &mut raw.dry_penalty_last_n,
+            &mut raw.mirostat_m,
+        ];
+        for (whole, given) in wholes.into_iter().zip(stages.wholes) {
+            *whole = given.map_or(*whole, |given| given.0);
+        }
+        raw.dry_penalty_last_n = raw.dry_penalty_last_n.min(LONGEST_WINDOW);
+        // A stage that draws is mostly meant to be the last.
+        if !matches!(stages.wrong, Wrong::Good) {
+            order.sort_by_key(|number| *number > LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE);
+        }
+        if let Wrong::Number(number) = stages.wrong {
+            order.push(number.0);
+        }
+        (raw.stages, raw.n_stages) = (order.as_ptr(), order.len());
+        match stages.wrong {
+            Wrong::StructSize(size) => raw.struct_size = usize::from(size),
+            Wrong::NoArray(n) => (raw.stages, raw.n_stages) = (null(), usize::from(n)),
+            Wrong::Misaligned => raw.stages = without_provenance(raw.stages.addr() + 1),
+            Wrong::Many(n) => raw.n_stages = order.len().max(14).max(n.size()),
+            _ => {}
+        }
+        Self { raw, order }
+    }
+
+    /// Whether the library is to accept them, as the header says.
+    pub fn is_valid(&self) -> bool {
+        let raw = &self.raw;
+        if raw.struct_size != size_of::<llama_sieve_stages>() {
+            return false;
+        }
+        if raw.n_stages == 0 {
+            return true;
+        }
+        if raw.stages.is_null() || !raw.stages.is_aligned() || raw.n_stages > 13 {
+            return false;
+        }
+        let numbers = |stage: i32| match stage {
+            LLAMA_SIEVE_STAGE_DRY => [raw.dry_multiplier, raw.dry_base],
+            LLAMA_SIEVE_STAGE_XTC => [raw.xtc_probability, raw.xtc_threshold],
+            LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE => [raw.dynatemp_range, raw.dynatemp_exponent],
+            LLAMA_SIEVE_STAGE_MIROSTAT | LLAMA_SIEVE_STAGE_MIROSTAT_V2 => {
+                [raw.mirostat_tau, raw.mirostat_eta]
+            }
+            LLAMA_SIEVE_STAGE_ADAPTIVE_P => [raw.adaptive_target, raw.adaptive_decay],
+            _ => [0.0; 2],
+        };
+        let mut seen = Vec::new();
+        self.order.iter().enumerate().all(|(place, &stage)| {
+            let draws =
+                (LLAMA_SIEVE_STAGE_MIROSTAT..=LLAMA_SIEVE_STAGE_ADAPTIVE_P).contains(&stage);
+            let known =
+                (LLAMA_SIEVE_STAGE_PENALTIES..=LLAMA_SIEVE_STAGE_ADAPTIVE_P).contains(&stage);
+            let first = !seen.contains(&stage);
+            seen.push(stage);
+            let finite = numbers(stage).iter().all(|number| number.is_finite());
+            known && first && finite && (!draws || place + 1 == self.order.len())
+        })
+    }
+
+    /// Whether `sieve` says that it has these.
+    ///
+    /// # Safety
+    /// `sieve` is alive.
+    pub unsafe fn are_of(&self, sieve: *const Handle) -> bool {
+        let mut out = [-99; 16];
+        // SAFETY: the caller says so, and there is room.
+        let n = unsafe { llama_sieve_get_stages(sieve, out.as_mut_ptr(), out.len()) };
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        n == self.raw.n_stages && out[..n] == self.order[..n] && out[n..].iter().all(|&s| s == -99)
+    }
+}
