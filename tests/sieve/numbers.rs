@@ -63,7 +63,7 @@ fn infinite_and_undefined_logits() {
         base[0] = f32::NAN;
         for params in &settings {
             // In FAST an infinite logit wins, of several the first. PARITY is the built-in chain,
-            // which draws by NaN (parity.rs).
+            // which draws by NaN.
             let mut one = base.clone();
             one[2] = INF;
             assert!(fast(params, &one).iter().all(|t| *t == Ok(2)), "{params:?}");
