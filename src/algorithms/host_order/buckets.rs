@@ -124,11 +124,28 @@ impl Buckets {
 
     /// Leaves in `items` the logits from this bucket up, the highest bucket first, each in array
     /// order; `place` tells the place of the i-th logit.
+    pub(super) fn deal(
+        &self,
+        logits: &[f32],
+        lowest: usize,
+        place: impl Fn(usize) -> usize,
+        items: &mut Vec<Item>,
+    ) {
+        self.deal_from(logits, lowest, place, items);
+    }
+
+    /// The same of all buckets.
+    pub(super) fn deal_all(&self, logits: &[f32], items: &mut Vec<Item>) {
+        self.deal_from(logits, 0, |i| i, items);
+    }
+
+    /// Inlined: of all buckets nothing is compared.
+    #[inline(always)]
     #[expect(
         clippy::indexing_slicing,
         reason = "numbers are below `COUNT`; places follow from the counts"
     )]
-    pub(super) fn deal(
+    fn deal_from(
         &self,
         logits: &[f32],
         lowest: usize,

@@ -121,7 +121,7 @@ impl Replay {
         let last = usize::from(buckets::number(least));
         if last == 0 {
             self.buckets.count(logits);
-            self.buckets.deal(logits, 0, |i| i, &mut self.items);
+            self.buckets.deal_all(logits, &mut self.items);
             return self.sort_buckets(last, k, Some(ties));
         }
         self.indices.clear();
