@@ -592,7 +592,10 @@ typedef struct llama_sieve_params {
  What the stages made of the last token's distribution. The caller sets struct_size; later
  versions may have more members behind these, and a caller without them goes on as before.
 
- The counts are of candidates with a probability left after each stage; they never rise.
+ The counts are of candidates with a probability left after each stage; in the order of the
+ parameters they never rise, and the last is of what was drawn from. With stages of its own they
+ are those behind the stage of that name, wherever it stands, or, where it is not there, of what
+ was drawn from.
  Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
  */
 typedef struct llama_sieve_stats {
@@ -633,7 +636,7 @@ typedef struct llama_sieve_stats {
    */
   int32_t after_min_p;
   /*
-   Candidates after top-n-sigma, which are drawn from.
+   Candidates after top-n-sigma.
    */
   int32_t after_top_n_sigma;
   /*
@@ -678,7 +681,7 @@ typedef struct llama_sieve_stages {
    */
   int32_t dry_allowed_length;
   /*
-   How many of the last accepted tokens DRY looks back on. Default 1024; disabled by <= 0.
+   How many of the last accepted tokens DRY looks back on. Default 64; disabled by <= 0.
    */
   int32_t dry_penalty_last_n;
   /*
@@ -1464,12 +1467,14 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 
 /*
  What bias and penalties make of the raw logit of one token, here and now: what the stages would
- see. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+ see. With stages of its own the penalties count if they are among these; DRY never does. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
 
  The caller guarantees:
  sieve is NULL or alive.
  */
-float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
+float llama_sieve_adjusted_logit(const struct llama_sieve *sieve,
+                                 int32_t token,
+                                 float logit);
 
 /*
  Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a
@@ -1525,7 +1530,8 @@ int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_p
 /*
  The distribution that the last token was drawn from: writes at most cap candidates with logits
  after all stages and probabilities, which add up to 1 over all of them; returns how many there
- are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+ are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
+ first token and after a failure.
 
  out may be NULL if cap is 0.
 
@@ -1557,17 +1563,19 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_s
 
 /*
  The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
- own stages off. Its stages stay valid for ever.
+ own stages off. Its stages stay valid for ever. DRY's breakers, which those programs have four
+ of (newline, colon, quotation mark, asterisk), are set by llama_sieve_set_dry_breakers.
  */
 struct llama_sieve_stages llama_sieve_default_stages(void);
 
 /*
  Gives the sieve these stages from the next token on, in place of the order of its parameters, or
- that again for NULL. Each is the exact sampler, as in a chain, whatever the mode; the bias still
- comes first. The last stage draws the token if it is mirostat or adaptive-p, and none else may
- be; otherwise the parameters' method draws. With mt19937 the tokens are those of llama.cpp's
- chain of these samplers and dist, all with the sieve's seed. Can be called between any two
- tokens: stages that were there, and not switched off, go on with what they remember.
+ that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever the
+ mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last stage
+ draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the parameters'
+ method draws. With mt19937 the tokens are those of llama.cpp's chain of these samplers and dist,
+ all with the sieve's seed. Can be called between any two tokens: stages that were there go on with
+ what they remember, also after numbers that switched them off.
 
  LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
  LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
@@ -1650,7 +1658,7 @@ int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size
 /*
  The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
  parameters that were saved, biases and generator included, so that a sieve of any parameters
- goes on exactly as the one that saved.
+ goes on exactly as the one that saved. Stages of its own are not saved: set them first.
 
  Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
  of an earlier version, which has no parameters, or whose parameters llama_sieve_new would

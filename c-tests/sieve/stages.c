@@ -91,7 +91,7 @@ static void defaults(void) {
     CHECK(stages.struct_size == sizeof(stages) && stages.n_stages == COUNT(PROGRAMS));
     CHECK(memcmp(stages.stages, PROGRAMS, sizeof(PROGRAMS)) == 0);
     CHECK(stages.dry_multiplier == 0.0f && stages.dry_base == 1.75f &&
-          stages.dry_allowed_length == 2 && stages.dry_penalty_last_n == 1024);
+          stages.dry_allowed_length == 2 && stages.dry_penalty_last_n == 64);
     CHECK(stages.xtc_probability == 0.0f && stages.xtc_threshold == 0.1f &&
           stages.dynatemp_range == 0.0f && stages.dynatemp_exponent == 1.0f);
     CHECK(stages.mirostat_tau == 5.0f && stages.mirostat_eta == 0.1f && stages.mirostat_m == 100 &&

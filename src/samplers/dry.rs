@@ -113,16 +113,16 @@ impl Dry {
         self.breakers = breakers;
     }
 
-    /// Other parameters, which do not disable it; what was accepted stays as far as they look back.
+    /// Other parameters; what was accepted stays as far as they look back.
     pub(crate) fn set(&mut self, params: DryParams) {
-        let surplus = self.window.len().saturating_sub(params.last_n as usize);
-        self.window.drain(..surplus);
         self.params = params;
+        let surplus = self.window.len().saturating_sub(self.window_size());
+        self.window.drain(..surplus);
     }
 
     /// How many tokens it looks back on.
     pub(crate) fn window_size(&self) -> usize {
-        self.params.last_n as usize
+        usize::try_from(self.params.last_n).unwrap_or(0)
     }
 
     /// The accepted tokens that it looks back on, the oldest first.

@@ -44,7 +44,7 @@ impl Xtc {
     /// the parameters disable it: `probability <= 0` or `threshold > 0.5`, above which no two
     /// candidates can be.
     pub fn new(probability: f32, threshold: f32, min_keep: usize, seed: u32) -> Option<Self> {
-        if probability <= 0.0 || threshold > 0.5 {
+        if Self::is_disabled(probability, threshold) {
             return None;
         }
         Some(Self {
@@ -58,7 +58,11 @@ impl Xtc {
         })
     }
 
-    /// Other parameters, which are none that disable it; the stream goes on.
+    pub(crate) fn is_disabled(probability: f32, threshold: f32) -> bool {
+        probability <= 0.0 || threshold > 0.5
+    }
+
+    /// Other parameters; the stream goes on.
     pub(crate) fn set(&mut self, probability: f32, threshold: f32, min_keep: usize) {
         self.probability = probability;
         self.threshold = threshold;

@@ -229,9 +229,13 @@ impl Sieve {
     }
 
     /// The logit that the stages see for a token with the raw logit `logit`: after bias and
-    /// penalties.
+    /// penalties, if these are among the stages. DRY, which is a stage, is not counted.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
-        self.adjustments.adjust(token, logit, &self.history)
+        let penalises = |stages: &[Stage]| stages.contains(&Stage::Penalties);
+        match self.stages().is_none_or(penalises) {
+            true => self.adjustments.adjust(token, logit, &self.history),
+            false => self.adjustments.biased(token, logit),
+        }
     }
 
     /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of

@@ -20,7 +20,7 @@ use crate::memory;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::samplers::penalties::Penalised;
-use crate::samplers::{Breakers, Dist};
+use crate::samplers::{Breakers, Dist, Xtc};
 use crate::sieve::draw;
 use crate::sieve::generator::{Draw, Generator};
 use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
@@ -368,13 +368,16 @@ impl Running<'_, '_, '_> {
                     true
                 })
             }
-            Stage::Dry(_) => narrow(members.dry.as_mut(), pool),
+            Stage::Dry(dry) => !dry.are_disabled() && narrow(members.dry.as_mut(), pool),
             Stage::TopK => narrow(stages.top_k(), pool),
             Stage::Typical => narrow(stages.typical(), pool),
             Stage::TopP => narrow(stages.top_p(), pool),
             Stage::MinP => narrow(stages.min_p(), pool),
             Stage::TopNSigma => narrow(stages.top_n_sigma(), pool),
-            Stage::Xtc { .. } => narrow(members.xtc.as_mut(), pool),
+            Stage::Xtc {
+                probability,
+                threshold,
+            } => !Xtc::is_disabled(probability, threshold) && narrow(members.xtc.as_mut(), pool),
             Stage::Temperature => narrow(stages.temp(), pool),
             Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,

@@ -189,6 +189,11 @@ impl Adjustments {
         self.biases.is_empty() && (self.penalties.is_none() || history.is_empty())
     }
 
+    /// The logit of `token` after its biases.
+    pub(super) fn biased(&self, token: Token, logit: f32) -> f32 {
+        adjust_by(self.biases_of(token), logit, None)
+    }
+
     /// The logit of `token` after its biases and penalties, in this order.
     pub(super) fn adjust(&self, token: Token, logit: f32, history: &History) -> f32 {
         let penalties = self.penalties.map(|p| (p, history.count(token)));

@@ -429,7 +429,7 @@ impl Sieve {
         match fits {
             true => Ok(()),
             false => Err(Error::State(
-                "the state is of a sieve with other stages; set the same ones first".to_owned(),
+                "the state is of a sieve with other stages that remember something; set the same ones first".to_owned(),
             )),
         }
     }

@@ -3,6 +3,8 @@
 /// Candidates left, and how uncertain model and draw were.
 ///
 /// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next.
+/// With [stages of its own](crate::sieve::Sieve::set_stages) each is that behind the stage of that
+/// name, or, where it is not there, of what was drawn from.
 /// A stage that is switched off leaves what it got. In
 /// [`Order::TempFirst`](crate::sieve::Order::TempFirst), too, the temperature removes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +30,7 @@ pub struct Stats {
     pub after_top_p: usize,
     /// Candidates after min-p.
     pub after_min_p: usize,
-    /// Candidates after top-n-sigma: those that were drawn from.
+    /// Candidates after top-n-sigma: in the order of the parameters, those that were drawn from.
     pub after_top_n_sigma: usize,
 }
 

@@ -637,3 +637,33 @@ fn breakers_are_those_of_the_built_in() {
     }
     assert!(broken > 20, "{broken}: the breakers change nothing");
 }
+
+/// What its numbers switch off for a while neither begins anew nor loses what was accepted.
+#[test]
+fn a_stage_that_is_off_for_a_while_goes_on() {
+    let off = Stage::Xtc {
+        probability: 0.0,
+        threshold: 0.05,
+    };
+    let mut sieve = with_stages(RngKind::Mt19937, Method::Cdf, &[XTC]);
+    let mut other = with_stages(RngKind::Mt19937, Method::Cdf, &[XTC]);
+    text(&mut sieve, 0..10);
+    text(&mut other, 0..10);
+    let before = saved(&sieve);
+    sieve.set_stages(Some(&[off])).expect("good stages");
+    // A state has a place for it, too.
+    sieve.load(&before).expect("the same stages");
+    sieve.set_stages(Some(&[XTC])).expect("good stages");
+    assert_eq!(text(&mut sieve, 10..40), text(&mut other, 10..40));
+}
+
+/// A logit is adjusted by the penalties where these are among the stages.
+#[test]
+fn a_logit_is_adjusted_as_the_stages_see_it() {
+    let mut sieve = with_stages(RngKind::Mt19937, Method::Cdf, &[Stage::Temperature]);
+    sieve.accept(3);
+    assert_eq!(sieve.adjusted(3, 2.2), 2.2);
+    let stages = [Stage::Temperature, Stage::Penalties];
+    sieve.set_stages(Some(&stages)).expect("good stages");
+    assert_eq!(sieve.adjusted(3, 2.2), 2.2 / 1.1);
+}

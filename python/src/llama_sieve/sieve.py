@@ -178,7 +178,7 @@ class Stages:
     """The base of its exponential; disabled by < 1."""
     dry_allowed_length: int = 2
     """Repetitions up to this length cost nothing."""
-    dry_penalty_last_n: int = 1024
+    dry_penalty_last_n: int = 64
     """How many of the last accepted tokens DRY looks back on; disabled by <= 0."""
     xtc_probability: float = 0.0
     """The chance that XTC acts; disabled by <= 0."""

@@ -12,7 +12,10 @@ use super::handle::*;
 /// What the stages made of the last token's distribution. The caller sets struct_size; later
 /// versions may have more members behind these, and a caller without them goes on as before.
 ///
-/// The counts are of candidates with a probability left after each stage; they never rise.
+/// The counts are of candidates with a probability left after each stage; in the order of the
+/// parameters they never rise, and the last is of what was drawn from. With stages of its own they
+/// are those behind the stage of that name, wherever it stands, or, where it is not there, of what
+/// was drawn from.
 /// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
 #[allow(non_camel_case_types)]
 #[repr(C)]
@@ -36,7 +39,7 @@ pub struct llama_sieve_stats {
     pub after_top_p: i32,
     /// Candidates after min-p.
     pub after_min_p: i32,
-    /// Candidates after top-n-sigma, which are drawn from.
+    /// Candidates after top-n-sigma.
     pub after_top_n_sigma: i32,
     /// Surprisal of the chosen token in the distribution that was drawn from.
     pub sampling_surprisal: f32,
@@ -53,7 +56,8 @@ const SIZES: [usize; 2] = [
 
 /// The distribution that the last token was drawn from: writes at most `cap` candidates with logits
 /// after all stages and probabilities, which add up to 1 over all of them; returns how many there
-/// are. With top-k on and typical off they descend. 0 before the first token and after a failure.
+/// are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
+/// first token and after a failure.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///

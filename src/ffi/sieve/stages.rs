@@ -60,7 +60,7 @@ pub struct llama_sieve_stages {
     pub dry_base: f32,
     /// Repetitions up to this length cost nothing. Default 2.
     pub dry_allowed_length: i32,
-    /// How many of the last accepted tokens DRY looks back on. Default 1024; disabled by <= 0.
+    /// How many of the last accepted tokens DRY looks back on. Default 64; disabled by <= 0.
     pub dry_penalty_last_n: i32,
     /// The chance that XTC acts. Default 0; disabled by <= 0.
     pub xtc_probability: f32,
@@ -96,7 +96,8 @@ static DEFAULT: [i32; 9] = [
 ];
 
 /// The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
-/// own stages off. Its stages stay valid for ever.
+/// own stages off. Its stages stay valid for ever. DRY's breakers, which those programs have four
+/// of (newline, colon, quotation mark, asterisk), are set by llama_sieve_set_dry_breakers.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_stages() -> llama_sieve_stages {
     guard("llama_sieve_default_stages", defaults, defaults)
@@ -110,7 +111,7 @@ fn defaults() -> llama_sieve_stages {
         dry_multiplier: 0.0,
         dry_base: 1.75,
         dry_allowed_length: 2,
-        dry_penalty_last_n: 1024,
+        dry_penalty_last_n: 64,
         xtc_probability: 0.0,
         xtc_threshold: 0.1,
         dynatemp_range: 0.0,
@@ -124,11 +125,12 @@ fn defaults() -> llama_sieve_stages {
 }
 
 /// Gives the sieve these stages from the next token on, in place of the order of its parameters, or
-/// that again for NULL. Each is the exact sampler, as in a chain, whatever the mode; the bias still
-/// comes first. The last stage draws the token if it is mirostat or adaptive-p, and none else may
-/// be; otherwise the parameters' method draws. With mt19937 the tokens are those of llama.cpp's
-/// chain of these samplers and dist, all with the sieve's seed. Can be called between any two
-/// tokens: stages that were there, and not switched off, go on with what they remember.
+/// that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever the
+/// mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last stage
+/// draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the parameters'
+/// method draws. With mt19937 the tokens are those of llama.cpp's chain of these samplers and dist,
+/// all with the sieve's seed. Can be called between any two tokens: stages that were there go on with
+/// what they remember, also after numbers that switched them off.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
 /// LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or

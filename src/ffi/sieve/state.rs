@@ -96,7 +96,7 @@ pub unsafe extern "C" fn llama_sieve_state_load(
 
 /// The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
 /// parameters that were saved, biases and generator included, so that a sieve of any parameters
-/// goes on exactly as the one that saved.
+/// goes on exactly as the one that saved. Stages of its own are not saved: set them first.
 ///
 /// Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
 /// of an earlier version, which has no parameters, or whose parameters llama_sieve_new would

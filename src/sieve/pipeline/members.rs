@@ -13,8 +13,8 @@ use crate::sieve::params::Params;
 use crate::sieve::stages::temperature;
 use crate::token::Token;
 
-/// Stages by what they do; those that are not among a sieve's, or that their numbers disable, are
-/// `None`.
+/// Stages by what they do; those that are not among a sieve's are `None`. Those that remember
+/// something are there also while their numbers switch them off.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -125,7 +125,7 @@ impl Members {
         let (mut temp_ext, mut selector) = (self.temp_ext.take(), self.selector.take());
         for &stage in stages {
             match stage {
-                Stage::Dry(params) if !params.are_disabled() => {
+                Stage::Dry(params) => {
                     self.dry = dry.take();
                     if let Some(dry) = &mut self.dry {
                         dry.set(params);
@@ -136,19 +136,14 @@ impl Members {
                     probability,
                     threshold,
                 } => {
-                    let keep = params.min_keep;
-                    let fresh = Xtc::new(probability, threshold, keep, 0);
-                    self.xtc = match (fresh, xtc.take()) {
-                        (Some(_), Some(mut old)) => {
-                            old.set(probability, threshold, keep);
-                            Some(old)
-                        }
-                        (Some(mut fresh), None) => {
-                            fresh.rng_mut().begin(seed);
-                            Some(fresh)
-                        }
-                        (None, _) => None,
-                    };
+                    self.xtc = xtc.take().or_else(|| {
+                        let mut fresh = Xtc::new(1.0, 0.0, 0, 0)?;
+                        fresh.rng_mut().begin(seed);
+                        Some(fresh)
+                    });
+                    if let Some(xtc) = &mut self.xtc {
+                        xtc.set(probability, threshold, params.min_keep);
+                    }
                 }
                 Stage::DynamicTemperature { range, exponent } => {
                     // Below the middle of a range there is still some of it.
@@ -208,7 +203,7 @@ impl Members {
     }
 
     pub(in crate::sieve) fn accept(&mut self, token: Token) {
-        if let Some(dry) = &mut self.dry {
+        if let Some(dry) = self.dry.as_mut().filter(|dry| dry.window_size() > 0) {
             dry.accept(token);
         }
         if let Some(Selector::AdaptiveP(adaptive_p)) = &mut self.selector {

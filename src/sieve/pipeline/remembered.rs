@@ -8,8 +8,8 @@
 //! | 0..4 | the stage's number |
 //! | 4..8 | n, how many bytes follow |
 //! | the next n | dry: the tokens that it looks back on, the oldest first |
-//! | | xtc: with mt19937 its words, 2496 bytes, the oldest first; else nothing |
-//! | | mirostat: the same, and the bound of the surprisal |
+//! | | xtc, with mt19937 alone: its words, 2496 bytes, the oldest first |
+//! | | mirostat: with mt19937 the same, and the bound of the surprisal |
 //! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
 
 use super::members::{Members, Selector};
@@ -42,7 +42,7 @@ impl Members {
             window.for_each(|token| put(&token.to_le_bytes()));
         }
         let words = if mt19937 { 4 * Mt19937::WORDS } else { 0 };
-        if let Some(xtc) = &self.xtc {
+        if let Some(xtc) = self.xtc.as_ref().filter(|_| mt19937) {
             put_head(XTC, words, put);
             put_words(xtc.rng(), mt19937, put);
         }
@@ -85,7 +85,7 @@ impl Members {
                 dry.accept(Token::from_le_bytes(*token));
             }
         }
-        if let Some(xtc) = &mut self.xtc {
+        if let Some(xtc) = self.xtc.as_mut().filter(|_| mt19937) {
             let rest = take_words(part(bytes, XTC)?, mt19937, xtc.rng_mut())?;
             rest.is_empty().then_some(())?;
         }
