@@ -5,6 +5,8 @@
 //! `float`. That is what the GNU C library computes since 2.27, bit for bit where r is formed by a
 //! fused multiplication; the results for all negative floats were compared.
 
+use super::exp_f64::BITS;
+
 /// 32 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4047_1547_652b_82fe);
 /// Adding 1.5 * 2^52 rounds a `double` to an integer and leaves that in the low bits.
@@ -52,44 +54,11 @@ pub const TABLE: [u64; 32] = table();
     reason = "evaluated by the compiler, which refuses an index that is out of bounds"
 )]
 const fn table() -> [u64; 32] {
-    // 2^(i/32), correctly rounded.
-    let mut table: [u64; 32] = [
-        0x3ff0000000000000,
-        0x3ff059b0d3158574,
-        0x3ff0b5586cf9890f,
-        0x3ff11301d0125b51,
-        0x3ff172b83c7d517b,
-        0x3ff1d4873168b9aa,
-        0x3ff2387a6e756238,
-        0x3ff29e9df51fdee1,
-        0x3ff306fe0a31b715,
-        0x3ff371a7373aa9cb,
-        0x3ff3dea64c123422,
-        0x3ff44e086061892d,
-        0x3ff4bfdad5362a27,
-        0x3ff5342b569d4f82,
-        0x3ff5ab07dd485429,
-        0x3ff6247eb03a5585,
-        0x3ff6a09e667f3bcd,
-        0x3ff71f75e8ec5f74,
-        0x3ff7a11473eb0187,
-        0x3ff82589994cce13,
-        0x3ff8ace5422aa0db,
-        0x3ff93737b0cdc5e5,
-        0x3ff9c49182a3f090,
-        0x3ffa5503b23e255d,
-        0x3ffae89f995ad3ad,
-        0x3ffb7f76f2fb5e47,
-        0x3ffc199bdd85529c,
-        0x3ffcb720dcef9069,
-        0x3ffd5818dcfba487,
-        0x3ffdfc97337b9b5f,
-        0x3ffea4afa2a490da,
-        0x3fff50765b6e4540,
-    ];
+    // Those of the double's table that are no other powers.
+    let mut table = [0; 32];
     let mut i = 0;
     while i < 32 {
-        table[i] -= (i as u64) << 47;
+        table[i] = BITS[4 * i][1];
         i += 1;
     }
     table

@@ -1,4 +1,8 @@
 //! Which lanes hold what, and the tables of the exponentials, for AVX-512.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
+)]
 
 use crate::simd::exp::TABLE;
 
@@ -10,10 +14,6 @@ pub(super) const IDS: [u16; 3] = lanes_of_field(0);
 /// The same of the probabilities.
 pub(super) const PROBABILITIES: [u16; 3] = lanes_of_field(2);
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn lanes_of_field(field: usize) -> [u16; 3] {
     let mut masks = [0; 3];
     let mut word = field;
@@ -27,10 +27,6 @@ const fn lanes_of_field(field: usize) -> [u16; 3] {
 /// Which candidate each of the 48 words belongs to, as a bit.
 pub(super) static OWNERS: [[i32; 16]; 3] = owners();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn owners() -> [[i32; 16]; 3] {
     let mut owners = [[0; 16]; 3];
     let mut word = 0;
@@ -42,10 +38,6 @@ const fn owners() -> [[i32; 16]; 3] {
 }
 
 /// Lane of candidate i in the merged register.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn gathering(field: i32) -> [i32; 16] {
     let mut lanes = [0; 16];
     let mut i = 0;
@@ -57,10 +49,6 @@ const fn gathering(field: i32) -> [i32; 16] {
 }
 
 /// Candidate of lane i in the merged register.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn scattering(field: i32) -> [i32; 16] {
     let mut candidates = [0; 16];
     let lanes = gathering(field);
@@ -92,10 +80,6 @@ pub(super) const LOW_HALVES: [i32; 16] =
 /// The lower halves of the entries of the table, then the upper ones.
 pub(super) static HALVES: [u32; 64] = halves();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn halves() -> [u32; 64] {
     let mut halves = [0; 64];
     let mut i = 0;
@@ -113,10 +97,6 @@ pub(super) static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
 /// Where those are not 0.
 pub(super) const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn words_of_candidates() -> [[i32; 16]; 3] {
     let mut words = [[0; 16]; 3];
     let mut i = 0;
@@ -134,10 +114,6 @@ pub(super) const EXPM1: [f32; 2] = [1.000_014_7, 0.500_005];
 /// 2^(i/32).
 pub(super) static POWERS: [f32; 32] = powers();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
 const fn powers() -> [f32; 32] {
     let mut powers = [0.0; 32];
     let mut i = 0;
