@@ -1467,14 +1467,13 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 
 /*
  What bias and penalties make of the raw logit of one token, here and now: what the stages would
- see. With stages of its own the penalties count if they are among these; DRY never does. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+ see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
+ and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
 
  The caller guarantees:
  sieve is NULL or alive.
  */
-float llama_sieve_adjusted_logit(const struct llama_sieve *sieve,
-                                 int32_t token,
-                                 float logit);
+float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
 
 /*
  Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a

@@ -109,7 +109,8 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
 }
 
 /// What bias and penalties make of the raw logit of one token, here and now: what the stages would
-/// see. With stages of its own the penalties count if they are among these; DRY never does. NaN, and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+/// see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
+/// and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
