@@ -146,6 +146,7 @@ impl Pipeline {
             around: &mut around,
             pool: &mut pool,
             unmasked: None,
+            warm: false,
         };
         running.run(first);
         if largest(running.pool) == f32::NEG_INFINITY {
@@ -314,6 +315,8 @@ struct Running<'r, 's, 'p> {
     pool: &'r mut Pool<'p>,
     /// How many candidates have a probability, since the last stage that may have changed that.
     unmasked: Option<usize>,
+    /// Whether there is room behind the cuts.
+    warm: bool,
 }
 
 impl Running<'_, '_, '_> {
@@ -338,6 +341,7 @@ impl Running<'_, '_, '_> {
 
     fn run(&mut self, stages: &[Stage]) {
         for &stage in stages {
+            self.warm_up(stage);
             if self.apply(stage) {
                 self.unmasked = None;
             }
@@ -346,6 +350,20 @@ impl Running<'_, '_, '_> {
             };
             let pool = &mut *self.pool;
             *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
+        }
+    }
+
+    /// Before the first stage that leaves as many as the logits make it, makes room behind it for any
+    /// share of what there is.
+    fn warm_up(&mut self, stage: Stage) {
+        let cuts = matches!(
+            stage,
+            Stage::Typical | Stage::TopP | Stage::MinP | Stage::Xtc { .. }
+        );
+        if cuts && !self.warm {
+            self.warm = true;
+            let n = self.pool.len();
+            self.around.stages.warm_up(n, usize::MAX);
         }
     }
 
