@@ -507,14 +507,24 @@ fn a_state_of_other_stages_is_refused() {
         for sieve in &mut sieves {
             text(sieve, 0..5);
         }
+        // XTC remembers its stream, which is there with mt19937 alone.
+        let what = |at: usize| match (rng, at) {
+            (RngKind::Mt19937, _) => at,
+            (_, 0) => 5,
+            (_, 3) => 1,
+            _ => at,
+        };
         let states: Vec<Vec<u8>> = sieves.iter().map(saved).collect();
         for (of, state) in states.iter().enumerate() {
             for (at, sieve) in sieves.iter_mut().enumerate() {
+                let same = what(of) == what(at);
                 let alone = sieve.load(state);
-                assert_eq!(alone.is_ok(), of == at, "{rng:?}, {of}, {at}: {alone:?}");
+                assert_eq!(alone.is_ok(), same, "{rng:?}, {of}, {at}: {alone:?}");
                 let with_params = sieve.load_with_params(state);
-                assert_eq!(with_params.is_ok(), of == at, "{rng:?}, {of}, {at}");
-                assert_eq!(saved(sieve), states[at]);
+                assert_eq!(with_params.is_ok(), same, "{rng:?}, {of}, {at}");
+                let now = if same { state } else { &states[at] };
+                assert_eq!(&saved(sieve), now);
+                sieve.load_with_params(&states[at]).expect("its own state");
             }
         }
     }
