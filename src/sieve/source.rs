@@ -234,7 +234,7 @@ impl Adjustments {
             return;
         }
         for candidate in pool.array().0 {
-            candidate.logit = adjust_by(self.biases_of(candidate.id), candidate.logit, None);
+            candidate.logit = self.biased(candidate.id, candidate.logit);
         }
     }
 

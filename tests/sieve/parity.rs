@@ -160,7 +160,7 @@ fn random_size(rng: &mut Rng) -> usize {
 }
 
 /// What the sieve left, as a host has it.
-fn array_of(candidates: &[TokenData], like: &Array) -> Array {
+pub fn array_of(candidates: &[TokenData], like: &Array) -> Array {
     let data = candidates.iter().map(|c| sys::llama_token_data {
         id: c.id,
         logit: c.logit,

@@ -1,6 +1,8 @@
 //! Stages in any order against the same built-ins in a chain, bit for bit; what they remember; and
 //! their answers to what cannot be.
 
+use crate::parity::array_of;
+use crate::states::{KINDS, saved};
 use crate::support::arrays::{Array, Recipe, Rng};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
@@ -138,18 +140,6 @@ fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
         }));
     }
     HostSampler::chain(members)
-}
-
-fn array_of(candidates: &[TokenData], like: &Array) -> Array {
-    let data = candidates.iter().map(|c| sys::llama_token_data {
-        id: c.id,
-        logit: c.logit,
-        p: c.p,
-    });
-    Array {
-        data: data.collect(),
-        ..*like
-    }
 }
 
 /// The sieve after what can be done between any two of its calls, and changes no token.
@@ -293,21 +283,10 @@ const ADAPTIVE_P: Stage = Stage::AdaptiveP {
     target: 0.3,
     decay: 0.9,
 };
-const KINDS: [RngKind; 3] = [
-    RngKind::Xoroshiro128Plus,
-    RngKind::Mt19937,
-    RngKind::Position,
-];
 
 fn logits_at(position: i32) -> Vec<f32> {
     let mut rng = Rng(position as u64 + 7);
     (0..300).map(|_| 2.0 * rng.normal()).collect()
-}
-
-fn saved(sieve: &Sieve) -> Vec<u8> {
-    let mut bytes = vec![0; sieve.state_size()];
-    sieve.save(&mut bytes).expect("there is room");
-    bytes
 }
 
 /// The tokens of some positions, each accepted.

@@ -22,13 +22,13 @@ fn sieve(rng: RngKind, accepted: i32) -> Sieve {
     sieve
 }
 
-fn saved(sieve: &Sieve) -> Vec<u8> {
+pub fn saved(sieve: &Sieve) -> Vec<u8> {
     let mut bytes = vec![0; sieve.state_size()];
     sieve.save(&mut bytes).expect("there is room");
     bytes
 }
 
-const KINDS: [RngKind; 3] = [
+pub const KINDS: [RngKind; 3] = [
     RngKind::Xoroshiro128Plus,
     RngKind::Mt19937,
     RngKind::Position,

@@ -13,16 +13,12 @@
 //! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
 
 use super::members::{Members, Selector};
+use super::stage::{ADAPTIVE_P, DRY, MIROSTAT, MIROSTAT_V2, XTC};
 use crate::rng::{Mt19937, SeededMt19937};
 use crate::sampler::Sampler;
 use crate::samplers::Average;
 use crate::token::Token;
 
-const DRY: u32 = 2;
-const XTC: u32 = 8;
-const MIROSTAT: u32 = 11;
-const MIROSTAT_V2: u32 = 12;
-const ADAPTIVE_P: u32 = 13;
 /// Number and length of a part.
 const HEAD: usize = 8;
 

@@ -66,23 +66,30 @@ pub enum Stage {
     },
 }
 
+// The numbers of the stages that remember something.
+pub(super) const DRY: u32 = 2;
+pub(super) const XTC: u32 = 8;
+pub(super) const MIROSTAT: u32 = 11;
+pub(super) const MIROSTAT_V2: u32 = 12;
+pub(super) const ADAPTIVE_P: u32 = 13;
+
 impl Stage {
     /// The number that C and saved states have for it.
     pub fn number(self) -> u32 {
         match self {
             Self::Penalties => 1,
-            Self::Dry(_) => 2,
+            Self::Dry(_) => DRY,
             Self::TopK => 3,
             Self::Typical => 4,
             Self::TopP => 5,
             Self::MinP => 6,
             Self::TopNSigma => 7,
-            Self::Xtc { .. } => 8,
+            Self::Xtc { .. } => XTC,
             Self::Temperature => 9,
             Self::DynamicTemperature { .. } => 10,
-            Self::Mirostat { .. } => 11,
-            Self::MirostatV2 { .. } => 12,
-            Self::AdaptiveP { .. } => 13,
+            Self::Mirostat { .. } => MIROSTAT,
+            Self::MirostatV2 { .. } => MIROSTAT_V2,
+            Self::AdaptiveP { .. } => ADAPTIVE_P,
         }
     }
 
