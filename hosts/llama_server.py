@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,18 +110,22 @@ def source(folder: Path) -> Path:
     name, version = SDIST
     unpacked = folder / f"{name.replace('-', '_')}-{version}"
     if not unpacked.is_dir():
+        packed_name = f"{unpacked.name}.tar.gz"
+        index = f"https://pypi.org/simple/{name}/"
+        as_json = {"Accept": "application/vnd.pypi.simple.v1+json"}
         try:
-            with urllib.request.urlopen(f"https://pypi.org/pypi/{name}/{version}/json") as answer:
-                files = json.load(answer)["urls"]
-            found = next(one for one in files if one["packagetype"] == "sdist")
-            with urllib.request.urlopen(found["url"]) as answer:
+            with urllib.request.urlopen(urllib.request.Request(index, headers=as_json)) as answer:
+                files = json.load(answer)["files"]
+            found = next(one for one in files if one["filename"] == packed_name)
+            # The address may be relative to the index.
+            with urllib.request.urlopen(urllib.parse.urljoin(index, found["url"])) as answer:
                 content = answer.read()
-        except OSError as error:
+        except (OSError, StopIteration) as error:
             print(f"cannot be had: {name} {version}: {error}", file=sys.stderr)
             raise SystemExit(common.UNREACHED) from error
-        if hashlib.sha256(content).hexdigest() != found["digests"]["sha256"]:
+        if hashlib.sha256(content).hexdigest() != found["hashes"]["sha256"]:
             raise SystemExit(f"{found['url']} is not what its index says")
-        packed = folder / f"{unpacked.name}.tar.gz"
+        packed = folder / packed_name
         packed.write_bytes(content)
         with tarfile.open(packed) as archive:
             archive.extractall(folder, filter="data")
