@@ -5,10 +5,9 @@
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::{claim, exhausted, table_bytes};
-use crate::rng::{DEFAULT_SEED, resolve_seed_64};
+use crate::rng::process_key;
 use crate::token::Token;
 
 /// A sliding window over the accepted tokens with counts.
@@ -25,23 +24,14 @@ pub struct History {
 /// A map from tokens.
 pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
 
-/// Makes [`TokenHasher`]s with the seed of this process: which tokens a request names is its
-/// sender's choice, and without a seed so would be how many of them collide.
+/// Makes [`TokenHasher`]s with the key of this process: which tokens a request names is its
+/// sender's choice, and without a key so would be how many of them collide.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHashes(u64);
 
 impl Default for TokenHashes {
     fn default() -> Self {
-        // 0 before the first choice. An atomic and no `OnceLock`, whose synchronisation a thread
-        // sanitizer does not see. Two threads that choose at once agree on the first.
-        static SEED: AtomicU64 = AtomicU64::new(0);
-        let known = SEED.load(Ordering::Relaxed);
-        if known != 0 {
-            return Self(known);
-        }
-        let chosen = resolve_seed_64(DEFAULT_SEED.into()) | 1;
-        let first = SEED.compare_exchange(0, chosen, Ordering::Relaxed, Ordering::Relaxed);
-        Self(first.err().unwrap_or(chosen))
+        Self(process_key())
     }
 }
 

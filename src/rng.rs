@@ -8,6 +8,8 @@
 //! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a
 //! seed and a position, so that any position can be replayed alone.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::algorithms::{Softmax, Workspace};
@@ -35,6 +37,21 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
         return seed;
     }
     getrandom::u64().unwrap_or_else(|_| u64::from(resolve_seed(DEFAULT_SEED)))
+}
+
+/// A number other than 0, another one in each process: the key of hashes over what a stranger may
+/// choose, so that nobody knows which of it meets.
+pub fn process_key() -> u64 {
+    // An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see. Two
+    // threads that choose at once agree on the first.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+    let known = KEY.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let chosen = resolve_seed_64(DEFAULT_SEED.into()) | 1;
+    let first = KEY.compare_exchange(0, chosen, Ordering::Relaxed, Ordering::Relaxed);
+    first.err().unwrap_or(chosen)
 }
 
 /// std::mt19937 as compiled against libstdc++.

@@ -5,8 +5,9 @@
 //! like do, in a tenth of the time of the standard library's hash.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, Hasher};
+
+use crate::rng::{mix, process_key};
 
 /// A map by such numbers.
 pub type Map<K, V> = HashMap<K, V, Keys>;
@@ -25,11 +26,8 @@ impl std::fmt::Debug for Keys {
 
 impl Default for Keys {
     fn default() -> Self {
-        static KEYS: OnceLock<[u64; 2]> = OnceLock::new();
-        Self(*KEYS.get_or_init(|| {
-            let random = RandomState::new();
-            [random.hash_one(0), random.hash_one(1)]
-        }))
+        let key = process_key();
+        Self([key, mix(key)])
     }
 }
 
