@@ -181,11 +181,9 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     let added = v.reduce_add(v.add(a[2], b[2]));
     // Cauchy and Schwarz: no less than the sum of the absolute logits.
     let absolute = (squares * SUM_BLOCK as f32).sqrt();
-    let decided = v.reduce_max(v.max_abs(a[3], b[3])) < c * (f32::EPSILON / 2.0);
-    if !decided || !stays(sum, c, absolute, added) {
-        return (moments, None);
-    }
-    (moments, Some(sum + added))
+    let decided = v.reduce_max(v.max_abs(a[3], b[3])) < c * (f32::EPSILON / 2.0)
+        && stays(sum, c, absolute, added);
+    (moments, decided.then_some(sum + added))
 }
 
 /// The sums of x and of its squares. `IN_ORDER`: also the sum of x rounded to the units of

@@ -11,8 +11,8 @@
 //! | min-p | maxima of blocks; all above the largest + ln p | 1, and the blocks that reach it |
 //! | none | all candidates | 2 |
 //!
-//! The cut and the temperature of a flat nucleus are remembered, not applied: candidates are made of
-//! it only if someone asks, or a stage follows.
+//! The cut and the temperature of a flat nucleus are remembered, not applied: candidates are made
+//! of it only if someone asks, or a stage follows.
 //!
 //! Sums over more than 8192 tokens are `double`s here and sequential `float`s in llama.cpp: at a
 //! threshold the two can differ by what that rounds away. Masked tokens (minus infinity, NaN) drop
@@ -275,11 +275,8 @@ fn nucleus(
     let Workspace {
         candidates,
         keys,
-        spare,
         maxima,
         sample,
-        exponentials,
-        survivors,
         ..
     } = workspace;
     let mut all = Summary::default();
@@ -308,7 +305,42 @@ fn nucleus(
         stats.after_top_p = candidates.len();
         return Ok(Reduced::To(Done::TopP, true));
     }
-    let mut bracket = Bracket::guess(all.mass() - mass, max, source);
+    let bracket = Bracket::guess(all.mass() - mass, max, source);
+    let kept = cut_at_bracket(enough, max, bracket, source, workspace);
+    stats.after_top_p = kept;
+    if kept > SORTED {
+        return Ok(Reduced::Apart);
+    }
+    let Workspace {
+        candidates,
+        keys,
+        survivors,
+        ..
+    } = workspace;
+    candidates.clear();
+    reserve(candidates, kept);
+    survivors.write_to(candidates);
+    sort(candidates, keys);
+    Ok(Reduced::To(Done::TopP, true))
+}
+
+/// Leaves the nucleus in the survivors, and gives how many it has: `bracket` holds the guess where
+/// it ends.
+fn cut_at_bracket(
+    enough: Enough<f64>,
+    max: f32,
+    mut bracket: Bracket,
+    source: &Source<'_>,
+    workspace: &mut Workspace,
+) -> usize {
+    let Workspace {
+        keys,
+        spare,
+        maxima,
+        exponentials,
+        survivors,
+        ..
+    } = workspace;
     collect_packed(source, maxima, (max, bracket.low), survivors);
     let mut divided = Divided::of(survivors, max, bracket);
     if !enough.at(divided.sum, survivors.len()) {
@@ -321,17 +353,7 @@ fn nucleus(
         band: spare,
         exponentials,
     };
-    let within = (max, bracket.low);
-    let kept = cut_nucleus(enough, within, &divided, survivors, &mut cut);
-    stats.after_top_p = kept;
-    if kept > SORTED {
-        return Ok(Reduced::Apart);
-    }
-    candidates.clear();
-    reserve(candidates, kept);
-    survivors.write_to(candidates);
-    sort(candidates, keys);
-    Ok(Reduced::To(Done::TopP, true))
+    cut_nucleus(enough, (max, bracket.low), &divided, survivors, &mut cut)
 }
 
 /// Min-p on all of the vocabulary.

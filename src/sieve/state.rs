@@ -1,5 +1,5 @@
-//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and what
-//! stages of its own remember.
+//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and
+//! what stages of its own remember.
 //!
 //! Little-endian, 136 bytes, 4 per token of the window and 8 per bias, with mt19937 another 2496:
 //!
@@ -235,23 +235,7 @@ pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>, &[u8]>, Error> {
     let wrong = |text: String| Err(Error::State(text));
-    let least = HEAD + SUM;
-    if bytes.len() < least {
-        return wrong(format!(
-            "{} bytes are too few for a state, which has {least} or more",
-            bytes.len()
-        ));
-    }
-    if !bytes.starts_with(MAGIC) {
-        return wrong("the bytes are no state of a sieve".to_owned());
-    }
-    let version = u32_at(bytes, 4);
-    if !(VERSION..=VERSION_STAGES).contains(&version) {
-        return wrong(format!(
-            "the state has version {version}; this library reads versions {VERSION} to \
-             {VERSION_STAGES}"
-        ));
-    }
+    let version = version(bytes)?;
     let number = u32_at(bytes, 8);
     let kind = GENERATORS.get(number as usize).copied();
     let has_words = match version {
@@ -303,6 +287,29 @@ pub(super) fn read(
         }),
         stages,
     })
+}
+
+/// The version of what is a state by its begin, and long enough to have a head and a sum.
+fn version(bytes: &[u8]) -> Result<u32, Error> {
+    let wrong = |text: String| Err(Error::State(text));
+    let least = HEAD + SUM;
+    if bytes.len() < least {
+        return wrong(format!(
+            "{} bytes are too few for a state, which has {least} or more",
+            bytes.len()
+        ));
+    }
+    if !bytes.starts_with(MAGIC) {
+        return wrong("the bytes are no state of a sieve".to_owned());
+    }
+    let version = u32_at(bytes, 4);
+    if !(VERSION..=VERSION_STAGES).contains(&version) {
+        return wrong(format!(
+            "the state has version {version}; this library reads versions {VERSION} to \
+             {VERSION_STAGES}"
+        ));
+    }
+    Ok(version)
 }
 
 /// Window, words, parameters and stages of what lies between head and sum; `None` if the length is

@@ -62,11 +62,7 @@ impl Parser<'_> {
         if frame.elements.len() <= frame.item_start {
             return fault(at, "expected an item before the repetition");
         }
-        let total = match (max, min) {
-            (Some(max), _) if max > 0 => max,
-            (_, min) if min > 0 => min,
-            _ => 1,
-        };
+        let total = max.filter(|&max| max > 0).unwrap_or(min.max(1));
         let n_rules = frame.item_rules.saturating_mul(total);
         if n_rules > MAX_REPETITIONS {
             return fault(

@@ -265,27 +265,23 @@ impl<'a> Search<'a> {
                 })?;
                 here(first)
             }
+            Inst::Repeat { .. } if self.was_tried(address, at) => Ok(None),
+            Inst::Repeat { exit, lazy, .. } if lazy => {
+                self.push(Way::Again {
+                    address,
+                    at: at as u32,
+                })?;
+                here(exit)
+            }
             Inst::Repeat {
                 body,
                 exit,
-                lazy,
                 counter,
+                ..
             } => {
-                if self.was_tried(address, at) {
-                    return Ok(None);
-                }
-                let at_here = at as u32;
-                if lazy {
-                    let again = Way::Again {
-                        address,
-                        at: at_here,
-                    };
-                    self.push(again)?;
-                    return here(exit);
-                }
                 self.push(Way::Try {
                     address: exit,
-                    at: at_here,
+                    at: at as u32,
                 })?;
                 Ok(self.again(counter, at)?.then_some((body, at)))
             }
