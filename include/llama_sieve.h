@@ -1092,8 +1092,8 @@ int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
  slot NULL takes the handle out again. A handle that is bound already is bound anew. May be
  called from any thread.
 
- The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as elizaOS's
- local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
+ The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
+ elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 
  Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
  an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie
@@ -1163,8 +1163,8 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
  token t. Writes the first n_words words to bits; words behind the vocabulary's last are 0.
  Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
- waits, all are. 0, with an error, if the sampler is NULL or no grammar, or bits is not aligned.
- May be called from any thread.
+ waits, all are. 0, with an error, if the sampler is NULL or no grammar, or bits is not
+ aligned. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
@@ -1318,8 +1318,8 @@ void llama_sieve_reset(struct llama_sieve *sieve);
 int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
 
 /*
- Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so that
- the first token, too, allocates nothing (stages of its own may, with the logits); history,
+ Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so
+ that the first token, too, allocates nothing (stages of its own may, with the logits); history,
  generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
  token of the vocabulary, by the parameters.
 
@@ -1345,11 +1345,12 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
  Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
  tell llama_sieve_accept.
 
- NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the first);
- PARITY does what the built-in chain does, which then draws by probabilities that are NaN.
- Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <=
- 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
- LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+ NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
+ first); PARITY does what the built-in chain does, which then draws by probabilities that are
+ NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
+ (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random
+ stream stays), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
+ tokens.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab floats.
@@ -1569,15 +1570,15 @@ struct llama_sieve_stages llama_sieve_default_stages(void);
 
 /*
  Gives the sieve these stages from the next token on, in place of the order of its parameters, or
- that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever the
- mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last stage
- draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the parameters'
- method draws. With mt19937 the tokens are those of llama.cpp's chain of these samplers and dist,
- all with the sieve's seed. Can be called between any two tokens: stages that were there go on with
- what they remember, also after numbers that switched them off.
+ that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever
+ the mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last
+ stage draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the
+ parameters' method draws. With mt19937 the tokens are those of llama.cpp's chain of these
+ samplers and dist, all with the sieve's seed. Can be called between any two tokens: stages that
+ were there go on with what they remember, also after numbers that switched them off.
 
- LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
- LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
+ LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
+ or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
  draws before the end, or a number that is not finite.
 
  The caller guarantees:
@@ -1587,9 +1588,9 @@ struct llama_sieve_stages llama_sieve_default_stages(void);
 int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_stages *stages);
 
 /*
- Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the order
- in which they run, and gives how many there are: 0 with the order of its parameters, too. A
- negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
+ Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the
+ order in which they run, and gives how many there are: 0 with the order of its parameters, too.
+ A negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
 
  The caller guarantees:
  sieve is NULL or alive; out has room for cap numbers.
@@ -1597,9 +1598,9 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- What the stage DRY does not repeat across, from now on: n_breakers strings breakers, each cut
- to 40 bytes; NULL or empty ones are skipped. vocab must outlive this call only; it may be NULL
- where there are none.
+ What the stage DRY does not repeat across, from now on: n_breakers strings breakers, each
+ cut to 40 bytes; NULL or empty ones are skipped. vocab must outlive this call only; it may be
+ NULL where there are none.
 
  LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
  or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.

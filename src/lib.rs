@@ -34,8 +34,8 @@
 //! use llama_sieve::{Candidates, Sampler, TokenData, samplers::{Dist, TopK}};
 //!
 //! let logits = [1.0f32, 3.0, 2.0];
-//! let candidates = logits.iter().enumerate();
-//! let mut data: Vec<_> = candidates.map(|(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 }).collect();
+//! let candidate = |(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 };
+//! let mut data: Vec<_> = logits.iter().enumerate().map(candidate).collect();
 //! let mut candidates = Candidates::new(&mut data, false);
 //! TopK::new(2).expect("2 keeps something").apply(&mut candidates);
 //! Dist::new(42).apply(&mut candidates);
@@ -48,8 +48,8 @@
 //! Each module uses only those before it: [`token`], [`log`], [`memory`] and other small ones;
 //! [`simd`]; [`kernels`], one pass each; [`algorithms`] of several passes, [`history`], [`rng`];
 //! [`candidates`] and [`pool`]; [`samplers`], [`trie`], [`grammar`], [`metrics`]; [`chain`];
-//! [`sieve`]; and [`ffi`], which alone knows pointers of C. `docs/architecture.md` of the repository
-//! says which file answers which question.
+//! [`sieve`]; and [`ffi`], which alone knows pointers of C. `docs/architecture.md` of the
+//! repository says which file answers which question.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // What runs in somebody else's process does not give up. Tests may.

@@ -1,6 +1,6 @@
-//! Grammars beside llama.cpp's own: the whole array, the mask, the constructor, what is asked for one
-//! token at a time, a chain straight from the logits, and a token while a lazy grammar waits for one
-//! of 139 tools. Checks that both sides leave the same candidates.
+//! Grammars beside llama.cpp's own: the whole array, the mask, the constructor, what is asked for
+//! one token at a time, a chain straight from the logits, and a token while a lazy grammar waits
+//! for one of 139 tools. Checks that both sides leave the same candidates.
 //!
 //! On the vocabulary of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names, or else on 128,256
 //! texts that are made: bytes, and syllables, words and numbers as tokenizers have them.

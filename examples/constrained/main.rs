@@ -9,10 +9,10 @@
 //! file. Where only one token can follow, it is not sampled: such a run is appended to the text as
 //! one batch, together with the token that was sampled before it.
 //!
-//! `--record` measures the same job done with llama.cpp's grammar sampler, too: same choices, prompt,
-//! temperature and seeds, in the same process. Neither side's time includes reading the prompt or
-//! making the constraint. Both leave the value in the context, ready for what follows. The
-//! grammar's side ends as soon as its text is a value that no other begins with, so it is not
+//! `--record` measures the same job done with llama.cpp's grammar sampler, too: same choices,
+//! prompt, temperature and seeds, in the same process. Neither side's time includes reading the
+//! prompt or making the constraint. Both leave the value in the context, ready for what follows.
+//! The grammar's side ends as soon as its text is a value that no other begins with, so it is not
 //! charged for a token that ends the text.
 
 mod options;

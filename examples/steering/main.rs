@@ -8,9 +8,9 @@
 //! cargo run --release --example steering -- adaptive --plot adaptive.svg
 //! ```
 //!
-//! `--help` lists the patterns and presets. Each pattern is one function of `patterns.rs`, and shows
-//! what a program does between the model's logits and the next token. `--plot` draws how uncertain
-//! the model and the draw were at each token.
+//! `--help` lists the patterns and presets. Each pattern is one function of `patterns.rs`, and
+//! shows what a program does between the model's logits and the next token. `--plot` draws how
+//! uncertain the model and the draw were at each token.
 
 mod patterns;
 mod plot;

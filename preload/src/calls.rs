@@ -176,8 +176,8 @@ thread_local! {
     static COLUMNS: Cell<Option<Box<Columns>>> = const { Cell::new(None) };
 }
 
-/// Whether a call was ever begun. Where this library is off or steps aside, none is, and whatever the
-/// host asks costs a look at this.
+/// Whether a call was ever begun. Where this library is off or steps aside, none is, and whatever
+/// the host asks costs a look at this.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// What `look` gives of the call that this thread is in, if it is in one.

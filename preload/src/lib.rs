@@ -2,11 +2,11 @@
 //! llama-sieve's, without recompiling anything.
 //!
 //! The library exports the names of the built-in samplers' constructors, of the functions that
-//! sample, `llama_sampler_get_seed` and `llama_sampler_copy`. Loaded first, it is found first by whatever calls them through the
-//! dynamic linker: the program, its libraries, and what they load later, also with RTLD_LOCAL. Not
-//! reached are programs and libraries with a llama.cpp linked in, and callers that ask libllama's
-//! own handle for a symbol, as Python's ctypes does. Constructors that llama-sieve has no
-//! counterpart of are not exported, and stay what they are.
+//! sample, `llama_sampler_get_seed` and `llama_sampler_copy`. Loaded first, it is found first by
+//! whatever calls them through the dynamic linker: the program, its libraries, and what they load
+//! later, also with RTLD_LOCAL. Not reached are programs and libraries with a llama.cpp linked in,
+//! and callers that ask libllama's own handle for a symbol, as Python's ctypes does. Constructors
+//! that llama-sieve has no counterpart of are not exported, and stay what they are.
 //!
 //! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
 //! is the host's equal, it steps aside and calls the host's own constructor, with the same
@@ -246,8 +246,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_dry(
         named.extend::<[Named<'_>; 2]>([("multiplier", &multiplier), ("base", &base)]);
         named
     };
-    let chosen = choose(&constructors::DRY, &arguments, ours);
-    match chosen {
+    match choose(&constructors::DRY, &arguments, ours) {
         Chosen::Made(sampler) => sampler,
         Chosen::Theirs(theirs) => call_host!(
             theirs,

@@ -259,8 +259,8 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the reference, which
-        // nobody else uses.
+        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the reference,
+        // which nobody else uses.
         let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
         c_int::from(!visit(info))
     }

@@ -1,9 +1,9 @@
 //! Where calls go that are made for every token: found once, not at each call.
 //!
-//! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as long
-//! as the process lives, and is kept with the function. Otherwise libraries may come and go, and the
-//! ways of two callers may differ: what was found then holds until the dynamic linker has counted
-//! another library, and is kept by thread and caller.
+//! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as
+//! long as the process lives, and is kept with the function. Otherwise libraries may come and go,
+//! and the ways of two callers may differ: what was found then holds until the dynamic linker has
+//! counted another library, and is kept by thread and caller.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};

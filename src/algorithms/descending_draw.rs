@@ -71,9 +71,9 @@ const ROUNDS: usize = 3;
 impl DescendingDraw {
     /// Where the running sum of the exponentials of `from` reaches the share `draw` of their sum.
     ///
-    /// `larger` are the candidates with logits above `from.first`, all of which are left out; `head`
-    /// are some of the largest, all with a logit that one of them has, in any order. `None` where
-    /// rounding could decide.
+    /// `larger` are the candidates with logits above `from.first`, all of which are left out;
+    /// `head` are some of the largest, all with a logit that one of them has, in any order.
+    /// `None` where rounding could decide.
     pub fn find(
         &mut self,
         from: Descending<'_>,

@@ -24,8 +24,8 @@ impl<T> Clone for Scratch<T> {
     fn clone_from(&mut self, _source: &Self) {}
 }
 
-/// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state of
-/// one chain to another, which goes on sampling. (A derived `clone_from` replaces the whole.)
+/// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state
+/// of one chain to another, which goes on sampling. (A derived `clone_from` replaces the whole.)
 macro_rules! clone_by_field {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl Clone for $name {

@@ -163,8 +163,8 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a struct has a size that it has or once had, the newest first. A larger size is an error:
-/// what its caller asks for beyond the known members could not be done.
+/// Whether a struct has a size that it has or once had, the newest first. A larger size is an
+/// error: what its caller asks for beyond the known members could not be done.
 pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
     if known.contains(&given) {
         return Ok(());

@@ -160,8 +160,8 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
         c"llama_vocab_is_eog",
         unsafe extern "C" fn(Vocab, Token) -> u8
     );
-    // Of each token its length, whether it ends a generation, and its text, in one piece: many small
-    // ones take the hasher far longer.
+    // Of each token its length, whether it ends a generation, and its text, in one piece: many
+    // small ones take the hasher far longer.
     let mut about = [0_u8; ABOUT + 64];
     for &token in samples.iter().filter(|&&token| token < n_tokens) {
         let (head, text) = about.split_at_mut(ABOUT);

@@ -12,8 +12,8 @@
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
 //! - [`trie`][]: the token trie, by sampler and by opaque handle.
-//! - [`grammar`][]: grammars, [lazy](grammar::lazy) ones too, and [for a host](grammar::hosted) that
-//!   does not know of ours; `known_vocabularies`: the trees of the host's vocabularies.
+//! - [`grammar`][]: grammars, [lazy](grammar::lazy) ones too, and [for a host](grammar::hosted)
+//!   that does not know of ours; `known_vocabularies`: the trees of the host's vocabularies.
 //! - [`chain`][]: sampling from raw logits with a host's chain.
 //! - `logits`: logits of a pointer or a context.
 //! - [`sieve`][]: the fused sampler, `struct llama_sieve`.

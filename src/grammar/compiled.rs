@@ -24,8 +24,8 @@ struct Groups {
     /// The first code point of each group, ascending.
     starts: Vec<u32>,
     ascii: [u32; 128],
-    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these are
-    /// alike, parts of them included.
+    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
+    /// are alike, parts of them included.
     sets: Vec<(u32, CharSet)>,
 }
 
@@ -99,8 +99,8 @@ impl Compiled {
         self.groups.starts.len()
     }
 
-    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these are
-    /// alike, parts of them included.
+    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
+    /// are alike, parts of them included.
     pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
         self.groups.sets.iter().copied()
     }

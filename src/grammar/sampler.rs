@@ -247,8 +247,8 @@ impl Slot {
     }
 
     /// Whether the characters so far that are complete are a whole sentence of the grammar, so that
-    /// tokens that end the generation are allowed. False where there is no grammar, and while a lazy
-    /// one waits.
+    /// tokens that end the generation are allowed. False where there is no grammar, and while a
+    /// lazy one waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)

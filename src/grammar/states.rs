@@ -65,8 +65,8 @@ struct Facts {
     cover: CharSet,
     /// Whether a top is a token.
     has_tokens: bool,
-    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody has
-    /// asked.
+    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody
+    /// has asked.
     uniform: Option<(Summary, StateId)>,
 }
 
@@ -276,8 +276,8 @@ impl States {
         Ok(state)
     }
 
-    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs: one
-    /// after the other, each stack would be copied once for every edge behind it.
+    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs:
+    /// one after the other, each stack would be copied once for every edge behind it.
     fn union_of(&mut self, edges: &[Edge]) -> Result<StateId, TooMuch> {
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         while states.len() > 1 {

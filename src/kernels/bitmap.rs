@@ -8,8 +8,8 @@ dispatched! {
     /// Gives minus infinity to the candidates whose tokens are not in `allowed`. Reads 12 bytes per
     /// candidate, and writes where something changes.
     pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) => mask_tokens_on;
-    /// Gives minus infinity to the logits of the tokens that are not in `allowed`, the first of which
-    /// is token 0. Reads and writes 4 bytes per logit where a word has some of both.
+    /// Gives minus infinity to the logits of the tokens that are not in `allowed`, the first of
+    /// which is token 0. Reads and writes 4 bytes per logit where a word has some of both.
     pub fn mask_column(column: &mut [f32], allowed: &[u64]) => mask_column_on;
     /// How many bits are set.
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;

@@ -128,8 +128,8 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     max_of(v, maxima)
 }
 
-/// From so many places on at once logits are read: each page of memory makes its reader wait for its
-/// first lines, while the others' lines arrive.
+/// From so many places on at once logits are read: each page of memory makes its reader wait for
+/// its first lines, while the others' lines arrive.
 const STREAMS: usize = 4;
 
 /// All numbers below `n`, from [`STREAMS`] places on in turn.

@@ -5,9 +5,8 @@
 //! same file, by `dispatched!`. A new one touches one file.
 //!
 //! - [`layout`]: the sizes that several share;
-//! - [`scan`]: the largest, where, whether, how many; [`column`](mod@column): copies of the
-//!   logits; [`compact`]: what passes a threshold; [`rewrite`], [`quotient`]: what is written in
-//!   place;
+//! - [`scan`]: the largest, where, whether, how many; [`column`](mod@column): copies of the logits;
+//!   [`compact`]: what passes a threshold; [`rewrite`], [`quotient`]: what is written in place;
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;

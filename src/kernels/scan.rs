@@ -20,8 +20,8 @@ dispatched! {
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
     /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
-    /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order. Reads
-    /// 8 bytes per element.
+    /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order.
+    /// Reads 8 bytes per element.
     pub fn sum_from(keys: &[f32], xs: &[f32], from: f32) -> f64 => sum_from_on;
     /// Returns the first index from `start` on, which is not 0, whose element is above the one
     /// before; the length if there is none. Reads 4 bytes per element.

@@ -64,8 +64,9 @@ impl Pool<'_> {
 
     /// Keeps what locally typical sampling keeps by this cut. Some are equally near and come in the
     /// order of the host as soon as somebody looks: of these the ids here are the complements,
-    /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more, that
-    /// order decides, too; none of them is larger than all the others. Nothing has been chosen.
+    /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more,
+    /// that order decides, too; none of them is larger than all the others. Nothing has been
+    /// chosen.
     pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
         let (n, max) = (self.len(), self.max());
         self.put_in_order(n - kept.len(), max);

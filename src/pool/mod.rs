@@ -119,8 +119,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// How many candidates are left. Of those [kept loosely](Self::keep_loosely) there may be fewer,
-    /// two at least.
+    /// How many candidates are left. Of those [kept loosely](Self::keep_loosely) there may be
+    /// fewer, two at least.
     pub fn len(&self) -> usize {
         match self.form {
             Form::Logits | Form::Masked | Form::Column => {
@@ -368,8 +368,8 @@ impl Pool<'_> {
         &mut self.buffers.column
     }
 
-    /// The same with the largest of each block, as they were, and of all, if none of them is NaN and
-    /// the largest is finite.
+    /// The same with the largest of each block, as they were, and of all, if none of them is NaN
+    /// and the largest is finite.
     pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {
         let (_, max) = self.contiguous_numbers()?;
         self.make_column();

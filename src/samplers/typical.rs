@@ -15,8 +15,8 @@
 //! bytes for each that is taken. Only where a tie stands among what is kept, or at the cut, both
 //! sorts are replayed.
 //!
-//! Straight from logits not even then: bounds of the sum, whatever the order of those that are tied,
-//! decide the cut, and the pool puts them in order when somebody looks (see
+//! Straight from logits not even then: bounds of the sum, whatever the order of those that are
+//! tied, decide the cut, and the pool puts them in order when somebody looks (see
 //! [`Pool::keep_loosely`]). But where many are tied, a draw soon falls on one of them.
 
 use std::ffi::CStr;
@@ -325,8 +325,8 @@ impl Typical {
         Nearest::Beyond
     }
 
-    /// The same of what was ranked where some are tied. Of these the complements are left in `near`,
-    /// and whether the last of them are kept may be open.
+    /// The same of what was ranked where some are tied. Of these the complements are left in
+    /// `near`, and whether the last of them are kept may be open.
     #[expect(
         clippy::indexing_slicing,
         reason = "ranked are places of what is taken; there are as many distances, each of which belongs to one group"
@@ -431,7 +431,8 @@ fn ranked<'a>(
 enum Nearest {
     /// So many are kept, and no two of them, nor the first that is not, are equally near.
     Distinct(usize),
-    /// Some of them are equally near. So many are kept at most, and the first `sure` of them for sure.
+    /// Some of them are equally near. So many are kept at most, and the first `sure` of them for
+    /// sure.
     Loose { kept: usize, sure: usize },
     /// Two are, or too much is open.
     Tied,

@@ -465,8 +465,8 @@ impl Sieve {
         Ok(chosen)
     }
 
-    /// Entropies and surprisal of the token with the logit at `index`, which is at `chosen` of what is
-    /// left.
+    /// Entropies and surprisal of the token with the logit at `index`, which is at `chosen` of what
+    /// is left.
     #[expect(
         clippy::indexing_slicing,
         reason = "`chosen` is the place of a candidate: nothing stays apart where it is measured"

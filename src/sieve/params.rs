@@ -83,8 +83,8 @@ pub struct Params {
     pub top_p: f32,
     /// Keeps the tokens at least that probable relative to the most probable one.
     pub min_p: f32,
-    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities exceed
-    /// this.
+    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities
+    /// exceed this.
     pub typical_p: f32,
     /// Keeps the logits within that many standard deviations of the largest.
     pub top_n_sigma: f32,

@@ -4,9 +4,9 @@
 //! [stages of its own](crate::sieve::Sieve::set_stages) a sieve is one in either mode. The bias
 //! always comes first, as in llama.cpp's programs.
 //!
-//! In llama.cpp each sampler that draws has a generator of its own, all with the same seed. So it is
-//! here with mt19937. Of the other generators, which give one number of 64 bits for each token, such
-//! a stage takes a hash of that number to begin its own anew: so nothing more is saved, and a
+//! In llama.cpp each sampler that draws has a generator of its own, all with the same seed. So it
+//! is here with mt19937. Of the other generators, which give one number of 64 bits for each token,
+//! such a stage takes a hash of that number to begin its own anew: so nothing more is saved, and a
 //! position can be replayed alone.
 
 use std::sync::Arc;
@@ -186,8 +186,8 @@ impl Sieve {
     /// These stages in place of those that the parameters name, in this order, each the exact
     /// sampler, whatever the mode; `None`: those of the parameters again. The bias still comes
     /// first, and the last draws the token if it [can](Stage::draws). Stages that were there go on
-    /// with what they remember. Fails, and changes nothing, for a stage that is named twice or draws
-    /// before the end, and for numbers that are not finite.
+    /// with what they remember. Fails, and changes nothing, for a stage that is named twice or
+    /// draws before the end, and for numbers that are not finite.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};
@@ -353,8 +353,8 @@ impl Running<'_, '_, '_> {
         }
     }
 
-    /// Before the first stage that leaves as many as the logits make it, makes room behind it for any
-    /// share of what there is.
+    /// Before the first stage that leaves as many as the logits make it, makes room behind it for
+    /// any share of what there is.
     fn warm_up(&mut self, stage: Stage) {
         let cuts = matches!(
             stage,

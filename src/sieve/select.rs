@@ -5,8 +5,8 @@
 //! or below the k-th largest logit, so it is a threshold that all of the k largest reach and little
 //! else does; only the blocks whose maximum reaches it are looked into again.
 //!
-//! A threshold that rises as the k largest so far do takes one pass, but looks into every block that
-//! reaches what is known by then, and lost.
+//! A threshold that rises as the k largest so far do takes one pass, but looks into every block
+//! that reaches what is known by then, and lost.
 
 use crate::algorithms::host_order::{Item, item, place};
 use crate::algorithms::kth_largest::nearly_kth_largest;

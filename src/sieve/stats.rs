@@ -16,7 +16,8 @@ pub struct Stats {
     pub surprisal: f32,
     /// Entropy of the distribution that was drawn from, in nats. NaN likewise.
     pub sampling_entropy: f32,
-    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN likewise.
+    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN
+    /// likewise.
     pub sampling_surprisal: f32,
     /// How many tokens had been accepted when this one was chosen: its position, counted from 0.
     pub accepted: u64,

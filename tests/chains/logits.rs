@@ -2,8 +2,8 @@
 //! a host fills: the token, and the candidates that the chain leaves, bit for bit.
 //!
 //! Chains are random: ours, ours mixed with built-ins, with grammars, with the token trie in front,
-//! chains inside chains; the logits of every shape, in three precisions, full of ties. 400 chains of
-//! 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
+//! chains inside chains; the logits of every shape, in three precisions, full of ties. 400 chains
+//! of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
 use std::ffi::CString;
 

@@ -1,9 +1,10 @@
 //! Locally typical sampling straight from flat logits, where some of what it keeps are equally near
 //! to the entropy: ours may choose before it knows in which order these come. Against the built-ins
-//! on the array that a host fills: the token, and, when somebody looks, the candidates, bit for bit.
+//! on the array that a host fills: the token, and, when somebody looks, the candidates, bit for
+//! bit.
 //!
-//! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS sets
-//! another number.
+//! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS
+//! sets another number.
 
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;

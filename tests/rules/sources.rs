@@ -188,8 +188,43 @@ fn a_measured_time_would_be_found() {
     assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
 }
 
-/// rustfmt sees to this for Rust.
+/// rustfmt sees to this for the code of Rust, not for its comments.
 const COLUMNS: usize = 100;
+
+/// Comments and documents; of these not tables and pictures, which have no line breaks.
+#[test]
+fn prose_is_wrapped() {
+    let wrapped = |folder: &str, extension: &str, is_prose: fn(&str) -> bool| {
+        let files = files(&root().join(folder), &[extension]);
+        assert!(!files.is_empty(), "{folder}");
+        for path in files {
+            for (number, line) in (1..).zip(read(&path).lines()) {
+                let columns = line.chars().count();
+                let place = path.display();
+                assert!(
+                    columns <= COLUMNS || !is_prose(line),
+                    "{place}:{number}: {columns} columns"
+                );
+            }
+        }
+    };
+    for folder in [
+        "src",
+        "tests",
+        "benches",
+        "preload/src",
+        "vendor-llama-cpp/src",
+        "fuzz/fuzz_targets",
+    ] {
+        wrapped(folder, "rs", |line| {
+            let comment = line.trim_start().strip_prefix("//");
+            // Of documentation: tables, and code of four spaces.
+            let text = comment.map(|text| text.trim_start_matches(['/', '!']));
+            text.is_some_and(|text| !text.starts_with(" |") && !text.starts_with("     "))
+        });
+    }
+    wrapped("docs", "md", |line| !line.starts_with(['|', '!', '[']));
+}
 
 #[test]
 fn lines_of_c_and_cpp_are_not_longer_than_those_of_rust() {

@@ -308,8 +308,8 @@ impl Budget {
 }
 
 /// A thought that its budget ends, then the span: while the slot is idle the budget decides, behind
-/// the thought the trie. Where both have a say at once what both let through is left, and where that
-/// is nothing the valid tokens are, all banned.
+/// the thought the trie. Where both have a say at once what both let through is left, and where
+/// that is nothing the valid tokens are, all banned.
 #[test]
 fn beside_a_reasoning_budget_what_both_let_through_is_left() {
     quiet();

@@ -6,7 +6,8 @@ pub struct Text {
     pub name: &'static str,
     /// In GBNF, with the rule `root`.
     pub text: String,
-    /// Whether the built-in is asked, too. Of an ambiguous grammar one application takes it seconds.
+    /// Whether the built-in is asked, too. Of an ambiguous grammar one application takes it
+    /// seconds.
     pub both: bool,
 }
 

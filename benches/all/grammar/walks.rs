@@ -1,5 +1,5 @@
-//! Walks of random tokens through a grammar: our masks along them, and the file by which others go the
-//! same way.
+//! Walks of random tokens through a grammar: our masks along them, and the file by which others go
+//! the same way.
 
 use std::path::Path;
 use std::ptr::null_mut;
@@ -25,7 +25,8 @@ pub struct Walked {
     pub walks: Vec<Vec<i32>>,
     /// Of our masks, one for each step, in the order of the walks.
     pub masks_ns: Vec<f64>,
-    /// Of our constructor, for a text that was never seen and for one that was, and the built-in's.
+    /// Of our constructor, for a text that was never seen and for one that was, and the
+    /// built-in's.
     pub init_ns: [f64; 3],
     /// The means of ours and of the built-in for the whole array, where the built-in was asked.
     pub apply_ns: Option<[f64; 2]>,
@@ -49,8 +50,8 @@ pub fn write(path: &Path, model: &Model, grammars: Vec<Walked>) {
     std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Walks, and the nanoseconds of our mask at each of their steps; the first is of a grammar that was
-/// never seen.
+/// Walks, and the nanoseconds of our mask at each of their steps; the first is of a grammar that
+/// was never seen.
 pub fn run(model: &Model, text: &str) -> (Vec<Vec<i32>>, Vec<f64>) {
     let unseen = format!("{text}\n# walks\n");
     let ours = ours(model, &unseen);

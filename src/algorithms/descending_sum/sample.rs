@@ -43,8 +43,8 @@ impl Outline {
         self.weight = logits.len() as f32 / Self::SIZE as f32;
     }
 
-    /// Makes room for the sample: of most arrays the terms are never asked for, of the next they may
-    /// be.
+    /// Makes room for the sample: of most arrays the terms are never asked for, of the next they
+    /// may be.
     pub(super) fn reserve(&mut self) {
         for buffer in [&mut self.logits, &mut self.es, &mut self.terms] {
             buffer.clear();

@@ -72,8 +72,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
 /// token t. Writes the first `n_words` words to `bits`; words behind the vocabulary's last are 0.
 /// Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
-/// waits, all are. 0, with an error, if the sampler is NULL or no grammar, or `bits` is not aligned.
-/// May be called from any thread.
+/// waits, all are. 0, with an error, if the sampler is NULL or no grammar, or `bits` is not
+/// aligned. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.

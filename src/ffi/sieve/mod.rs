@@ -156,8 +156,8 @@ pub unsafe extern "C" fn llama_sieve_set_params(
     })
 }
 
-/// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so that
-/// the first token, too, allocates nothing (stages of its own may, with the logits); history,
+/// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so
+/// that the first token, too, allocates nothing (stages of its own may, with the logits); history,
 /// generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
 /// token of the vocabulary, by the parameters.
 ///
@@ -207,11 +207,12 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
 /// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
 /// tell llama_sieve_accept.
 ///
-/// NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the first);
-/// PARITY does what the built-in chain does, which then draws by probabilities that are NaN.
-/// Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <=
-/// 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random stream stays),
-/// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+/// NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
+/// first); PARITY does what the built-in chain does, which then draws by probabilities that are
+/// NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
+/// (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random
+/// stream stays), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
+/// tokens.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.

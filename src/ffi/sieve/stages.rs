@@ -125,15 +125,15 @@ fn defaults() -> llama_sieve_stages {
 }
 
 /// Gives the sieve these stages from the next token on, in place of the order of its parameters, or
-/// that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever the
-/// mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last stage
-/// draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the parameters'
-/// method draws. With mt19937 the tokens are those of llama.cpp's chain of these samplers and dist,
-/// all with the sieve's seed. Can be called between any two tokens: stages that were there go on with
-/// what they remember, also after numbers that switched them off.
+/// that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever
+/// the mode, but that a temperature below 0.001 counts as 0; the bias still comes first. The last
+/// stage draws the token if it is mirostat or adaptive-p, and none else may be; otherwise the
+/// parameters' method draws. With mt19937 the tokens are those of llama.cpp's chain of these
+/// samplers and dist, all with the sieve's seed. Can be called between any two tokens: stages that
+/// were there go on with what they remember, also after numbers that switched them off.
 ///
-/// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory, or
-/// LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
+/// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
+/// or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
 /// draws before the end, or a number that is not finite.
 ///
 /// # Safety
@@ -236,9 +236,9 @@ fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
     })
 }
 
-/// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the order
-/// in which they run, and gives how many there are: 0 with the order of its parameters, too. A
-/// negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
+/// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the
+/// order in which they run, and gives how many there are: 0 with the order of its parameters, too.
+/// A negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` has room for `cap` numbers.
@@ -266,9 +266,9 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
     })
 }
 
-/// What the stage DRY does not repeat across, from now on: `n_breakers` strings `breakers`, each cut
-/// to 40 bytes; NULL or empty ones are skipped. `vocab` must outlive this call only; it may be NULL
-/// where there are none.
+/// What the stage DRY does not repeat across, from now on: `n_breakers` strings `breakers`, each
+/// cut to 40 bytes; NULL or empty ones are skipped. `vocab` must outlive this call only; it may be
+/// NULL where there are none.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
 /// or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.

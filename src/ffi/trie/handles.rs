@@ -51,8 +51,8 @@ impl Registry {
 /// `slot` NULL takes the handle out again. A handle that is bound already is bound anew. May be
 /// called from any thread.
 ///
-/// The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as elizaOS's
-/// local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
+/// The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
+/// elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 ///
 /// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
 /// an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if `slot` is no token trie

@@ -56,8 +56,8 @@ impl States {
         self.facts(grammar, state).has_tokens
     }
 
-    /// Whether every text is taken of which `texts` is the summary. May say no where it is yes, more
-    /// often if nothing is to be found out.
+    /// Whether every text is taken of which `texts` is the summary. May say no where it is yes,
+    /// more often if nothing is to be found out.
     #[inline]
     pub fn takes_all(
         &mut self,

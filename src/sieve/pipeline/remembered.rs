@@ -65,8 +65,8 @@ impl Members {
         }
     }
 
-    /// Takes over what was saved of the same stages. `None` if it was of others, or if the bytes are
-    /// no such thing; some stages may then have changed.
+    /// Takes over what was saved of the same stages. `None` if it was of others, or if the bytes
+    /// are no such thing; some stages may then have changed.
     pub(in crate::sieve) fn load(&mut self, mt19937: bool, mut bytes: &[u8]) -> Option<()> {
         let bytes = &mut bytes;
         if let Some(dry) = &mut self.dry {

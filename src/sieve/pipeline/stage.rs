@@ -23,8 +23,8 @@ pub enum Stage {
     MinP,
     /// `top_n_sigma`.
     TopNSigma,
-    /// With a chance of `probability` removes all tokens of probability `threshold` and more but the
-    /// least probable of them. Disabled by `probability <= 0` and by `threshold > 0.5`.
+    /// With a chance of `probability` removes all tokens of probability `threshold` and more but
+    /// the least probable of them. Disabled by `probability <= 0` and by `threshold > 0.5`.
     Xtc {
         /// The chance.
         probability: f32,
