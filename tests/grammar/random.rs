@@ -19,7 +19,8 @@ const BYTES: [u8; 16] = [
 ];
 
 pub fn vocabulary(rng: &mut Rng, name: &str) -> Vocabulary {
-    let n = 30 + rng.below(300);
+    let most = rng.pick(&[300, 300, 300, 1970]);
+    let n = 30 + rng.below(most);
     let mut tokens = vec![
         (b"</s>".to_vec(), Kind::Control),
         (b"<|im_end|>".to_vec(), Kind::Control),

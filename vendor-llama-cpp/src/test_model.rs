@@ -24,7 +24,7 @@ pub(crate) use tokens::symbol;
 use weights::Random;
 
 /// The vocabulary sizes that can be written: 256 bytes up to all the merges we number.
-pub const VOCAB_SIZES: RangeInclusive<usize> = 256..=262_144;
+pub const VOCAB_SIZES: RangeInclusive<usize> = 256..=524_288;
 
 /// How far the logits spread (their standard deviation).
 const LOGIT_SPREAD: f32 = 3.0;

@@ -21,7 +21,7 @@ ws ::= | " " | "\n" [ \t]{0,20}
 "#;
 
 /// What JSON Schemas become.
-const SCHEMA: &str = r#"char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})
+pub const SCHEMA: &str = r#"char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})
 space ::= | " " | "\n"{1,2} [ \t]{0,20}
 string ::= "\"" char* "\"" space
 integer ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) space

@@ -34,7 +34,8 @@ impl World {
                     cap,
                 } => {
                     let (chain, other) = (self.smp(*which), self.smp(*other));
-                    chain_sample(chain, other, logits, *width, usize::from(*cap));
+                    let token = chain_sample(chain, other, logits, *width, usize::from(*cap));
+                    assert!(self.puts_back || token < logits.get().1.max(0));
                 }
                 Call::ChainSampleCtx { which, idx } => {
                     let token = llama_sieve_chain_sample(self.smp(*which), null_mut(), idx.0);
@@ -49,7 +50,9 @@ impl World {
                 } => {
                     let chains = which.iter().take(6).map(|&which| self.smp(which));
                     let chains: Vec<_> = chains.collect();
-                    batch(&chains, logits, i32::from(*threads % 4), *null);
+                    let out = batch(&chains, logits, i32::from(*threads % 4), *null);
+                    let n = logits.get().1;
+                    assert!(self.puts_back || out.iter().all(|&token| token < n.max(0)));
                 }
                 other => self.call_grammar(other),
             }
@@ -65,7 +68,7 @@ unsafe fn chain_sample(
     logits: &Logits,
     width: u8,
     cap: usize,
-) {
+) -> i32 {
     let (values, n) = logits.get();
     let halves = Logits::halves(&values);
     let half = halves.as_ref().map_or(null(), |halves| halves.as_ptr());
@@ -78,7 +81,6 @@ unsafe fn chain_sample(
             _ => llama_sieve_chain_sample_bf16(chain, half, n),
         };
         assert_count(token, &OF_CHAIN);
-        assert!(token < n.max(0));
         if chain.is_null() || values.is_none() || n <= 0 {
             assert!(token < 0);
         }
@@ -91,6 +93,7 @@ unsafe fn chain_sample(
         assert!(llama_sieve_chain_sample_logits(chain, null(), 3) < 0);
         assert!(llama_sieve_chain_candidates(chain, null_mut(), 0) <= 0);
         assert_reason();
+        token
     }
 }
 
@@ -126,7 +129,12 @@ unsafe fn candidates(chain: *mut llama_sampler, token: Option<i32>, cap: usize) 
 
 /// # Safety
 /// The chains are NULL or alive.
-unsafe fn batch(chains: &[*mut llama_sampler], logits: &Logits, n_threads: i32, null_array: u8) {
+unsafe fn batch(
+    chains: &[*mut llama_sampler],
+    logits: &Logits,
+    n_threads: i32,
+    null_array: u8,
+) -> Vec<i32> {
     let (values, n) = logits.get();
     let arrays = vec![Logits::pointer(&values); chains.len()];
     let mut out = vec![-77; chains.len()];
@@ -169,8 +177,9 @@ unsafe fn batch(chains: &[*mut llama_sampler], logits: &Logits, n_threads: i32, 
     } else if wrong {
         assert!(answer < 0 && out.iter().all(|&token| token == -77));
     } else {
-        assert!(out.iter().all(|&token| (-11..n).contains(&token)));
+        assert!(out.iter().all(|&token| token >= -11));
         let first = out.iter().find(|&&token| token < 0);
         assert_eq!(answer, first.copied().unwrap_or(LLAMA_SIEVE_OK));
     }
+    out
 }

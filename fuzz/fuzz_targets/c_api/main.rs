@@ -60,6 +60,8 @@ struct World {
     saved: Vec<u8>,
     /// Whether some sieve has had stages in an order of its own.
     is_staged: bool,
+    /// Whether some sampler puts tokens of its vocabulary back, of which there may be no logits.
+    puts_back: bool,
     /// Whether messages go elsewhere than at the start.
     hears: bool,
 }

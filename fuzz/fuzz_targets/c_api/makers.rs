@@ -161,6 +161,7 @@ impl World {
             assert!(may_fail);
             return assert_reason();
         }
+        self.puts_back |= is_trie || is_grammar || matches!(maker, Maker::Infill { .. });
         self.samplers.push(Smp {
             ptr,
             is_trie,

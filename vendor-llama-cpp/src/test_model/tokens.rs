@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_size_has_distinct_tokens() {
-        for n_vocab in [256, 257, 258, 259, 1000, 65_794, 65_795, 262_144] {
+        for n_vocab in [256, 257, 258, 259, 1000, 65_794, 65_795, 262_145] {
             let tokenizer = Tokenizer::new(n_vocab);
             let distinct: HashSet<&String> = tokenizer.texts.iter().collect();
             assert_eq!(distinct.len(), n_vocab);

@@ -1,0 +1,147 @@
+//! Walks on a real tokenizer's vocabulary: random grammars, and such as programs use.
+
+#[allow(dead_code, reason = "the bench says more of its grammars")]
+#[path = "../../benches/all/grammar/texts.rs"]
+mod texts;
+
+use crate::pair::Vocabulary;
+use crate::realistic;
+use crate::support::Rng;
+use crate::{random, walk};
+
+const STEPS: usize = 20;
+
+/// `n` random grammars that can be read, and a third as many realistic ones.
+pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
+    let tokens = vocabulary.n_tokens;
+    let (mut read, mut tried) = (0, 0);
+    while read < n {
+        let text = random::grammar(rng, vocabulary);
+        read += usize::from(walk::walk(&text, vocabulary, STEPS, rng));
+        tried += 1;
+        assert!(tried < 10 * n + 100, "only {read} of {tried} can be read");
+    }
+    eprintln!("{tokens} tokens: {read} of {tried} random grammars walked through");
+    let both = texts::all().into_iter().filter(|one| one.both);
+    let written = both.map(|one| one.text);
+    let written = written.chain(realistic::GRAMMARS.iter().map(|&text| text.to_owned()));
+    let mut all: Vec<String> = written.collect();
+    while all.len() < n.div_ceil(3) {
+        all.push(match all.len() % 4 {
+            0 => choice(vocabulary, rng),
+            1 => call(vocabulary, rng),
+            _ => schema(rng),
+        });
+    }
+    // Of few, some of each kind.
+    for at in (1..all.len()).rev() {
+        all.swap(at, rng.below(at + 1));
+    }
+    all.truncate(n.div_ceil(3));
+    for text in &all {
+        assert!(
+            walk::walk(text.as_bytes(), vocabulary, STEPS, rng),
+            "{text}"
+        );
+    }
+    eprintln!(
+        "{tokens} tokens: {} other grammars walked through",
+        all.len()
+    );
+}
+
+/// As a literal of GBNF, which has escapes for bytes that are no text.
+fn literal(text: &[u8]) -> String {
+    let escaped = String::from_utf8_lossy(text).replace('\\', "\\\\");
+    let escaped = escaped.replace('"', "\\\"").replace('\n', "\\n");
+    format!(
+        "\"{}\"",
+        escaped.replace('\r', "\\r").replace('\0', "\\x00")
+    )
+}
+
+/// Some tokens' texts, one behind the other.
+fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
+    let picked = (0..1 + rng.below(3)).map(|_| &vocabulary.pieces[rng.below(vocabulary.n_tokens)]);
+    literal(&picked.flatten().copied().collect::<Vec<u8>>())
+}
+
+/// One of a list of names, or several of them.
+fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
+    let names: Vec<String> = (0..2 + rng.below(60))
+        .map(|_| words(vocabulary, rng))
+        .collect();
+    let end = rng.pick(&["name", "name (\", \" name)*", "\"- \" name \"\\n\" root?"]);
+    format!("root ::= {end}\nname ::= {}\n", names.join(" | "))
+}
+
+/// A call in tags: begun by a token, with a value of any other text.
+fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
+    let (open, close) = (
+        rng.below(vocabulary.n_tokens),
+        rng.below(vocabulary.n_tokens),
+    );
+    let names: Vec<String> = (0..1 + rng.below(9))
+        .map(|_| words(vocabulary, rng))
+        .collect();
+    format!(
+        "root ::= <[{open}]> call+ <[{close}]>\ncall ::= \"<\" name \">\" value \"</call>\"\n\
+         name ::= {}\nvalue ::= ([^<] | \"<\" [^/])* | !<[{close}]>\n",
+        names.join(" | ")
+    )
+}
+
+/// What a JSON Schema becomes.
+fn schema(rng: &mut Rng) -> String {
+    let mut text = String::from(texts::SCHEMA);
+    let mut rules = 0;
+    let root = value(&mut text, &mut rules, 0, rng);
+    text + "root ::= " + &root + "\n"
+}
+
+/// The rule of a value; those that it needs are written before.
+fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
+    let kind = if depth == 0 { 7 } else { rng.below(9) };
+    let body = match kind {
+        0 => "\"\\\"\" char{1,40} \"\\\"\" space".to_owned(),
+        1 => "(\"\\\"red\\\"\" | \"\\\"green\\\"\" | \"\\\"blue\\\"\" | \"null\") space".to_owned(),
+        2 => "(\"-\"? ([0-9] | [1-9] [0-9]{0,3})) space".to_owned(),
+        3 => {
+            let item = value(text, rules, depth + 1, rng);
+            let least = rng.below(3);
+            format!("\"[\" space {item} (\",\" space {item}){{{least},9}} \"]\" space")
+        }
+        4 => {
+            let (one, other) = (
+                value(text, rules, depth + 1, rng),
+                value(text, rules, depth + 1, rng),
+            );
+            format!("{one} | {other}")
+        }
+        5..8 if depth < 3 => object(text, rules, depth, rng),
+        _ => {
+            let known = ["string", "integer", "number", "boolean", "array"];
+            return rng.pick(&known).to_owned();
+        }
+    };
+    *rules += 1;
+    let name = format!("value-{rules}");
+    *text += &format!("{name} ::= {body}\n");
+    name
+}
+
+/// Properties that must be there, and behind them those that may, each with what may follow it.
+fn object(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
+    let (required, optional) = (1 + rng.below(4), rng.below(5));
+    let mut pairs = Vec::new();
+    for i in 0..required + optional {
+        let of = value(text, rules, depth + 1, rng);
+        pairs.push(format!("\"\\\"key_{i}\\\"\" space \":\" space {of}"));
+    }
+    let must = pairs[..required].join(" \",\" space ");
+    let mut may = String::new();
+    for pair in pairs[required..].iter().rev() {
+        may = format!("(\",\" space {pair})? {may}");
+    }
+    format!("\"{{\" space {must} {may} \"}}\" space")
+}
