@@ -891,7 +891,8 @@ struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, flo
 
  The last last_n accepted tokens are searched; repetitions do not reach across any of the
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
- must outlive this call only. Disabled: multiplier 0, base < 1, or last_n <= 0.
+ must outlive this call only. What the host's tokenizer throws passes through. Disabled:
+ multiplier 0, base < 1, or last_n <= 0.
 
  The caller guarantees:
  vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or
@@ -1603,7 +1604,8 @@ int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t
  NULL where there are none.
 
  LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
- or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.
+ or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask. What the host's tokenizer
+ throws passes through, and leaves them as well.
 
  The caller guarantees:
  sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or

@@ -25,6 +25,7 @@
 //! library; a constructor that fails returns NULL, a function that returns `int` a negative number,
 //! and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
+mod breakers;
 pub mod certificate;
 pub mod chain;
 pub mod errors;

@@ -7,19 +7,22 @@
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
+use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::ffi::failure::made;
+use crate::ffi::breakers::{HostBreakers, breaker_texts};
+use crate::ffi::failure::{made, part};
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
-use crate::ffi::host::vocabulary::{c_bytes, host_vocabulary, llama_vocab};
+use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::last_error;
 use crate::log;
 use crate::memory;
 use crate::sampler::Sampler;
 use crate::samplers::{
-    AdaptiveP, Breakers, Disabled, DisabledSelector, Dist, Dry, DryParams, Greedy, Infill,
-    LogitBias, MinP, Mirostat, MirostatV2, Penalties, Softmax, TailFree, Temp, TempExt, TopK,
-    TopNSigma, TopP, Typical, Xtc,
+    AdaptiveP, Disabled, DisabledSelector, Dist, Dry, DryParams, Greedy, Infill, LogitBias, MinP,
+    Mirostat, MirostatV2, Penalties, Softmax, TailFree, Temp, TempExt, TopK, TopNSigma, TopP,
+    Typical, Xtc,
 };
 use crate::token::Token;
 
@@ -288,13 +291,14 @@ pub extern "C" fn llama_sieve_init_mirostat_v2(
 ///
 /// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
-/// must outlive this call only. Disabled: `multiplier` 0, `base` < 1, or `last_n` <= 0.
+/// must outlive this call only. What the host's tokenizer throws passes through. Disabled:
+/// `multiplier` 0, `base` < 1, or `last_n` <= 0.
 ///
 /// # Safety
 /// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or
 /// `n_breakers` pointers, each NULL or a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llama_sieve_init_dry(
+pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
     vocab: *const llama_vocab,
     multiplier: f32,
     base: f32,
@@ -303,57 +307,48 @@ pub unsafe extern "C" fn llama_sieve_init_dry(
     breakers: *mut *const c_char,
     n_breakers: usize,
 ) -> *mut llama_sampler {
-    construct(&DRY, c"?dry", &[multiplier, base], || {
-        let params = DryParams {
-            multiplier,
-            base,
-            allowed_length,
-            last_n,
-        };
-        let mut dry = Dry::new(params)?;
+    const NAME: &CStr = c"?dry";
+    let params = DryParams {
+        multiplier,
+        base,
+        allowed_length,
+        last_n,
+    };
+    let found = part(Constructor(NAME), || {
+        last_error::clear();
+        memory::room(0)?;
+        if Dry::new(params).is_none() || !(multiplier.is_finite() && base.is_finite()) {
+            return Ok(None);
+        }
         // SAFETY: the caller guarantees the arguments.
         let texts = unsafe { breaker_texts(breakers, n_breakers) };
-        if !texts.is_empty() {
-            // SAFETY: as above; the vocabulary is not kept.
-            match unsafe { host_vocabulary(vocab) } {
-                Ok(vocabulary) => dry.set_breakers(Breakers::new(&vocabulary, &texts)),
-                Err(text) => log::warn(&format!(
-                    "dry: {text}; repetitions reach across the sequence breakers"
-                )),
-            }
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        let found = unsafe { HostBreakers::find(vocab, &texts) };
+        let found = found.map_err(|text| {
+            log::warn(&format!(
+                "dry: {text}; repetitions reach across the sequence breakers"
+            ));
+        });
+        Ok(found.ok())
+    });
+    let Ok(mut found) = found else {
+        return null_mut();
+    };
+    if let Some(found) = &mut found {
+        // SAFETY: as above. Outside the guard, through which the exceptions of the host would not
+        // pass.
+        unsafe { found.ask(vocab) };
+    }
+    construct(&DRY, NAME, &[multiplier, base], || {
+        let mut dry = Dry::new(params)?;
+        if let Some(found) = found {
+            dry.set_breakers(found.into_breakers());
         }
         Some(dry)
     })
-}
-
-/// The breakers that are there.
-///
-/// # Safety
-/// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
-pub(super) unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
-    if breakers.is_null() {
-        return Vec::new();
-    }
-    if !breakers.is_aligned() {
-        log::warn("dry: the sequence breakers are not aligned; there are none");
-        return Vec::new();
-    }
-    let mut texts = Vec::new();
-    for i in 0..n {
-        // SAFETY: the caller guarantees `n` pointers, and the strings.
-        let text = unsafe {
-            let text = *breakers.add(i);
-            if text.is_null() { &[] } else { c_bytes(text) }
-        };
-        if text.is_empty() {
-            log::warn(&format!(
-                "dry: sequence breaker {i} is NULL or empty, and skipped"
-            ));
-            continue;
-        }
-        memory::push(&mut texts, text);
-    }
-    texts
 }
 
 /// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as

@@ -10,17 +10,18 @@
 //! repetition are touched, in their places while nobody has reordered the array.
 //!
 //! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
-//! another. [`Breakers::new`] finds for each breaker every token whose text contains it, or ends
-//! with a beginning of it; what is left of the breaker is then tokenised. One `detokenize` per
-//! token of the vocabulary for all breakers together, and one `tokenize` per byte of breaker.
+//! another. [`FoundBreakers`] are for each breaker the tokens whose text contains it, or ends with
+//! a beginning of it; what is left of the breaker is then tokenised, apart, since a host's
+//! tokenizer may throw. One `detokenize` per token of the vocabulary for all breakers together, and
+//! one `tokenize` per beginning that occurs.
 
-use std::collections::{HashSet, TryReserveError, VecDeque};
+use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::memory::{claim, exhausted, table_bytes};
+use crate::memory::{claim, exhausted, push, reserve_exact, table_bytes};
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::{ln, pow_f64};
@@ -66,6 +67,9 @@ const RESERVED: usize = 1024;
 /// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_TAIL_TOKENS: usize = 20;
+/// More tokens than a tokenizer makes of a byte: Unicode's longest compatibility decomposition has
+/// 18 characters for 3 bytes.
+const ROOM_PER_BYTE: usize = 8;
 
 /// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
 const MAX_LOG: f32 = 88.722_84;
@@ -290,41 +294,9 @@ pub struct Breakers {
 impl Breakers {
     /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones break nothing.
     pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
-        let breakers: Vec<Breaker<'_>> = breakers
-            .iter()
-            .filter(|breaker| !breaker.is_empty())
-            .map(|breaker| Breaker::new(vocabulary, breaker))
-            .collect();
-        let mut found = Self::default();
-        if breakers.is_empty() {
-            return found;
-        }
-        let mut text = Vec::new();
-        for token in 0..vocabulary.n_tokens() as Token {
-            vocabulary.detokenize(token, &mut text);
-            let mut tails = HashSet::new();
-            for breaker in &breakers {
-                breaker.tails_after(&text, &mut tails);
-            }
-            if !tails.is_empty() {
-                let bytes =
-                    tails.len() * (size_of::<Vec<Token>>() + MAX_TAIL_TOKENS * size_of::<Token>());
-                claim(bytes).unwrap_or_else(exhausted);
-                let tails = tails.into_iter().map(<[Token]>::to_vec).collect();
-                found.insert(token, tails);
-            }
-        }
-        found
-    }
-
-    fn insert(&mut self, token: Token, tails: Vec<Vec<Token>>) {
-        if self.tails.len() == self.tails.capacity() {
-            let grown = (2 * self.tails.len()).max(4);
-            claim(table_bytes::<(Token, Vec<Vec<Token>>)>(grown))
-                .and_then(|()| self.tails.try_reserve(1))
-                .unwrap_or_else(exhausted);
-        }
-        self.tails.insert(token, tails);
+        let mut found = FoundBreakers::new(vocabulary, breakers);
+        found.for_each_tail(|text, tokens| *tokens = vocabulary.tokenize(text));
+        found.into_breakers()
     }
 
     /// Whether `token` alone contains a breaker, or is one.
@@ -360,49 +332,130 @@ impl Breakers {
     }
 }
 
-/// A breaker, and the tokens of what is left of it behind each of its bytes.
-struct Breaker<'a> {
-    text: &'a [u8],
-    /// `tails[i]`: the tokens of `text[i..]`, from 1 on.
-    tails: Vec<Vec<Token>>,
+/// Breakers and where they begin in the texts of a vocabulary. What is left of them behind such a
+/// text is still to be tokenized, by whoever may call the tokenizer.
+#[derive(Debug)]
+pub(crate) struct FoundBreakers<'a> {
+    breakers: Vec<Breaker<'a>>,
+    heads: Vec<Head>,
 }
 
-impl<'a> Breaker<'a> {
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "cut to at most its own length, and `i` runs below that"
-    )]
-    fn new(vocabulary: &dyn Vocabulary, text: &'a [u8]) -> Self {
-        let text = &text[..text.len().min(MAX_BREAKER_BYTES)];
-        let tail = |i: usize| {
-            let mut tokens = vocabulary.tokenize(&text[i..]);
-            tokens.truncate(MAX_TAIL_TOKENS);
-            tokens
+/// A token whose text ends with the first `begun` bytes of a breaker; 0: it contains all of it.
+#[derive(Debug)]
+struct Head {
+    token: Token,
+    breaker: usize,
+    begun: usize,
+}
+
+/// A breaker, and the tokens of what is left of it behind each of its bytes.
+#[derive(Debug)]
+struct Breaker<'a> {
+    text: &'a [u8],
+    /// `tails[i]`: the tokens of `text[i..]`, or room for them; `None` if no text ends so that
+    /// they must follow.
+    tails: Vec<Option<Vec<Token>>>,
+}
+
+impl<'a> FoundBreakers<'a> {
+    /// Looks for breakers, each cut to 40 bytes, in all texts of a vocabulary.
+    pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
+        let mut found = Self {
+            breakers: Vec::new(),
+            heads: Vec::new(),
         };
-        let tails = std::iter::once(Vec::new()).chain((1..text.len()).map(tail));
-        Self {
-            text,
-            tails: tails.collect(),
+        for text in breakers.iter().filter(|text| !text.is_empty()) {
+            push(&mut found.breakers, Breaker::new(text));
+        }
+        if found.breakers.is_empty() {
+            return found;
+        }
+        let mut text = Vec::new();
+        for token in 0..vocabulary.n_tokens() as Token {
+            vocabulary.detokenize(token, &mut text);
+            for (breaker, of) in found.breakers.iter_mut().enumerate() {
+                of.begun_by(&text, |begun| {
+                    let head = Head {
+                        token,
+                        breaker,
+                        begun,
+                    };
+                    push(&mut found.heads, head);
+                });
+            }
+        }
+        found
+    }
+
+    /// Has `ask` replace the tokens of each tail that occurs, of which it is given the text. There
+    /// is room for as many as any normalisation makes of it, so that nothing need be allocated.
+    pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
+        for breaker in &mut self.breakers {
+            for (i, tail) in breaker.tails.iter_mut().enumerate() {
+                if let (Some(tail), Some(text)) = (tail, breaker.text.get(i..)) {
+                    ask(text, tail);
+                }
+            }
         }
     }
 
-    /// Adds what must follow `word` to complete the breaker: nothing, if `word` contains it.
+    /// The breakers, once the tails were asked for.
+    pub(crate) fn into_breakers(self) -> Breakers {
+        let mut tails = TokenMap::<Vec<Vec<Token>>>::default();
+        for head in self.heads {
+            if tails.len() == tails.capacity() {
+                let grown = (2 * tails.len()).max(4);
+                claim(table_bytes::<(Token, Vec<Vec<Token>>)>(grown))
+                    .and_then(|()| tails.try_reserve(1))
+                    .unwrap_or_else(exhausted);
+            }
+            let of_breaker = self.breakers.get(head.breaker);
+            let tail = of_breaker.and_then(|breaker| breaker.tails.get(head.begun)?.as_deref());
+            let tail = tail.unwrap_or_default();
+            let tail = tail.get(..MAX_TAIL_TOKENS).unwrap_or(tail);
+            let of_token = tails.entry(head.token).or_default();
+            if !of_token.iter().any(|known| known == tail) {
+                claim(size_of::<Vec<Token>>() + size_of_val(tail)).unwrap_or_else(exhausted);
+                of_token.push(tail.to_vec());
+            }
+        }
+        Breakers { tails }
+    }
+}
+
+impl<'a> Breaker<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        let text = text.get(..MAX_BREAKER_BYTES).unwrap_or(text);
+        let mut tails = with_room(text.len());
+        tails.resize(text.len(), None);
+        Self { text, tails }
+    }
+
+    /// Tells how many of its bytes `word` ends with, each number of them, or 0 if `word` contains
+    /// it; and makes room for what must follow.
     #[expect(
         clippy::indexing_slicing,
         reason = "`begun` is below `n`, the length of `text` and of `tails`"
     )]
-    fn tails_after<'s>(&'s self, word: &[u8], found: &mut HashSet<&'s [Token]>) {
+    fn begun_by(&mut self, word: &[u8], mut tell: impl FnMut(usize)) {
         let n = self.text.len();
         if word.windows(n).any(|part| part == self.text) {
-            found.insert(&[]);
-            return;
+            return tell(0);
         }
         for begun in 1..n.min(word.len() + 1) {
             if word.ends_with(&self.text[..begun]) {
-                found.insert(&self.tails[begun]);
+                let room = ROOM_PER_BYTE * (n - begun + 1);
+                self.tails[begun].get_or_insert_with(|| with_room(room));
+                tell(begun);
             }
         }
     }
+}
+
+fn with_room<T>(n: usize) -> Vec<T> {
+    let mut elements = Vec::new();
+    reserve_exact(&mut elements, n).unwrap_or_else(exhausted);
+    elements
 }
 
 #[cfg(test)]

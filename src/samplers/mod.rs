@@ -41,6 +41,7 @@ pub use adaptive_p::AdaptiveP;
 pub(crate) use adaptive_p::Average;
 pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
+pub(crate) use dry::FoundBreakers;
 pub use dry::{Breakers, Dry, DryParams};
 pub use greedy::Greedy;
 pub use infill::Infill;

@@ -375,3 +375,18 @@ fn generate_names_a_wrong_option_and_what_is_allowed() {
     assert!(help.status.success());
     assert!(said(&help).contains("--repeat-last-n"));
 }
+
+#[test]
+fn what_the_tokenizer_throws_passes_through_dry() {
+    for (name, link) in [
+        ("throwing_tokenizer_static", Link::Static),
+        ("throwing_tokenizer_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/throwing_tokenizer.cpp");
+        let build = build.with_ours(link).with_llama(link);
+        let vocabulary = build.folder().join("vocabulary.gguf");
+        let path = vocabulary.to_str().expect("a path in UTF-8").to_owned();
+        let text = build.build().succeed(&[path.as_str()]);
+        assert_eq!(text, "the exceptions pass\n");
+    }
+}

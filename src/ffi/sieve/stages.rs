@@ -2,13 +2,14 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::ffi::breakers::{HostBreakers, breaker_texts};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, check_struct_size, room_for, usable};
+use crate::ffi::failure::{Failure, answer, check_struct_size, part, room_for, usable};
 use crate::ffi::guard::guard;
-use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
-use crate::ffi::samplers::breaker_texts;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::last_error;
 use crate::memory;
-use crate::samplers::{Breakers, DryParams};
+use crate::samplers::DryParams;
 use crate::sieve::Stage;
 
 use super::handle::*;
@@ -271,40 +272,53 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 /// NULL where there are none.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
-/// or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask.
+/// or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask. What the host's tokenizer
+/// throws passes through, and leaves them as well.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or
 /// `n_breakers` pointers, each NULL or a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llama_sieve_set_dry_breakers(
+pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
     sieve: *mut Handle,
     vocab: *const llama_vocab,
     breakers: *mut *const c_char,
     n_breakers: usize,
 ) -> c_int {
-    answer("llama_sieve_set_dry_breakers", || {
+    const CALL: &str = "llama_sieve_set_dry_breakers";
+    let found = part(CALL, || {
+        last_error::clear();
         memory::room(0)?;
         if !breakers.is_null() && n_breakers > 0 {
             usable("breakers", breakers)?;
         }
         // SAFETY: the caller guarantees the arguments.
         let texts = unsafe { breaker_texts(breakers, n_breakers) };
-        let breakers = match texts.is_empty() {
-            true => Breakers::default(),
-            false => {
-                if vocab.is_null() {
-                    return Err(Failure::null("vocab"));
-                }
-                // SAFETY: as above; the vocabulary is not kept.
-                let vocabulary = unsafe { host_vocabulary(vocab) }
-                    .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text))?;
-                Breakers::new(&vocabulary, &texts)
-            }
-        };
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        if vocab.is_null() {
+            return Err(Failure::null("vocab"));
+        }
+        // SAFETY: as above.
+        let found = unsafe { HostBreakers::find(vocab, &texts) };
+        let found = found.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text));
+        found.map(Some)
+    });
+    let mut found = match found {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if let Some(found) = &mut found {
+        // SAFETY: as above. Outside the guard, through which the exceptions of the host would not
+        // pass.
+        unsafe { found.ask(vocab) };
+    }
+    answer(CALL, || {
+        let breakers = found.map(HostBreakers::into_breakers).unwrap_or_default();
         // SAFETY: the caller guarantees the sieve.
         unsafe {
-            with("llama_sieve_set_dry_breakers", sieve, |sieve| {
+            with(CALL, sieve, |sieve| {
                 sieve.set_dry_breakers(breakers)?;
                 Ok(LLAMA_SIEVE_OK)
             })
