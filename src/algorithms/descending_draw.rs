@@ -4,7 +4,7 @@
 //! first, reaches a share of their sum. Of a peaked distribution it is among the some hundred
 //! largest, which the maxima of blocks lead to. Otherwise logits of a sample, above which the
 //! exponentials are added up, close in on it, and the same is done with what lies between two of
-//! them, until few are left to be ranked. Which of equal logits it is says the host's order (see
+//! them, until few are left to be ranked. The host's order says which of equal logits it is (see
 //! [`host_order`](super::host_order)).
 //!
 //! The sums are `double`s in another order than the built-in's; where their rounding could decide,

@@ -1,4 +1,4 @@
-//! How often a shortcut did not decide, and the built-in's own way was gone.
+//! How often a shortcut did not decide, and the built-in's own way was taken.
 //!
 //! Counted for the whole process; a count costs nothing while no shortcut fails.
 
@@ -17,7 +17,7 @@ pub enum Fallback {
     /// A draw fell so near to the border of two candidates that rounding decides.
     Draw,
     /// A sum in descending order had so many different terms half-way between floats, or was so
-    /// little, that the order was needed; or the largest logit was infinite.
+    /// small, that the order was needed; or the largest logit was infinite.
     DescendingSum,
     /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was
     /// masked.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 /// What is in it has meaning only within one call: a clone begins with an empty one. Hosts clone
 /// and free whole chains between two tokens, and a vocabulary's worth of buffers is a long copy.
-/// Even that many empty ones are: so it is made where it is first used.
+/// Even many empty buffers take time to copy, so each is made at its first use.
 #[derive(Debug)]
 pub struct Scratch<T>(OnceCell<Box<T>>);
 

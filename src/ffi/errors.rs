@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 /// Success.
 pub const LLAMA_SIEVE_OK: c_int = 0;
-/// An argument that must not be NULL is NULL.
+/// An argument is NULL that must not be, or not aligned for its type.
 pub const LLAMA_SIEVE_ERROR_NULL: c_int = -1;
 /// No llama.cpp was found, or what was given is none.
 pub const LLAMA_SIEVE_ERROR_NO_HOST: c_int = -2;

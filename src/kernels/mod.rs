@@ -2,7 +2,7 @@
 //! built-ins bit for bit; no state, no buffers.
 //!
 //! Each pass is written once, over any [`Vector`](crate::simd::Vector), and declared once, in the
-//! same file, by `dispatched!`. A new one touches one file.
+//! same file, by `dispatched!`. A new one is one file, a naive twin and a test.
 //!
 //! - [`layout`]: the sizes that several share;
 //! - [`scan`]: the largest, where, whether, how many; [`column`](mod@column): copies of the logits;

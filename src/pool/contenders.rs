@@ -36,15 +36,13 @@ impl Pool<'_> {
         if self.buffers.collected.len() > n / FEW {
             return None;
         }
-        let kth = self.kth_if_distinct(k + 1);
-        match kth {
-            Kth::Distinct => {}
-            Kth::Tied(_) if k <= HEAP => return self.contenders_for_heap(k),
-            Kth::Tied(least) => {
-                let least = host_order::least_of_bucket(least)?;
-                self.buffers.collected.clear();
-                self.collect(0, blocks, least);
+        if let Some(least) = self.least_if_tied(k + 1) {
+            if k <= HEAP {
+                return self.contenders_for_heap(k);
             }
+            let least = host_order::least_of_bucket(least)?;
+            self.buffers.collected.clear();
+            self.collect(0, blocks, least);
         }
         self.collected_if_few()
     }
@@ -67,22 +65,21 @@ impl Pool<'_> {
         &self.buffers.collected
     }
 
-    /// Whether the `k` largest of what is collected, of which there are as many, are distinct.
+    /// The least of the `k` largest logits collected, of which there are as many, if two of them
+    /// are equal.
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: at least `k` are collected, and `k` is above 0"
     )]
-    fn kth_if_distinct(&mut self, k: usize) -> Kth {
+    fn least_if_tied(&mut self, k: usize) -> Option<f32> {
         let picked = &mut self.buffers.picked;
         picked.clear();
         picked.extend(self.buffers.collected.iter().map(|c| c.logit));
         let (_, &mut least, _) = picked.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
         let top = &mut picked[..k];
         top.sort_unstable_by(f32::total_cmp);
-        if top.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Kth::Tied(least);
-        }
-        Kth::Distinct
+        let tied = top.windows(2).any(|pair| pair[0] == pair[1]);
+        tied.then_some(least)
     }
 
     /// The first candidates, and of the others all that can beat the heap's root when their turn
@@ -126,14 +123,6 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
     let ids = (number * GROUP) as i32..;
     let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
     ids.zip(logits).map(candidate)
-}
-
-/// What the largest of what is collected are.
-enum Kth {
-    /// No two of them are equal.
-    Distinct,
-    /// Some are; the last has this logit.
-    Tied(f32),
 }
 
 /// One candidate in so many may be a contender.

@@ -28,7 +28,7 @@ pub struct InOrder {
     /// How locally typical sampling has cut them, and how many of what was [kept
     /// loosely](Pool::keep_loosely) are there for sure. Without it they descend.
     pub typical: Option<(Cut, usize)>,
-    /// How many are gone: the first of descending ones. Of others perhaps some more.
+    /// How many are gone: the first, where they descend. What was kept loosely may lose more.
     pub dropped: usize,
     /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,

@@ -7,11 +7,7 @@
 //! [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is listed in
 //! `docs/exactness.md`: NaN, first of all, counts as minus infinity.
 //!
-//! For a new sampler: a file and two lines here; a `static` and a constructor in `ffi/samplers.rs`
-//! (then `ci/header`, and its name in `tests/exports.txt`); a row in
-//! `tests/support/family.rs` and its name in `tests/samplers/differential.rs`. If it stands in for
-//! a built-in: a line in `include/llama_sieve_dropin.h`, in `c-tests/llama_h_signatures.cpp` and in
-//! `preload/`.
+//! `CONTRIBUTING.md` lists what a new sampler needs.
 //!
 //! `new` gives `None` where the built-in constructor makes an empty sampler; [`Disabled`] is ours.
 #![forbid(unsafe_code)]

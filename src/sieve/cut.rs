@@ -7,10 +7,10 @@
 use crate::algorithms::host_order::{Item, item, place};
 use crate::kernels::collect::between;
 use crate::kernels::packed::{Packed, THRESHOLDS, masses_above};
+use crate::memory::reserve;
 use crate::samplers::running::Enough;
 use crate::sieve::sampled::{Sample, place_in};
 use crate::sieve::source::Source;
-use crate::sieve::workspace::reserve;
 use crate::token::TokenData;
 
 /// Two thresholds between which a nucleus ends, as a sample says.

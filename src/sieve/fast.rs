@@ -1,5 +1,5 @@
 //! The filters by the quickest way: raw logits are reduced to few candidates first, and those go
-//! through the exact samplers.
+//! through the exact samplers, or their arithmetic where at most 128 are left.
 //!
 //! Which stage reduces depends on the parameters; nothing is cut off that a stage would have kept:
 //!
@@ -22,6 +22,7 @@
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
 use crate::kernels::packed::Packed;
+use crate::memory::reserve;
 use crate::metrics::Summary;
 use crate::samplers::min_p::least_kept;
 use crate::samplers::running::Enough;
@@ -39,7 +40,7 @@ use crate::sieve::select::{
 use crate::sieve::source::Source;
 use crate::sieve::stages::{Stages, apply};
 use crate::sieve::stats::Stats;
-use crate::sieve::workspace::{Workspace, reserve};
+use crate::sieve::workspace::Workspace;
 use crate::token::TokenData;
 
 /// The stage whose work is done already.

@@ -9,9 +9,9 @@
 //! | question | file |
 //! | --- | --- |
 //! | What can be set, what are the defaults, what disables? | `params.rs` |
-//! | How are bias and penalties applied without writing? | `source.rs`, formulas in `penalties.rs` |
+//! | How are bias and penalties applied without writing? | `source.rs`, formulas in `samplers/penalties.rs` |
 //! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::logits`] |
-//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it, and in any order: `pipeline.rs` |
+//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `few.rs`, `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it, and in any order: `pipeline.rs` |
 //! | Which exact samplers run on the few? | `stages.rs` |
 //! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
 //! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
@@ -72,7 +72,7 @@ use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
 use crate::kernels::{self, layout::CHUNK};
-use crate::memory;
+use crate::memory::{self, reserve};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
 use fast::Kept;
@@ -81,7 +81,7 @@ use pipeline::Pipeline;
 use select::{everything, of_run, room_for_maxima, top_k};
 use source::{Adjustments, Source};
 use stages::Stages;
-use workspace::{Workspace, reserve};
+use workspace::Workspace;
 
 /// A sampler of one sequence: parameters, history of accepted tokens, random numbers, buffers.
 ///

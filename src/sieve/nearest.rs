@@ -6,8 +6,8 @@
 //! all, in growing portions; computing distances again in each pass instead of keeping them.
 
 use crate::kernels;
+use crate::memory::reserve;
 use crate::samplers::running::Enough;
-use crate::sieve::workspace::reserve;
 use crate::token::TokenData;
 
 /// Sixteen bins for each doubling of the distance, from 2^-20 on.

@@ -16,7 +16,7 @@ use crate::candidates::Candidates;
 use crate::history::History;
 use crate::kernels;
 use crate::kernels::logits::Logits;
-use crate::memory;
+use crate::memory::{self, reserve};
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::samplers::penalties::Penalised;
@@ -27,7 +27,6 @@ use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
 use crate::sieve::source::Adjustments;
 use crate::sieve::stages::Stages;
 use crate::sieve::stats::Stats;
-use crate::sieve::workspace::reserve;
 use crate::sieve::{Error, Sieve};
 use crate::token::TokenData;
 

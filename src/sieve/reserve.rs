@@ -7,9 +7,9 @@
 
 use crate::kernels::collect::ROOM;
 use crate::kernels::layout::{CHUNK, SUM_BLOCK};
-use crate::memory;
+use crate::memory::{self, reserve};
 use crate::sieve::fast::FEW;
-use crate::sieve::workspace::{Workspace, reserve};
+use crate::sieve::workspace::Workspace;
 use crate::sieve::{Error, Logits, Params, RngKind, Sieve, Source, check_size};
 
 /// More bytes for each token of the vocabulary than all buffers together take.

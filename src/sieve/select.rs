@@ -15,10 +15,10 @@ use crate::kernels::logits::Logits;
 use crate::kernels::packed::Packed;
 use crate::kernels::rank;
 use crate::kernels::sort_key::logit_of;
+use crate::memory::reserve;
 use crate::samplers::running::Enough;
 use crate::sieve::sampled::sampled_threshold;
 use crate::sieve::source::{Source, Touched, split_before};
-use crate::sieve::workspace::reserve;
 use crate::simd::libm::exp;
 use crate::token::{Token, TokenData, comparable};
 

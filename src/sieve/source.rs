@@ -13,11 +13,10 @@ use crate::history::History;
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
 pub use crate::kernels::logits::Logits;
-use crate::memory;
+use crate::memory::{self, reserve};
 use crate::pool::Pool;
 use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::params::Params;
-use crate::sieve::workspace::reserve;
 use crate::token::Token;
 
 /// A token whose logit bias or penalties change.

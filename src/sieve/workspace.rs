@@ -6,16 +6,10 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use crate::kernels::packed::Packed;
+use crate::memory::reserve;
 use crate::sieve::nearest::Nearest;
 use crate::sieve::source::Touched;
 use crate::token::TokenData;
-
-/// Makes room for `n` elements in all; a buffer that is too small gets the next power of two.
-pub(super) fn reserve<T>(buffer: &mut Vec<T>, n: usize) {
-    if buffer.capacity() < n {
-        buffer.reserve_exact(n.next_power_of_two() - buffer.len());
-    }
-}
 
 /// Candidates that are written out when they are asked for, into a buffer that is used again.
 #[derive(Debug, Default)]

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use crate::token::Token;
 use crate::trie::arena::{NodeId, Trie};
-
-/// The most tokens of a value, and of a span.
-pub const SPAN_LIMIT: usize = 500;
+use crate::trie::descriptor::SPAN_LIMIT;
 
 /// What accepting a token led to, where that is worth a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

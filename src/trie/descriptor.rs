@@ -17,7 +17,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::memory;
 use crate::token::Token;
-use crate::trie::cursor::SPAN_LIMIT;
+
+/// The most tokens of a value, and of a span.
+pub const SPAN_LIMIT: usize = 500;
 
 /// What a message shows to someone who has sent something else, such as a list of strings.
 const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;

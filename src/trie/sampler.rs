@@ -24,7 +24,8 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::token::Token;
 use crate::trie::arena::Trie;
 use crate::trie::children::{Lack, Scratch};
-use crate::trie::cursor::{Cursor, Notice, SPAN_LIMIT};
+use crate::trie::cursor::{Cursor, Notice};
+use crate::trie::descriptor::SPAN_LIMIT;
 
 /// How a constraint acts on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 #[path = "../../benches/all/grammar/texts.rs"]
 mod texts;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::pair::Vocabulary;
 use crate::realistic;
 use crate::support::Rng;
@@ -14,10 +16,15 @@ const STEPS: usize = 20;
 /// `n` random grammars that can be read, and a third as many realistic ones.
 pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     let tokens = vocabulary.n_tokens;
-    let (mut read, mut tried) = (0, 0);
+    // The children take the vocabulary's tree over.
+    assert!(walk::read_alike(b"root ::= [a-z]", vocabulary));
+    let (mut read, mut too_long, mut tried) = (0, 0, 0);
     while read < n {
         let text = random::grammar(rng, vocabulary);
-        read += usize::from(walk::walk(&text, vocabulary, STEPS, rng));
+        match walk_apart(&text, vocabulary, rng) {
+            Some(was_read) => read += usize::from(was_read),
+            None => too_long += 1,
+        }
         tried += 1;
         assert!(tried < 10 * n + 100, "only {read} of {tried} can be read");
     }
@@ -39,15 +46,50 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     }
     all.truncate(n.div_ceil(3));
     for text in &all {
-        assert!(
-            walk::walk(text.as_bytes(), vocabulary, STEPS, rng),
-            "{text}"
-        );
+        let walked = walk_apart(text.as_bytes(), vocabulary, rng);
+        assert_ne!(walked, Some(false), "{text}");
+        too_long += usize::from(walked.is_none());
     }
-    eprintln!(
-        "{tokens} tokens: {} other grammars walked through",
-        all.len()
-    );
+    let others = all.len();
+    eprintln!("{tokens} tokens: {others} others walked through; {too_long} walks took too long");
+    assert!(10 * too_long < n + others, "{too_long} walks took too long");
+}
+
+/// Whether the text could be read, and was walked through; `None` if that took too long. Of an
+/// ambiguous grammar the built-in goes through all ways that a token's characters may take, and
+/// real tokens have up to a hundred characters, all of them spaces, say. Only a process can be
+/// stopped in the midst of that.
+fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<bool> {
+    const SECONDS: u64 = 30;
+    let mut rng = Rng(rng.next());
+    // SAFETY: the child has this thread alone, which holds no lock; it ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "there is no process to be had");
+    if child == 0 {
+        let limit = libc::rlimit {
+            rlim_cur: SECONDS,
+            rlim_max: SECONDS,
+        };
+        // SAFETY: a limit of this process.
+        unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) };
+        let walked = catch_unwind(AssertUnwindSafe(|| {
+            walk::walk(text, vocabulary, STEPS, &mut rng)
+        }));
+        let status = walked.map_or(2, |was_read| i32::from(!was_read));
+        // SAFETY: ends the child, and nothing of its parent's.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and room for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        assert!([libc::SIGXCPU, libc::SIGKILL].contains(&signal), "{signal}");
+        return None;
+    }
+    let shown = String::from_utf8_lossy(text);
+    assert!(libc::WEXITSTATUS(status) < 2, "{shown}");
+    Some(libc::WEXITSTATUS(status) == 0)
 }
 
 /// As a literal of GBNF, which has escapes for bytes that are no text.

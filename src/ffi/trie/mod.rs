@@ -19,7 +19,7 @@ use crate::memory;
 use crate::token::Token;
 use crate::trie::Trie;
 use crate::trie::cache::{self, CacheStats};
-use crate::trie::cursor::SPAN_LIMIT;
+use crate::trie::descriptor::SPAN_LIMIT;
 use crate::trie::sampler::{Mode, Slot, TrieSampler};
 
 pub use strings::*;
