@@ -40,7 +40,7 @@ struct llama_context;
 #define LLAMA_SIEVE_OK 0
 
 /*
- An argument that must not be NULL is NULL.
+ An argument is NULL that must not be, or not aligned for its type.
  */
 #define LLAMA_SIEVE_ERROR_NULL -1
 

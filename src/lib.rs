@@ -43,13 +43,7 @@
 //! assert!(chosen == 1 || chosen == 2);
 //! ```
 //!
-//! # Internals
-//!
-//! Each module uses only those before it: [`token`], [`log`], [`memory`] and other small ones;
-//! [`simd`]; [`kernels`], one pass each; [`algorithms`] of several passes, [`history`], [`rng`];
-//! [`candidates`] and [`pool`]; [`samplers`], [`trie`], [`grammar`], [`metrics`]; [`chain`];
-//! [`sieve`]; and [`ffi`], which alone knows pointers of C. `docs/architecture.md` of the
-//! repository says which file answers which question.
+//! The layers of modules, and which file answers what: `docs/architecture.md` of the repository.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // What runs in somebody else's process does not give up. Tests may.

@@ -1,58 +1,59 @@
 //! DRY's sequence breakers in a vocabulary of the host's.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
+use std::fmt::Display;
 
+use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, host_vocabulary, llama_vocab};
 use crate::samplers::{Breakers, FoundBreakers};
 use crate::{log, memory};
 
-/// Breakers of which the host's tokenizer is still to be [asked](Self::ask).
-pub(super) struct HostBreakers<'a> {
-    found: FoundBreakers<'a>,
-    tokenizer: Tokenizer,
-}
-
-impl<'a> HostBreakers<'a> {
-    /// Looks for them in all texts of the vocabulary. Fails where the host lacks a function, and
-    /// for NULL.
-    ///
-    /// # Safety
-    /// `vocab` is NULL or a vocabulary of the host.
-    pub(super) unsafe fn find(
-        vocab: *const llama_vocab,
-        texts: &[&'a [u8]],
-    ) -> Result<Self, String> {
-        // SAFETY: the caller guarantees the vocabulary, which is not kept.
-        let vocabulary = unsafe { host_vocabulary(vocab) }?;
-        Ok(Self {
-            found: FoundBreakers::new(&vocabulary, texts),
-            tokenizer: Tokenizer::of(&Host::get()?)?,
-        })
-    }
-
-    /// Asks the host's tokenizer, which may throw: not to be called inside the guard.
-    ///
-    /// # Safety
-    /// `vocab` is that which they were looked for in.
-    pub(super) unsafe fn ask(&mut self, vocab: *const llama_vocab) {
-        let tokenizer = &self.tokenizer;
-        self.found.for_each_tail(|text, tokens| {
-            // SAFETY: the caller guarantees the vocabulary.
-            unsafe { tokenizer.tokens(vocab, text, tokens) };
-        });
-    }
-
-    pub(super) fn into_breakers(self) -> Breakers {
-        self.found.into_breakers()
-    }
+/// The breakers that are there; `None` without any, and if `otherwise` allows that where the host
+/// lacks a function or the vocabulary is NULL. Or the error that the call answers with. The
+/// tokenizer may throw: not to be called inside the guard.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or `n` pointers, each NULL or a
+/// C string.
+pub(super) unsafe fn breakers_for(
+    call: &dyn Display,
+    vocab: *const llama_vocab,
+    (breakers, n): (*mut *const c_char, usize),
+    otherwise: impl FnOnce(String) -> Result<(), Failure>,
+) -> Result<Option<Breakers>, c_int> {
+    let prepared = part(call, || {
+        memory::room(0)?;
+        // SAFETY: the caller guarantees the arguments.
+        let texts = unsafe { breaker_texts(breakers, n) };
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let found = || {
+            // SAFETY: as above; the vocabulary is not kept.
+            let vocabulary = unsafe { host_vocabulary(vocab) }?;
+            let tokenizer = Tokenizer::of(&Host::get()?)?;
+            Ok((FoundBreakers::new(&vocabulary, &texts), tokenizer))
+        };
+        found()
+            .map(Some)
+            .or_else(|text| otherwise(text).map(|()| None))
+    })?;
+    let Some((mut found, tokenizer)) = prepared else {
+        return Ok(None);
+    };
+    found.for_each_tail(|text, tokens| {
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { tokenizer.tokens(vocab, text, tokens) };
+    });
+    part(call, || Ok(Some(found.into_breakers())))
 }
 
 /// The breakers that are there.
 ///
 /// # Safety
 /// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
-pub(super) unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
+unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
     if breakers.is_null() {
         return Vec::new();
     }

@@ -11,19 +11,7 @@
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`seed`]: `llama_sieve_get_seed`.
 //! - [`exchange`][]: copying between ours and built-ins that stand in their place.
 //! - [`certificate`][]: whether the host's built-ins do what ours do.
-//! - [`trie`][]: the token trie, by sampler and by opaque handle.
-//! - [`grammar`][]: grammars, [lazy](grammar::lazy) ones too, and [for a host](grammar::hosted)
-//!   that does not know of ours; `known_vocabularies`: the trees of the host's vocabularies.
-//! - [`chain`][]: sampling from raw logits with a host's chain.
-//! - `logits`: logits of a pointer or a context.
-//! - [`sieve`][]: the fused sampler, `struct llama_sieve`.
-//! - [`metrics`][]: entropy, surprisal, perplexity.
 //! - [`library`][]: version, last error, log, host binding.
-//!
-//! Conventions for callers (the header and the README repeat them): samplers are freed by the host
-//! (`llama_sampler_free`, or the chain they were added to); strings that are returned belong to the
-//! library; a constructor that fails returns NULL, a function that returns `int` a negative number,
-//! and `llama_sieve_last_error` says why; one sampler is used from one thread at a time.
 
 mod breakers;
 pub mod certificate;

@@ -10,12 +10,11 @@ use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::ffi::breakers::{HostBreakers, breaker_texts};
-use crate::ffi::failure::{made, part};
+use crate::ffi::breakers::breakers_for;
+use crate::ffi::failure::made;
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::last_error;
 use crate::log;
 use crate::memory;
 use crate::sampler::Sampler;
@@ -314,38 +313,25 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
         allowed_length,
         last_n,
     };
-    let found = part(Constructor(NAME), || {
-        last_error::clear();
-        memory::room(0)?;
-        if Dry::new(params).is_none() || !(multiplier.is_finite() && base.is_finite()) {
-            return Ok(None);
-        }
+    let is_used = !params.are_disabled() && multiplier.is_finite() && base.is_finite();
+    let none = |text: String| {
+        log::warn(&format!(
+            "dry: {text}; repetitions reach across the sequence breakers"
+        ));
+        Ok(())
+    };
+    let breakers = match is_used {
         // SAFETY: the caller guarantees the arguments.
-        let texts = unsafe { breaker_texts(breakers, n_breakers) };
-        if texts.is_empty() {
-            return Ok(None);
-        }
-        // SAFETY: as above.
-        let found = unsafe { HostBreakers::find(vocab, &texts) };
-        let found = found.map_err(|text| {
-            log::warn(&format!(
-                "dry: {text}; repetitions reach across the sequence breakers"
-            ));
-        });
-        Ok(found.ok())
-    });
-    let Ok(mut found) = found else {
+        true => unsafe { breakers_for(&Constructor(NAME), vocab, (breakers, n_breakers), none) },
+        false => Ok(None),
+    };
+    let Ok(breakers) = breakers else {
         return null_mut();
     };
-    if let Some(found) = &mut found {
-        // SAFETY: as above. Outside the guard, through which the exceptions of the host would not
-        // pass.
-        unsafe { found.ask(vocab) };
-    }
     construct(&DRY, NAME, &[multiplier, base], || {
         let mut dry = Dry::new(params)?;
-        if let Some(found) = found {
-            dry.set_breakers(found.into_breakers());
+        if let Some(breakers) = breakers {
+            dry.set_breakers(breakers);
         }
         Some(dry)
     })

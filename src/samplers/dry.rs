@@ -12,8 +12,7 @@
 //! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
 //! another. [`FoundBreakers`] are for each breaker the tokens whose text contains it, or ends with
 //! a beginning of it; what is left of the breaker is then tokenised, apart, since a host's
-//! tokenizer may throw. One `detokenize` per token of the vocabulary for all breakers together, and
-//! one `tokenize` per beginning that occurs.
+//! tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
@@ -332,8 +331,7 @@ impl Breakers {
     }
 }
 
-/// Breakers and where they begin in the texts of a vocabulary. What is left of them behind such a
-/// text is still to be tokenized, by whoever may call the tokenizer.
+/// Breakers, and where they begin in the texts of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct FoundBreakers<'a> {
     breakers: Vec<Breaker<'a>>,
@@ -387,8 +385,8 @@ impl<'a> FoundBreakers<'a> {
         found
     }
 
-    /// Has `ask` replace the tokens of each tail that occurs, of which it is given the text. There
-    /// is room for as many as any normalisation makes of it, so that nothing need be allocated.
+    /// Has `ask` replace the tokens of each tail that occurs, given its text. There is room for
+    /// them, so that nothing need be allocated.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
         for breaker in &mut self.breakers {
             for (i, tail) in breaker.tails.iter_mut().enumerate() {

@@ -4,19 +4,6 @@
 //! temperature, draw. The caller's logits are only read; parameters can change between any two
 //! tokens, and history and generator go on. `docs/sampling.md` has each stage's formula and source.
 //!
-//! # Which file answers which question
-//!
-//! | question | file |
-//! | --- | --- |
-//! | What can be set, what are the defaults, what disables? | `params.rs` |
-//! | How are bias and penalties applied without writing? | `source.rs`, formulas in `samplers/penalties.rs` |
-//! | How are the raw logits read, in f32, f16 and bf16? | [`kernels::logits`] |
-//! | How does the vocabulary become few candidates? | `fast.rs` with the selections of `few.rs`, `select.rs`, `cut.rs` and `nearest.rs`; as llama.cpp does it, and in any order: `pipeline.rs` |
-//! | Which exact samplers run on the few? | `stages.rs` |
-//! | How is a token drawn, from which random numbers? | `draw.rs`, `generator.rs` |
-//! | What is remembered between tokens, and how is it saved? | this file, `workspace.rs`, `state.rs` |
-//! | Many sequences, or inside a chain? | `batch.rs`, its threads `pool.rs`; `in_chain.rs` |
-//!
 //! # Example
 //!
 //! ```

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::ffi::breakers::{HostBreakers, breaker_texts};
+use crate::ffi::breakers::breakers_for;
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, check_struct_size, part, room_for, usable};
 use crate::ffi::guard::guard;
@@ -286,36 +286,27 @@ pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
     n_breakers: usize,
 ) -> c_int {
     const CALL: &str = "llama_sieve_set_dry_breakers";
-    let found = part(CALL, || {
+    let checked = part(CALL, || {
         last_error::clear();
-        memory::room(0)?;
-        if !breakers.is_null() && n_breakers > 0 {
-            usable("breakers", breakers)?;
+        if breakers.is_null() || n_breakers == 0 {
+            return Ok(());
         }
-        // SAFETY: the caller guarantees the arguments.
-        let texts = unsafe { breaker_texts(breakers, n_breakers) };
-        if texts.is_empty() {
-            return Ok(None);
-        }
-        if vocab.is_null() {
-            return Err(Failure::null("vocab"));
-        }
-        // SAFETY: as above.
-        let found = unsafe { HostBreakers::find(vocab, &texts) };
-        let found = found.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text));
-        found.map(Some)
+        usable("breakers", breakers)
     });
-    let mut found = match found {
-        Ok(found) => found,
+    let no_host = |text| {
+        Err(match vocab.is_null() {
+            true => Failure::null("vocab"),
+            false => Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, text),
+        })
+    };
+    // SAFETY: the caller guarantees the arguments.
+    let breakers = checked
+        .and_then(|()| unsafe { breakers_for(&CALL, vocab, (breakers, n_breakers), no_host) });
+    let breakers = match breakers {
+        Ok(breakers) => breakers.unwrap_or_default(),
         Err(code) => return code,
     };
-    if let Some(found) = &mut found {
-        // SAFETY: as above. Outside the guard, through which the exceptions of the host would not
-        // pass.
-        unsafe { found.ask(vocab) };
-    }
     answer(CALL, || {
-        let breakers = found.map(HostBreakers::into_breakers).unwrap_or_default();
         // SAFETY: the caller guarantees the sieve.
         unsafe {
             with(CALL, sieve, |sieve| {
