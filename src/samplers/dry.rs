@@ -356,7 +356,7 @@ struct Breaker<'a> {
 }
 
 impl<'a> FoundBreakers<'a> {
-    /// Looks for breakers, each cut to 40 bytes, in all texts of a vocabulary.
+    /// Looks for breakers, each cut to 40 bytes, in all texts.
     pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
         let mut found = Self {
             breakers: Vec::new(),
@@ -397,7 +397,7 @@ impl<'a> FoundBreakers<'a> {
         }
     }
 
-    /// The breakers, once the tails were asked for.
+    /// What the tails were asked for.
     pub(crate) fn into_breakers(self) -> Breakers {
         let mut tails = TokenMap::<Vec<Vec<Token>>>::default();
         for head in self.heads {

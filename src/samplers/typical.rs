@@ -11,8 +11,8 @@
 //! A large array is not sorted: sum and entropy are found without the order (see
 //! [`DescendingSum`]), which takes the probabilities of the largest candidates and the logarithms
 //! of these. Within the distance of those next below all are known; it is shortened to what their
-//! probabilities prove, and only what is as near is ranked. Only where a tie stands among what is kept, or at the cut, both
-//! sorts are replayed.
+//! probabilities prove, and only what is as near is ranked. Only where a tie stands among what is
+//! kept, or at the cut, both sorts are replayed.
 //!
 //! Straight from logits not even then: bounds of the sum, whatever the order of those that are
 //! tied, decide the cut, and the pool puts them in order when somebody looks (see
