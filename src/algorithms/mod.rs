@@ -1,7 +1,7 @@
 //! What takes several passes over the candidates, with buffers of its own.
 //!
 //! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
-//! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, full or of the largest only;
+//! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, of all or of the largest;
 //! - [`descending_sum`]: sums in descending order without sorting;
 //! - [`descending_draw`]: draws in descending order, without sorting either;
 //! - [`sigma_bounds`]: the threshold of top-n-sigma;

@@ -397,7 +397,7 @@ impl<'a> FoundBreakers<'a> {
         }
     }
 
-    /// What the tails were asked for.
+    /// Once the tails were asked for.
     pub(crate) fn into_breakers(self) -> Breakers {
         let mut tails = TokenMap::<Vec<Vec<Token>>>::default();
         for head in self.heads {
