@@ -221,7 +221,7 @@ pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) ->
 }
 
 /// Clears the last error, as [`answer`] does, at the beginning of a call that has several parts.
-pub fn begin(call: &str) -> Result<(), c_int> {
+pub fn begin(call: impl Display) -> Result<(), c_int> {
     part(call, || {
         last_error::clear();
         Ok(())

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::ffi::breakers::breakers_for;
-use crate::ffi::failure::made;
+use crate::ffi::failure::{begin, made, part};
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
@@ -122,14 +122,23 @@ fn construct<S: Sampler>(
     make: impl FnOnce() -> Option<S>,
 ) -> *mut llama_sampler {
     made(Constructor(disabled_name), || {
-        let enabled = all_finite(disabled_name, parameters, "the sampler is disabled")
-            .then(make)
-            .flatten();
-        Ok(match enabled {
-            Some(sampler) => into_host(vtable, sampler),
-            None => into_host(&DISABLED, Disabled::new(disabled_name)),
-        })
+        Ok(filter(vtable, disabled_name, parameters, make))
     })
+}
+
+fn filter<S: Sampler>(
+    vtable: &'static Vtable,
+    disabled_name: &'static CStr,
+    parameters: &[f32],
+    make: impl FnOnce() -> Option<S>,
+) -> *mut llama_sampler {
+    let enabled = all_finite(disabled_name, parameters, "the sampler is disabled")
+        .then(make)
+        .flatten();
+    match enabled {
+        Some(sampler) => into_host(vtable, sampler),
+        None => into_host(&DISABLED, Disabled::new(disabled_name)),
+    }
 }
 
 /// Hands the host the selector that `make` gives, or one that takes the largest logit if a
@@ -320,21 +329,24 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
         ));
         Ok(())
     };
-    let breakers = match is_used {
+    let breakers = begin(Constructor(NAME)).and_then(|()| match is_used {
         // SAFETY: the caller guarantees the arguments.
         true => unsafe { breakers_for(&Constructor(NAME), vocab, (breakers, n_breakers), none) },
         false => Ok(None),
-    };
-    let Ok(breakers) = breakers else {
-        return null_mut();
-    };
-    construct(&DRY, NAME, &[multiplier, base], || {
-        let mut dry = Dry::new(params)?;
-        if let Some(breakers) = breakers {
-            dry.set_breakers(breakers);
-        }
-        Some(dry)
-    })
+    });
+    let made = breakers.and_then(|breakers| {
+        part(Constructor(NAME), || {
+            memory::room(0)?;
+            Ok(filter(&DRY, NAME, &[multiplier, base], || {
+                let mut dry = Dry::new(params)?;
+                if let Some(breakers) = breakers {
+                    dry.set_breakers(breakers);
+                }
+                Some(dry)
+            }))
+        })
+    });
+    made.unwrap_or(null_mut())
 }
 
 /// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as

@@ -4,10 +4,9 @@ use std::ffi::{c_char, c_int};
 
 use crate::ffi::breakers::breakers_for;
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, check_struct_size, part, room_for, usable};
+use crate::ffi::failure::{Failure, answer, begin, check_struct_size, part, room_for, usable};
 use crate::ffi::guard::guard;
 use crate::ffi::host::vocabulary::llama_vocab;
-use crate::last_error;
 use crate::memory;
 use crate::samplers::DryParams;
 use crate::sieve::Stage;
@@ -286,12 +285,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
     n_breakers: usize,
 ) -> c_int {
     const CALL: &str = "llama_sieve_set_dry_breakers";
-    let checked = part(CALL, || {
-        last_error::clear();
-        if breakers.is_null() || n_breakers == 0 {
-            return Ok(());
-        }
-        usable("breakers", breakers)
+    let checked = begin(CALL).and_then(|()| {
+        part(CALL, || match breakers.is_null() || n_breakers == 0 {
+            true => Ok(()),
+            false => usable("breakers", breakers),
+        })
     });
     let no_host = |text| {
         Err(match vocab.is_null() {
@@ -302,17 +300,14 @@ pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
     // SAFETY: the caller guarantees the arguments.
     let breakers = checked
         .and_then(|()| unsafe { breakers_for(&CALL, vocab, (breakers, n_breakers), no_host) });
-    let breakers = match breakers {
-        Ok(breakers) => breakers.unwrap_or_default(),
-        Err(code) => return code,
-    };
-    answer(CALL, || {
+    let answer = breakers.and_then(|breakers| {
         // SAFETY: the caller guarantees the sieve.
-        unsafe {
+        part(CALL, || unsafe {
             with(CALL, sieve, |sieve| {
-                sieve.set_dry_breakers(breakers)?;
+                sieve.set_dry_breakers(breakers.unwrap_or_default())?;
                 Ok(LLAMA_SIEVE_OK)
             })
-        }
-    })
+        })
+    });
+    answer.unwrap_or_else(|code| code)
 }
