@@ -43,7 +43,7 @@
 //! assert!(chosen == 1 || chosen == 2);
 //! ```
 //!
-//! The layers of modules, and which file answers what: `docs/architecture.md` of the repository.
+//! `docs/architecture.md` of the repository has the layers of modules.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // What runs in somebody else's process does not give up. Tests may.

@@ -3,15 +3,11 @@
 //!
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`errors`][], [`failure`]: error numbers, their texts, and when the last error is cleared.
-//! - `exclusive`: what two threads do not get at once.
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: which
 //!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
 //!   samplers.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`seed`]: `llama_sieve_get_seed`.
-//! - [`exchange`][]: copying between ours and built-ins that stand in their place.
-//! - [`certificate`][]: whether the host's built-ins do what ours do.
-//! - [`library`][]: version, last error, log, host binding.
 
 mod breakers;
 pub mod certificate;

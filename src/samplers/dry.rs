@@ -27,7 +27,7 @@ use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
-/// The parameters that must all be set for anything to happen.
+/// The parameters; all must be set for anything to happen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DryParams {
     /// Factor of every penalty; 0 disables.
@@ -60,14 +60,13 @@ pub struct Dry {
     longest: TokenMap<i32>,
 }
 
-/// What is reserved at once, so that common windows never allocate later.
+/// Reserved at once, so that common windows never allocate later.
 const RESERVED: usize = 1024;
 
 /// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_TAIL_TOKENS: usize = 20;
-/// More tokens than a tokenizer makes of a byte: Unicode's longest compatibility decomposition has
-/// 18 characters for 3 bytes.
+/// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
 /// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
