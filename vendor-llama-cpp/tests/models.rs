@@ -83,7 +83,7 @@ fn sizes_out_of_range_are_named() {
         assert!(message.contains(name), "{message}");
     };
     refused(TestModel::new(255, 1), "n_vocab is 255");
-    refused(TestModel::new(262_145, 1), "n_vocab is 262145");
+    refused(TestModel::new(524_289, 1), "n_vocab is 524289");
     let model = TestModel::default;
     refused(
         TestModel {
