@@ -82,10 +82,16 @@ pub fn reserve_exact<T>(to: &mut Vec<T>, n: usize) -> Result<(), TryReserveError
     to.try_reserve_exact(n)
 }
 
+/// Empty, with room for exactly `n` elements.
+pub fn with_room<T>(n: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut elements = Vec::new();
+    reserve_exact(&mut elements, n)?;
+    Ok(elements)
+}
+
 /// A copy of `elements`.
 pub fn copied<T: Copy>(elements: &[T]) -> Vec<T> {
-    let mut copy = Vec::new();
-    reserve_exact(&mut copy, elements.len()).unwrap_or_else(exhausted);
+    let mut copy = with_room(elements.len()).unwrap_or_else(exhausted);
     copy.extend_from_slice(elements);
     copy
 }

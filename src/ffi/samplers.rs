@@ -386,8 +386,7 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
         }
         // SAFETY: not NULL, and the caller guarantees `n` elements.
         let biases = unsafe { std::slice::from_raw_parts(bias, n) };
-        let mut pairs: Vec<(Token, f32)> = Vec::new();
-        memory::reserve_exact(&mut pairs, n).unwrap_or_else(memory::exhausted);
+        let mut pairs: Vec<(Token, f32)> = memory::with_room(n).unwrap_or_else(memory::exhausted);
         pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
         LogitBias::new(&pairs).map(|sampler| sampler.of_vocabulary(n_vocab))
     })

@@ -11,7 +11,7 @@
 
 use crate::grammar::nodes::{Nodes, Sorted};
 use crate::grammar::utf8::{Partial, counted, decode, lead};
-use crate::memory::{exhausted, reserve_exact};
+use crate::memory::{exhausted, reserve_exact, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -102,8 +102,7 @@ impl VocabularyTree {
     /// Sorts the tokens by text. No text has NUL in it, so that shorter ones may be filled up with
     /// it for comparison.
     fn rank(&mut self) {
-        let mut keyed: Vec<(u64, u32)> = Vec::new();
-        reserve_exact(&mut keyed, self.n_tokens).unwrap_or_else(exhausted);
+        let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
         for token in 0..self.n_tokens as u32 {
             if self.kinds[token as usize] == Kind::Ranked {
                 let text = self.text(token as Token);
@@ -129,9 +128,8 @@ impl VocabularyTree {
 
     /// Makes the nodes, of texts that stand in the order of their ranks.
     fn link(&mut self) {
-        let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
-        reserve_exact(&mut bytes, self.texts.len()).unwrap_or_else(exhausted);
-        reserve_exact(&mut offsets, self.ranked.len() + 1).unwrap_or_else(exhausted);
+        let mut bytes = with_room(self.texts.len()).unwrap_or_else(exhausted);
+        let mut offsets = with_room(self.ranked.len() + 1).unwrap_or_else(exhausted);
         offsets.push(0);
         for &token in &self.ranked {
             bytes.extend_from_slice(self.text(token as Token));

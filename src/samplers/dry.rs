@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::memory::{claim, exhausted, push, reserve_exact, table_bytes};
+use crate::memory::{claim, exhausted, push, table_bytes, with_room};
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::{ln, pow_f64};
@@ -423,7 +423,7 @@ impl<'a> FoundBreakers<'a> {
 impl<'a> Breaker<'a> {
     fn new(text: &'a [u8]) -> Self {
         let text = text.get(..MAX_BREAKER_BYTES).unwrap_or(text);
-        let mut tails = with_room(text.len());
+        let mut tails = with_room(text.len()).unwrap_or_else(exhausted);
         tails.resize(text.len(), None);
         Self { text, tails }
     }
@@ -442,17 +442,11 @@ impl<'a> Breaker<'a> {
         for begun in 1..n.min(word.len() + 1) {
             if word.ends_with(&self.text[..begun]) {
                 let room = ROOM_PER_BYTE * (n - begun + 1);
-                self.tails[begun].get_or_insert_with(|| with_room(room));
+                self.tails[begun].get_or_insert_with(|| with_room(room).unwrap_or_else(exhausted));
                 tell(begun);
             }
         }
     }
-}
-
-fn with_room<T>(n: usize) -> Vec<T> {
-    let mut elements = Vec::new();
-    reserve_exact(&mut elements, n).unwrap_or_else(exhausted);
-    elements
 }
 
 #[cfg(test)]

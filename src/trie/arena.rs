@@ -223,8 +223,8 @@ fn boxed(text: &str) -> Box<str> {
 
 /// The leaves that have tokens, sorted, each sequence once with its smallest name.
 pub(super) fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
-    let mut leaves: Vec<&Leaf> = Vec::new();
-    memory::reserve_exact(&mut leaves, descriptor.leaves.len()).unwrap_or_else(exhausted);
+    let mut leaves: Vec<&Leaf> =
+        memory::with_room(descriptor.leaves.len()).unwrap_or_else(exhausted);
     leaves.extend(
         descriptor
             .leaves

@@ -41,9 +41,7 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
         });
     }
     // Of few, some of each kind.
-    for at in (1..all.len()).rev() {
-        all.swap(at, rng.below(at + 1));
-    }
+    rng.shuffle(&mut all);
     all.truncate(n.div_ceil(3));
     for text in &all {
         let walked = walk_apart(text.as_bytes(), vocabulary, rng);

@@ -120,9 +120,7 @@ fn one_step(
     pair.apply(&array(few, rng))?;
     let full = pair.apply(&array(0..n as i32, rng))?;
     let mut shuffled: Vec<i32> = (0..n as i32).collect();
-    for i in (1..n).rev() {
-        shuffled.swap(i, rng.below(i + 1));
-    }
+    rng.shuffle(&mut shuffled);
     shuffled.truncate(rng.below(n) + 1);
     pair.apply(&array(shuffled, rng))?;
 

@@ -101,9 +101,7 @@ fn no_stage_allocates_after_reserve() {
             xtc,
             dynamic,
         ];
-        for i in (1..stages.len()).rev() {
-            stages.swap(i, rng.below(i + 1));
-        }
+        rng.shuffle(&mut stages);
         stages.push(last);
         let params = Params {
             rng: [

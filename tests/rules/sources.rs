@@ -193,6 +193,17 @@ fn a_measured_time_would_be_found() {
 /// rustfmt sees to this for the code of Rust, not for its comments.
 const COLUMNS: usize = 100;
 
+fn assert_wrapped(path: &Path, is_counted: fn(&str) -> bool) {
+    for (number, line) in (1..).zip(read(path).lines()) {
+        let columns = line.chars().count();
+        let place = path.display();
+        assert!(
+            columns <= COLUMNS || !is_counted(line),
+            "{place}:{number}: {columns} columns"
+        );
+    }
+}
+
 /// Comments and documents; of these not tables and pictures, which have no line breaks.
 #[test]
 fn prose_is_wrapped() {
@@ -200,14 +211,7 @@ fn prose_is_wrapped() {
         let files = files(&root().join(folder), &[extension]);
         assert!(!files.is_empty(), "{folder}");
         for path in files {
-            for (number, line) in (1..).zip(read(&path).lines()) {
-                let columns = line.chars().count();
-                let place = path.display();
-                assert!(
-                    columns <= COLUMNS || !is_prose(line),
-                    "{place}:{number}: {columns} columns"
-                );
-            }
+            assert_wrapped(&path, is_prose);
         }
     };
     for folder in [
@@ -244,11 +248,7 @@ fn lines_of_c_and_cpp_are_not_longer_than_those_of_rust() {
             if path == frozen {
                 continue;
             }
-            for (number, line) in (1..).zip(read(&path).lines()) {
-                let columns = line.chars().count();
-                let place = path.display();
-                assert!(columns <= COLUMNS, "{place}:{number}: {columns} columns");
-            }
+            assert_wrapped(&path, |_| true);
             count += 1;
         }
     }

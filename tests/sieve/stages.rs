@@ -39,9 +39,7 @@ fn random_stages(rng: &mut Rng) -> Vec<Stage> {
             exponent: rng.pick(&[1.0, 2.0]),
         },
     ];
-    for i in (1..stages.len()).rev() {
-        stages.swap(i, rng.below(i + 1));
-    }
+    rng.shuffle(&mut stages);
     stages.truncate(1 + rng.below(stages.len()));
     let (tau, eta) = (rng.pick(&[5.0, 2.0, 8.0]), rng.pick(&[0.1, 1.0]));
     match rng.below(6) {

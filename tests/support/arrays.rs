@@ -51,6 +51,13 @@ impl Rng {
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
+
+    /// In any order, each as likely (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
 }
 
 /// What a host passes to `apply`, owned.
@@ -420,7 +427,7 @@ fn ties_at_cut(n: usize, rng: &mut Rng) -> Array {
             .iter_mut()
             .for_each(|c| c.logit = logit);
     }
-    shuffle(&mut array, rng);
+    rng.shuffle(&mut array.data);
     // Every token in its place again: it is the logits that were shuffled.
     for (candidate, id) in array.data.iter_mut().zip(0..) {
         candidate.id = id;
@@ -449,12 +456,6 @@ fn huge(n: usize, rng: &mut Rng) -> Array {
 
 fn shuffled(n: usize, rng: &mut Rng) -> Array {
     let mut array = peaked(n, rng);
-    shuffle(&mut array, rng);
+    rng.shuffle(&mut array.data);
     array
-}
-
-fn shuffle(array: &mut Array, rng: &mut Rng) {
-    for i in (1..array.data.len()).rev() {
-        array.data.swap(i, rng.below(i + 1));
-    }
 }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 
 use crate::ffi::host::{Host, host_function};
-use crate::memory::{exhausted, reserve_exact};
+use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -70,13 +70,12 @@ impl HostVocabulary {
         let token = |id: Token| (id >= 0).then_some(id);
         // SAFETY: as above; the tokens are the vocabulary's.
         let all = (0..n_tokens).map(|id| unsafe { is_eog(raw, id) } != 0);
-        let mut eog = Vec::new();
-        let room = usize::try_from(n_tokens).unwrap_or(0);
-        reserve_exact(&mut eog, room).unwrap_or_else(exhausted);
+        let n_tokens = usize::try_from(n_tokens).unwrap_or(0);
+        let mut eog = with_room(n_tokens).unwrap_or_else(exhausted);
         eog.extend(all);
         Ok(Self {
             vocab,
-            n_tokens: usize::try_from(n_tokens).unwrap_or(0),
+            n_tokens,
             end: token(eot).or(token(eos)),
             eog,
             detokenize,

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, check_struct_size, usable};
 use crate::ffi::host::llama_h::llama_logit_bias;
-use crate::memory::{reserve_exact, room};
+use crate::memory::{reserve_exact, room, with_room};
 use crate::sieve::{Method, Mode, Order, Params, RngKind};
 use crate::token::Token;
 
@@ -233,8 +233,7 @@ pub(super) unsafe fn biases(
     // SAFETY: the caller guarantees the elements.
     let biases = unsafe { std::slice::from_raw_parts(bias, n) };
     room(0)?;
-    let mut pairs = Vec::new();
-    reserve_exact(&mut pairs, n)?;
+    let mut pairs = with_room(n)?;
     pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
     Ok(pairs)
 }

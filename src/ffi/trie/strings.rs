@@ -82,8 +82,7 @@ struct Value<'a> {
 
 impl<'a> Value<'a> {
     fn new(text: &'a str) -> Result<Self, Failure> {
-        let mut together = Vec::new();
-        memory::reserve_exact(&mut together, BEFORE.len() + text.len())?;
+        let mut together = memory::with_room(BEFORE.len() + text.len())?;
         together.extend_from_slice(BEFORE);
         together.extend_from_slice(text.as_bytes());
         Ok(Self {
@@ -96,9 +95,7 @@ impl<'a> Value<'a> {
 
 /// A token is at least a byte, but some tokenizers put one of their own at either end.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
-    let mut tokens = Vec::new();
-    memory::reserve_exact(&mut tokens, text.len().saturating_add(2))?;
-    Ok(tokens)
+    Ok(memory::with_room(text.len().saturating_add(2))?)
 }
 
 /// # Safety
@@ -119,8 +116,7 @@ unsafe fn prepared<'a>(
     memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
     let tokenizer = Tokenizer::of(&host).map_err(Failure::no_host)?;
-    let mut values = Vec::new();
-    memory::reserve_exact(&mut values, n)?;
+    let mut values = memory::with_room(n)?;
     for i in 0..n {
         // SAFETY: the caller guarantees `n` pointers.
         let string = unsafe { strings.add(i).read() };
@@ -166,8 +162,7 @@ impl Strings<'_> {
     }
 
     fn payload(self) -> Result<(Payload, Mode), Failure> {
-        let mut leaves = Vec::new();
-        memory::reserve_exact(&mut leaves, self.values.len())?;
+        let mut leaves = memory::with_room(self.values.len())?;
         for (i, Value { text, tokens, .. }) in self.values.into_iter().enumerate() {
             if tokens.is_empty() {
                 let text = format!("strings[{i}], {text:?}, has no tokens");
