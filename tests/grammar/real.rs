@@ -73,7 +73,7 @@ fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<boo
         let walked = catch_unwind(AssertUnwindSafe(|| {
             walk::walk(text, vocabulary, STEPS, &mut rng)
         }));
-        let status = walked.map_or(2, |was_read| i32::from(!was_read));
+        let status = walked.map_or(2, |n_steps| i32::from(n_steps.is_none()));
         // SAFETY: ends the child, and nothing of its parent's.
         unsafe { libc::_exit(status) };
     }

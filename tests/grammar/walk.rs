@@ -64,27 +64,25 @@ pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules))
 }
 
-/// Walks on both sides; false if the text is no grammar for either.
-pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> bool {
+/// Walks on both sides; tells how many steps, or `None` if the text is no grammar for either.
+pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> Option<usize> {
     if would_not_return(text, vocabulary) {
-        return false;
+        return None;
     }
-    let Some(mut pair) = read(text, vocabulary) else {
-        return false;
-    };
+    let mut pair = read(text, vocabulary)?;
     let mut history = Vec::new();
-    for _ in 0..n_steps {
+    for i in 0..n_steps {
         // Where there are few no mask is made yet, so that tokens are tested one by one.
         if most_stacks(&pair) > FEW_STACKS {
             pair::mask(&pair.ours, vocabulary.n_tokens);
         }
         if most_stacks(&pair) > MOST_STACKS {
-            return true;
+            return Some(i);
         }
         let step = one_step(&mut pair, vocabulary, &mut history, rng);
         match step {
             Ok(true) => {}
-            Ok(false) => return true,
+            Ok(false) => return Some(i + 1),
             Err(what) => {
                 let text = String::from_utf8_lossy(text);
                 let pieces: Vec<_> = history
@@ -95,7 +93,7 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
             }
         }
     }
-    true
+    Some(n_steps)
 }
 
 pub fn most_stacks(pair: &Pair) -> u64 {
