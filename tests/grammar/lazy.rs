@@ -11,7 +11,7 @@ use vendor_llama_cpp::sys;
 use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
 use crate::support::{HostSampler, Rng, replay};
 use crate::triggers::{STEPS, ends_soon, pattern};
-use crate::walk::{self, MOST_STACKS, array, check_dead, most_stacks};
+use crate::walk::{self, array, check_dead, is_too_ambiguous};
 
 /// What a lazy grammar waits for.
 #[derive(Clone, Debug, Default)]
@@ -120,27 +120,38 @@ fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
     wait
 }
 
-/// A random grammar with random triggers; how many texts it was begun in.
-pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
+/// Of the texts that one lazy grammar was shown.
+#[derive(Default)]
+pub struct Streams {
+    pub compared: usize,
+    /// In which the grammar has begun.
+    pub begun: usize,
+}
+
+/// A random grammar with random triggers.
+pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     let grammar = match rng.chance(0.5) {
         true => rng.pick(&pair::OPEN).as_bytes().to_vec(),
         false => crate::random::grammar(rng, vocabulary),
     };
     let theirs_ends = !walk::would_not_return(&grammar, vocabulary);
     if !(theirs_ends && walk::read_alike(&grammar, vocabulary)) {
-        return 0;
+        return Streams::default();
     }
     let wait = wait(rng, vocabulary);
     let Some(mut pair) = wait.pair(&grammar, vocabulary) else {
-        return 0;
+        return Streams::default();
     };
-    let mut begun = 0;
+    let mut streams = Streams::default();
     for _ in 0..4 {
         let tokens: Vec<i32> = (0..12)
             .map(|_| rng.below(vocabulary.n_tokens) as i32)
             .collect();
         match stream(&mut pair, &wait, vocabulary, &tokens, rng) {
-            Ok(Some(has_begun)) => begun += usize::from(has_begun),
+            Ok(Some(has_begun)) => {
+                streams.compared += 1;
+                streams.begun += usize::from(has_begun);
+            }
             Ok(None) => break,
             Err(what) => {
                 let grammar = String::from_utf8_lossy(&grammar).into_owned();
@@ -154,7 +165,7 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
         }
         pair.reset();
     }
-    begun
+    streams
 }
 
 /// Accepts tokens, and others in their place where the grammar does not allow them. Whether the
@@ -193,7 +204,7 @@ fn stream(
         }
         pair.ours.accept(token);
         so_far.extend_from_slice(&vocabulary.pieces[token as usize]);
-        if most_stacks(pair) > MOST_STACKS || !(has_begun || wait.is_short(&so_far)) {
+        if is_too_ambiguous(pair, vocabulary) || !(has_begun || wait.is_short(&so_far)) {
             return Ok(None);
         }
         // SAFETY: the sampler lives.

@@ -8,7 +8,7 @@ use crate::support::{Array, HostSampler, Rng, replay};
 
 /// More stacks than this are too many for the built-in, which goes through all of them again for
 /// each character of a token.
-pub const MOST_STACKS: u64 = 25;
+const MOST_STACKS: u64 = 25;
 /// With no more than these it does not matter what a token adds.
 const FEW_STACKS: u64 = 8;
 
@@ -72,11 +72,7 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     let mut pair = read(text, vocabulary)?;
     let mut history = Vec::new();
     for i in 0..n_steps {
-        // Where there are few no mask is made yet, so that tokens are tested one by one.
-        if most_stacks(&pair) > FEW_STACKS {
-            pair::mask(&pair.ours, vocabulary.n_tokens);
-        }
-        if most_stacks(&pair) > MOST_STACKS {
+        if is_too_ambiguous(&pair, vocabulary) {
             return Some(i);
         }
         let step = one_step(&mut pair, vocabulary, &mut history, rng);
@@ -96,7 +92,16 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-pub fn most_stacks(pair: &Pair) -> u64 {
+/// Whether the built-in would take too long for the next token.
+pub fn is_too_ambiguous(pair: &Pair, vocabulary: &Vocabulary) -> bool {
+    // Where there are few no mask is made yet, so that tokens are tested one by one.
+    if most_stacks(pair) > FEW_STACKS {
+        pair::mask(&pair.ours, vocabulary.n_tokens);
+    }
+    most_stacks(pair) > MOST_STACKS
+}
+
+fn most_stacks(pair: &Pair) -> u64 {
     // SAFETY: the sampler lives.
     unsafe { llama_sieve::ffi::grammar::most_stacks_of(pair.ours.as_ptr().cast()) }
 }
