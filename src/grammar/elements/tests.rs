@@ -84,6 +84,7 @@ fn left_recursion_is_found_as_far_as_the_host_finds_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "counts to a million")]
 fn rules_that_begin_with_two_others_double_the_hosts_check() {
     let chain = |n: u32, last: Vec<Element>| {
         let rules = 1..n;
