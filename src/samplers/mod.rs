@@ -27,6 +27,8 @@ mod softmax;
 mod tail_free;
 pub(crate) mod temp;
 mod temp_ext;
+#[cfg(test)]
+mod tests;
 mod top_k;
 mod top_n_sigma;
 pub(crate) mod top_p;

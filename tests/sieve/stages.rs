@@ -644,6 +644,53 @@ fn a_stage_that_is_off_for_a_while_goes_on() {
     assert_eq!(text(&mut sieve, 10..40), text(&mut other, 10..40));
 }
 
+/// Other numbers act from the next token on, upon what was remembered under the old ones.
+#[test]
+fn other_numbers_act_upon_what_is_remembered() {
+    let made = |stage| with_stages(RngKind::Mt19937, Method::Cdf, &[stage]);
+    let dry = |multiplier| {
+        Stage::Dry(DryParams {
+            multiplier,
+            base: 1.75,
+            allowed_length: 1,
+            last_n: 64,
+        })
+    };
+    let xtc = |threshold| Stage::Xtc {
+        probability: 0.5,
+        threshold,
+    };
+    let dynamic = |exponent| Stage::DynamicTemperature {
+        range: 0.7,
+        exponent,
+    };
+    let mirostat = |tau, m| Stage::Mirostat { tau, eta: 0.3, m };
+    let mirostat_v2 = |tau| Stage::MirostatV2 { tau, eta: 0.3 };
+    let adaptive_p = |target, decay| Stage::AdaptiveP { target, decay };
+    for (before, after) in [
+        (dry(0.8), dry(4.0)),
+        (xtc(0.05), xtc(0.005)),
+        (dynamic(1.0), dynamic(0.1)),
+        (mirostat(3.0, 100), mirostat(1.0, 100)),
+        (mirostat(3.0, 100), mirostat(3.0, 5)),
+        (mirostat_v2(3.0), mirostat_v2(1.0)),
+        (adaptive_p(0.3, 0.9), adaptive_p(0.05, 0.9)),
+        (adaptive_p(0.3, 0.9), adaptive_p(0.3, 0.1)),
+    ] {
+        let mut sieve = made(before);
+        text(&mut sieve, 0..20);
+        let mut unchanged = sieve.clone();
+        let mut made_so = made(after);
+        made_so
+            .load(&saved(&sieve))
+            .expect("a state of such stages");
+        sieve.set_stages(Some(&[after])).expect("good stages");
+        let rest = text(&mut sieve, 20..80);
+        assert_eq!(text(&mut made_so, 20..80), rest, "{after:?}");
+        assert_ne!(text(&mut unchanged, 20..80), rest, "{after:?}");
+    }
+}
+
 /// A logit is adjusted by the penalties where these are among the stages.
 #[test]
 fn a_logit_is_adjusted_as_the_stages_see_it() {
