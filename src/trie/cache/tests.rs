@@ -245,3 +245,25 @@ fn what_is_cached_is_refused_as_what_is_read() {
         }
     }
 }
+
+/// One that was made has no bytes to be known by.
+#[test]
+fn what_is_made_is_found_by_its_sets() {
+    let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
+    let made = Payload::parse(payload(1, 3).as_bytes(), None).expect("the payload is good");
+    let first = cache.trie_of_payload(&made, None);
+    for hits in [1, 2] {
+        assert!(Arc::ptr_eq(&first, &cache.trie_of_payload(&made, None)));
+        let (stats, reordered) = cache.stats_and_reordered();
+        assert_eq!((stats.hits, reordered, stats.misses), (hits, 0, 1));
+    }
+}
+
+#[test]
+fn the_counters_are_those_of_the_common_cache() {
+    let before = stats();
+    let made = Payload::parse(payload(4_321, 2).as_bytes(), None).expect("the payload is good");
+    let _kept = trie_of_payload(&made);
+    // Other tests may use it, too.
+    assert!(stats().misses > before.misses);
+}
