@@ -132,14 +132,14 @@ def source(folder: Path) -> Path:
     return unpacked / "llama.cpp"
 
 
-def server(folder: Path) -> Path:
-    """llama-server, built."""
+def built(folder: Path, name: str) -> Path:
+    """A program of the package."""
     build = folder / "llama-server"
-    program = build / "bin" / "llama-server"
+    program = build / "bin" / name
     if not program.exists():
         tree = source(folder)
         configure = ["cmake", "-S", tree, "-B", build, *OPTIONS]
-        make = ["cmake", "--build", build, "--target", "llama-server", "-j", os.cpu_count() or 1]
+        make = ["cmake", "--build", build, "--target", name, "-j", os.cpu_count() or 1]
         for command in (configure, make):
             subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
     return program
@@ -294,7 +294,7 @@ HEADER = """\
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
     preload = options.preload or common.preload()
-    program = options.server or server(folder)
+    program = options.server or built(folder, "llama-server")
     for name in options.settings:
         setting = SETTINGS[name]
         if setting.real:

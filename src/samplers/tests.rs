@@ -1,6 +1,7 @@
 //! Samplers on the logits of a vocabulary beside the same ones on the array of its candidates.
 
 use super::*;
+use crate::built_in::BuiltIn;
 use crate::candidates::Candidates;
 use crate::lcg::Lcg;
 use crate::pool::{Buffers, Pool};
@@ -111,5 +112,69 @@ fn ordinary_logits_need_no_array_of_the_vocabulary() {
             let theirs: Vec<_> = candidates.as_slice().iter().map(bits).collect();
             assert!(ours == theirs, "{name}");
         }
+    }
+}
+
+/// What takes a sampler's place in a graph has its arguments, and has seen what it saw.
+#[test]
+fn the_built_in_is_made_of_the_same_arguments() {
+    fn of(sampler: Option<impl Sampler>) -> Option<BuiltIn> {
+        sampler.expect("one that does something").built_in()
+    }
+    let mut penalties = Penalties::new(100, 2, 1.3, 0.1, 0.2).expect("some factors");
+    [1, 2, 3]
+        .into_iter()
+        .for_each(|token| penalties.accept(token));
+    let (p, min_keep) = (0.9, 3);
+    for (told, expected) in [
+        (of(Some(Greedy)), BuiltIn::Greedy),
+        (of(TopK::new(40)), BuiltIn::TopK { k: 40 }),
+        (of(TopP::new(p, min_keep)), BuiltIn::TopP { p, min_keep }),
+        (of(MinP::new(p, min_keep)), BuiltIn::MinP { p, min_keep }),
+        (of(Temp::new(0.8)), BuiltIn::Temp { t: 0.8 }),
+        (
+            of(TempExt::new(0.8, 0.3, 1.5)),
+            BuiltIn::TempExt {
+                t: 0.8,
+                delta: 0.3,
+                exponent: 1.5,
+            },
+        ),
+        (
+            of(Some(penalties)),
+            BuiltIn::Penalties {
+                n_vocab: 100,
+                last_n: 2,
+                repeat: 1.3,
+                freq: 0.1,
+                present: 0.2,
+                accepted: vec![2, 3],
+            },
+        ),
+    ] {
+        assert_eq!(told, Some(expected));
+    }
+}
+
+/// A random seed is not drawn twice: what has begun goes on in the built-in.
+#[test]
+fn a_generator_goes_on_in_the_built_in() {
+    let candidate = TokenData {
+        id: 0,
+        logit: 0.0,
+        p: 0.0,
+    };
+    for asked in [42, u32::MAX] {
+        let mut dist = Dist::new(asked);
+        let seed = asked;
+        let begun = BuiltIn::Dist { seed, draws: 0 };
+        assert_eq!(dist.built_in(), Some(begun.clone()));
+        let mut data = [candidate; 2];
+        dist.apply(&mut Candidates::new(&mut data, false));
+        let seed = dist.seed().expect("it draws");
+        assert_eq!(seed == asked, asked == 42);
+        assert_eq!(dist.built_in(), Some(BuiltIn::Dist { seed, draws: 1 }));
+        dist.reset();
+        assert_eq!(dist.built_in(), Some(begun));
     }
 }
