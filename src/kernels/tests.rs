@@ -166,16 +166,23 @@ fn quotients_that_are_near_to_a_border() {
     let mut data: Vec<TokenData> = array(&vec![0.0; 4096]);
     // Multiples of an odd divisor, plus half a unit: quotients that lie between two floats.
     for (candidate, i) in data.iter_mut().zip(0u32..) {
-        candidate.p = f32::from_bits(0x3f00_0000 + i * 2049);
+        candidate.p = match i % 5 {
+            0 => 1.0,
+            _ => f32::from_bits(0x3f00_0000 + i * 2049),
+        };
     }
-    for by in [
+    // Of which 1 is the multiple.
+    let between = |i: u32| f64::from(f32::from_bits(0x3f00_0000 + i * 41_943)) + 2f64.powi(-25);
+    let inverses = (0..if cfg!(miri) { 2 } else { 100 }).map(|i| 1.0 / between(i));
+    let others = [
         1.0 + 2f64.powi(-24),
         3.0,
         2f64.powi(126) * 1.1,
         f64::NAN,
         0.0,
         f64::INFINITY,
-    ] {
+    ];
+    for by in inverses.chain(others) {
         for isa in Isa::supported() {
             let _forced = isa.force();
             let (mut a, mut b) = (data.clone(), data.clone());

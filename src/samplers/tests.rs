@@ -3,8 +3,10 @@
 use super::*;
 use crate::built_in::BuiltIn;
 use crate::candidates::Candidates;
+use crate::last_error;
 use crate::lcg::Lcg;
 use crate::pool::{Buffers, Pool};
+use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 
@@ -60,12 +62,17 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
         ("temp of 0", vec![ways(Temp::new(0.0)), dist()]),
         ("top-k", vec![ways(TopK::new(40)), dist()]),
         ("min-p", vec![ways(MinP::new(0.05, 1)), dist()]),
+        ("min-p of 1", vec![ways(MinP::new(1.0, 1)), dist()]),
         ("top-p", vec![ways(TopP::new(0.9, 1)), dist()]),
         ("top-n-sigma", vec![ways(TopNSigma::new(1.0)), dist()]),
         ("typical", vec![ways(Typical::new(0.9, 1)), dist()]),
         ("xtc", vec![xtc(), dist()]),
         ("xtc, temp", vec![xtc(), temp(), dist()]),
         ("temp-ext", vec![ways(TempExt::new(0.8, 0.3, 1.0)), dist()]),
+        (
+            "temp-ext without range",
+            vec![ways(TempExt::new(0.8, 0.0, 1.0)), dist()],
+        ),
         (
             "mirostat",
             vec![ways(Some(Mirostat::new(N as i32, 42, 5.0, 0.1, 100)))],
@@ -75,7 +82,43 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
             vec![ways(Some(MirostatV2::new(42, 5.0, 0.1)))],
         ),
         ("adaptive-p", vec![ways(Some(AdaptiveP::new(0.3, 0.9, 42)))]),
+        (
+            "adaptive-p of 0",
+            vec![ways(Some(AdaptiveP::new(0.0, 0.9, 42)))],
+        ),
     ]
+}
+
+/// Has a chain narrow a pool and another apply to the array of the same logits, which must leave
+/// the same. Gives how many bytes the pool took before anybody asked for its array.
+fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(logits, &mut buffers);
+    for sampler in &mut chain {
+        (sampler.narrow)(&mut pool);
+    }
+    let left = pool.leave();
+    let bytes = buffers.bytes();
+
+    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+    let mut data: Vec<TokenData> = logits.iter().zip(0..).map(candidate).collect();
+    let mut candidates = Candidates::new(&mut data, false);
+    for sampler in &mut chain {
+        (sampler.apply)(&mut candidates);
+    }
+    let mut pool = Pool::resume(logits.into(), &mut buffers, left).expect("the same logits");
+    let token = pool.token();
+    let chosen = candidates.selected().map(|i| candidates.as_slice()[i].id);
+    assert_eq!(token, chosen, "{name}");
+    let (ours, sorted) = pool.array();
+    assert_eq!(sorted, candidates.is_sorted(), "{name}");
+    // Whatever the bits of a NaN.
+    let bits = |x: f32| if x.is_nan() { u32::MAX } else { x.to_bits() };
+    let bits = |c: &TokenData| (c.id, bits(c.logit), bits(c.p));
+    let ours: Vec<_> = ours.iter().map(bits).collect();
+    let theirs: Vec<_> = candidates.as_slice().iter().map(bits).collect();
+    assert!(ours == theirs, "{name}");
+    bytes
 }
 
 /// Both ways leave the same. That of the pool does it without the array, which costs more than all
@@ -83,35 +126,153 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_logits_need_no_array_of_the_vocabulary() {
-    for (name, mut chain) in chains() {
-        for logits in [logits(60.0), logits(12.0)] {
-            let mut buffers = Buffers::default();
-            let mut pool = Pool::new(&logits[..], &mut buffers);
-            for sampler in &mut chain {
-                (sampler.narrow)(&mut pool);
-            }
-            let left = pool.leave();
-            let bytes = buffers.bytes();
+    for logits in [logits(60.0), logits(12.0)] {
+        for (name, chain) in chains() {
+            let bytes = compare_ways(name, chain, &logits);
             assert!(bytes < N * size_of::<TokenData>(), "{name}: {bytes} bytes");
-
-            let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
-            let mut data: Vec<TokenData> = logits.iter().zip(0..).map(candidate).collect();
-            let mut candidates = Candidates::new(&mut data, false);
-            for sampler in &mut chain {
-                (sampler.apply)(&mut candidates);
-            }
-            let mut pool =
-                Pool::resume((&logits[..]).into(), &mut buffers, left).expect("the same logits");
-            let token = pool.token();
-            let chosen = candidates.selected().map(|i| candidates.as_slice()[i].id);
-            assert_eq!(token, chosen, "{name}");
-            let (ours, sorted) = pool.array();
-            assert_eq!(sorted, candidates.is_sorted(), "{name}");
-            let bits = |c: &TokenData| (c.id, c.logit.to_bits(), c.p.to_bits());
-            let ours: Vec<_> = ours.iter().map(bits).collect();
-            let theirs: Vec<_> = candidates.as_slice().iter().map(bits).collect();
-            assert!(ours == theirs, "{name}");
         }
+    }
+}
+
+/// Parameters at the end of their range, which may take the array.
+fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
+    let dist = || ways(Some(Dist::new(42)));
+    let before = |sampler| vec![sampler, dist()];
+    let temp_ext = |t, delta| before(ways(TempExt::new(t, delta, 1.0)));
+    let adaptive_p = |target| vec![ways(Some(AdaptiveP::new(target, 0.9, 42)))];
+    let xtc = |threshold| before(ways(Xtc::new(1.0, threshold, 1, 42)));
+    vec![
+        ("temp-ext of nearly 0", temp_ext(1e-38, 1e-38)),
+        ("temp-ext without end", temp_ext(1.0, f32::INFINITY)),
+        ("adaptive-p of NaN", adaptive_p(f32::NAN)),
+        ("adaptive-p that is disabled", adaptive_p(-1.0)),
+        ("min-p above 1", before(ways(MinP::new(1.5, 1)))),
+        ("min-p, many kept", before(ways(MinP::new(0.5, 3000)))),
+        ("top-p of 0", before(ways(TopP::new(0.0, 0)))),
+        ("top-p, many kept", before(ways(TopP::new(0.1, 3000)))),
+        ("typical of 0", before(ways(Typical::new(0.0, 0)))),
+        ("typical, many kept", before(ways(Typical::new(0.1, 3000)))),
+        ("xtc of all", xtc(0.0)),
+        ("xtc of none", xtc(0.49)),
+        ("temp-ext twice", {
+            let mut twice = temp_ext(0.8, 0.3);
+            twice.insert(0, ways(TempExt::new(1.2, 0.3, 1.0)));
+            twice
+        }),
+        ("xtc, then temp-ext", {
+            let mut both = xtc(0.001);
+            both.insert(1, ways(TempExt::new(1.2, 0.3, 1.0)));
+            both
+        }),
+    ]
+}
+
+/// Few logits, equal ones, and some that are no ordinary numbers.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn both_ways_leave_the_same_of_any_logits() {
+    let few = |n: usize| logits(12.0)[..n].to_vec();
+    let with = |odd: f32| {
+        let mut logits = few(5000);
+        logits[777] = odd;
+        logits
+    };
+    let rounded = |to: f32| few(5000).iter().map(|x| (x * to).round() / to).collect();
+    let kinds: [Vec<f32>; 13] = [
+        few(1),
+        few(2),
+        few(40),
+        few(4095),
+        few(4096),
+        vec![0.5; 5000],
+        rounded(4.0),
+        rounded(100.0),
+        with(f32::INFINITY),
+        with(f32::NEG_INFINITY),
+        with(f32::NAN),
+        // Beyond what the built-ins' sort can tell apart.
+        with(4e8),
+        with(f32::MIN),
+    ];
+    for logits in &kinds {
+        for (name, chain) in chains().into_iter().chain(odd_chains()) {
+            let what = format!(
+                "{name}, {} logits, {}",
+                logits.len(),
+                logits[logits.len() / 7]
+            );
+            compare_ways(&what, chain, logits);
+        }
+    }
+}
+
+#[test]
+fn a_disabled_selector_takes_the_largest() {
+    let mut data = [1.0, 3.0, 2.0].map(|logit| TokenData {
+        id: 0,
+        logit,
+        p: 0.0,
+    });
+    let mut candidates = Candidates::new(&mut data, false);
+    DisabledSelector::new(c"?greedy").apply(&mut candidates);
+    assert_eq!(candidates.selected(), Some(1));
+}
+
+/// An infinite temperature makes all equally probable.
+#[test]
+fn without_end_dynamic_temperature_flattens() {
+    let mut data = [1.0, 3.0, 2.0, 0.5].map(|logit| TokenData {
+        id: 0,
+        logit,
+        p: 0.0,
+    });
+    let mut temp_ext = TempExt::new(1.0, f32::INFINITY, 1.0).expect("it does something");
+    temp_ext.apply(&mut Candidates::new(&mut data, false));
+    assert_eq!(data.map(|c| (c.logit, c.p)), [(0.0, 0.25); 4]);
+}
+
+/// Where nothing bends, each candidate counts the same.
+#[test]
+fn tail_free_cuts_equal_candidates_by_their_number() {
+    let mut data = vec![TokenData::default(); 100];
+    let mut candidates = Candidates::new(&mut data, false);
+    let mut tail_free = TailFree::new(0.505, 1).expect("it cuts something");
+    tail_free.apply(&mut candidates);
+    // Of 98 bends, the first 50 are more than that.
+    assert_eq!(candidates.len(), 49);
+}
+
+/// What is drawn is compared with the probability as the built-in does: at the border XTC acts.
+#[test]
+fn xtc_acts_where_the_draw_is_its_probability() {
+    let draw = SeededMt19937::new(42).stream.uniform_f32();
+    for (probability, left) in [(draw, 1), (draw.next_down(), 3)] {
+        let mut data = vec![TokenData::default(); 3];
+        let mut candidates = Candidates::new(&mut data, false);
+        let mut xtc = Xtc::new(probability, 0.1, 1, 42).expect("it does something");
+        xtc.apply(&mut candidates);
+        assert_eq!(candidates.len(), left);
+    }
+}
+
+#[test]
+fn only_tokens_outside_a_known_vocabulary_are_complained_about() {
+    for (n_vocab, token, complains) in [
+        (10, 10, true),
+        (10, -1, true),
+        (10, 9, false),
+        (0, 10, false),
+        (-1, 10, false),
+    ] {
+        let penalties = Penalties::new(n_vocab, 8, 1.5, 0.0, 0.0);
+        let mut penalties = penalties.expect("a factor");
+        last_error::clear();
+        penalties.accept(token);
+        assert_eq!(
+            !last_error::get().is_empty(),
+            complains,
+            "{token} of {n_vocab}"
+        );
     }
 }
 
@@ -138,6 +299,13 @@ fn the_built_in_is_made_of_the_same_arguments() {
                 t: 0.8,
                 delta: 0.3,
                 exponent: 1.5,
+            },
+        ),
+        (
+            of(LogitBias::new(&[(3, 1.5)]).map(|bias| bias.of_vocabulary(100))),
+            BuiltIn::LogitBias {
+                n_vocab: 100,
+                biases: vec![(3, 1.5)],
             },
         ),
         (

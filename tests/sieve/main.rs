@@ -4,6 +4,7 @@ mod beside;
 mod between_tokens;
 mod draws;
 mod invariants;
+mod nucleus;
 mod numbers;
 mod parameters;
 mod parity;

@@ -466,6 +466,33 @@ fn stages_that_cannot_be_are_named_and_change_nothing() {
         assert_eq!(sieve.stages(), Some(&[Stage::TopK, XTC][..]));
         assert_eq!(saved(&sieve), before);
     }
+    let dynamic = |range, exponent| Stage::DynamicTemperature { range, exponent };
+    let dry = |multiplier, base| {
+        Stage::Dry(DryParams {
+            multiplier,
+            base,
+            allowed_length: 2,
+            last_n: 64,
+        })
+    };
+    let mirostat = |tau, eta| Stage::Mirostat { tau, eta, m: 100 };
+    let mirostat_v2 = |tau, eta| Stage::MirostatV2 { tau, eta };
+    let adaptive_p = |target, decay| Stage::AdaptiveP { target, decay };
+    for (stage, number) in [
+        (dynamic(f32::NAN, 1.0), "range"),
+        (dynamic(0.3, f32::INFINITY), "exponent"),
+        (dry(f32::INFINITY, 1.75), "multiplier"),
+        (dry(0.8, f32::NAN), "base"),
+        (mirostat(f32::NAN, 0.1), "tau"),
+        (mirostat_v2(5.0, f32::NAN), "eta"),
+        (adaptive_p(f32::INFINITY, 0.9), "target"),
+        (adaptive_p(0.3, f32::NAN), "decay"),
+    ] {
+        let error = sieve.set_stages(Some(&[stage])).expect_err("no number");
+        let says = format!("{number} of the stage {}", stage.name());
+        assert!(error.to_string().contains(&says), "{error}");
+        assert_eq!(saved(&sieve), before);
+    }
 }
 
 /// What stages remember is taken by the same ones alone.
@@ -504,6 +531,26 @@ fn a_state_of_other_stages_is_refused() {
                 sieve.load_with_params(&states[at]).expect("its own state");
             }
         }
+    }
+}
+
+/// Nor is what looks back on more than the stage that takes it does.
+#[test]
+fn a_state_that_a_window_does_not_hold_is_refused() {
+    let dry = |last_n| {
+        Stage::Dry(DryParams {
+            multiplier: 0.8,
+            base: 1.75,
+            allowed_length: 2,
+            last_n,
+        })
+    };
+    let mut long = with_stages(RngKind::Mt19937, Method::Cdf, &[dry(64)]);
+    text(&mut long, 0..40);
+    let state = saved(&long);
+    for (last_n, holds) in [(40, true), (39, false)] {
+        let mut sieve = with_stages(RngKind::Mt19937, Method::Cdf, &[dry(last_n)]);
+        assert_eq!(sieve.load(&state).is_ok(), holds);
     }
 }
 

@@ -43,3 +43,49 @@ fn the_least_allowed_length_penalises_as_every_far_negative_one() {
     assert!(penalised(-1_000_000_000) < -1e30);
     assert_eq!(penalised(i32::MIN), penalised(-1_000_000_000));
 }
+
+/// A power that no float holds is cut to the largest that one does, as in the built-in.
+#[test]
+fn a_penalty_stays_finite_where_a_power_of_the_base_does() {
+    let penalty = |base: f32| {
+        let params = DryParams {
+            multiplier: 1.0,
+            base,
+            allowed_length: 0,
+            last_n: 500,
+        };
+        let mut dry = Dry::new(params).expect("the parameters enable it");
+        for _ in 0..500 {
+            dry.accept(1);
+        }
+        let mut data = [0, 1].map(|id| TokenData {
+            id,
+            logit: 0.0,
+            p: 0.0,
+        });
+        dry.apply(&mut Candidates::new(&mut data, false));
+        -data[1].logit
+    };
+    assert_eq!(penalty(10.0), 1e38);
+    // Its powers are all finite, or none is.
+    assert_eq!(penalty(1.0), 1.0);
+    assert_eq!(penalty(f32::INFINITY), f32::INFINITY);
+}
+
+/// A host is asked for the tokens of a text where it may not allocate.
+#[test]
+fn what_follows_a_breaker_has_room_for_its_tokens() {
+    let mut breaker = Breaker::new(b"abcd");
+    let mut told = Vec::new();
+    breaker.begun_by(b"xabc", |begun| told.push(begun));
+    breaker.begun_by(b"a", |begun| told.push(begun));
+    breaker.begun_by(b"-abcd-", |begun| told.push(begun));
+    breaker.begun_by(b"bcd", |begun| told.push(begun));
+    assert_eq!(told, [3, 1, 0]);
+    let room = breaker
+        .tails
+        .iter()
+        .map(|tail| tail.as_ref().map(Vec::capacity));
+    // Eight of a byte, and of the end of a text.
+    assert!(room.eq([None, Some(32), None, Some(16)]));
+}

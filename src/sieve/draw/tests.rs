@@ -67,3 +67,20 @@ fn a_quotient_beyond_all_numbers_takes_the_last() {
     survivors.divide(f32::MIN_POSITIVE / 16.0);
     assert_eq!(draw(&mut survivors, 0.5), 3);
 }
+
+/// Mean and variance of Gumbel's distribution, and no noise twice.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn noise_is_that_of_gumbel() {
+    const N: Token = 100_000;
+    let noise: Vec<f64> = (0..N).map(|token| gumbel_noise(7, token)).collect();
+    let n = f64::from(N);
+    let mean = noise.iter().sum::<f64>() / n;
+    let variance = noise.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    // Euler's constant, and a sixth of the square of pi; five standard errors of each.
+    assert!((mean - 0.577_215_664_9).abs() < 0.021, "{mean}");
+    assert!((variance - 1.644_934_066_8).abs() < 0.055, "{variance}");
+    let mut distinct = noise;
+    distinct.sort_by(f64::total_cmp);
+    assert!(distinct.windows(2).all(|pair| pair[0] < pair[1]));
+}

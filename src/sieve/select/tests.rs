@@ -1,5 +1,6 @@
 use super::*;
 use crate::lcg::Lcg;
+use crate::sieve::sampled::Sample;
 use crate::sieve::source::Logits;
 
 #[test]
@@ -52,6 +53,8 @@ fn what_changes_is_collected_as_if_it_had_always_been_so() {
                 let largest = block.iter().map(|&x| comparable(x / divisor));
                 assert_eq!(*maximum, largest.fold(f32::NEG_INFINITY, f32::max));
             }
+            let unmasked = as_if.iter().filter(|&&x| x > f32::NEG_INFINITY).count();
+            assert_eq!(scan_and_count(&source, &mut maxima), (max, unmasked));
             for threshold in [f32::MIN, -1.0, 0.25, max.max(f32::MIN)] {
                 collect(&source, &mut maxima, threshold, &mut candidates);
                 let found: Vec<_> = candidates.iter().map(|c| (c.id, c.logit)).collect();
@@ -108,4 +111,44 @@ fn the_k_largest_are_the_head_of_a_stable_sort() {
             }
         }
     }
+}
+
+/// The largest are those that a sample sees, so that it takes them for the rule.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_sample_that_misleads_gives_way() {
+    const N: usize = 20_000;
+    const K: usize = 3000;
+    fn source(logits: &[f32]) -> Source<'_> {
+        Source {
+            logits: Logits::F32(logits),
+            touched: &[],
+            divisor: 1.0,
+        }
+    }
+    let mut probe = vec![0.0; N];
+    let mut logits: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32 / N as f32).collect();
+    let expected = |logits: &[f32]| {
+        let mut ranking: Vec<usize> = (0..N).collect();
+        ranking.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+        ranking.truncate(K);
+        ranking
+    };
+    for i in 0..N {
+        probe[i] = 1.0;
+        if Sample::take(&source(&probe), 1.0).bins[0] > 0 {
+            logits[i] += 2.0;
+        }
+        probe[i] = 0.0;
+    }
+    let source = source(&logits);
+    let (mut maxima, mut sample) = (Vec::new(), Vec::new());
+    let (mut candidates, mut keys) = (Vec::new(), Vec::new());
+    let max = scan(&source, &mut maxima);
+    let threshold = sampled_threshold(K, max, &source);
+    assert!(logits.iter().filter(|&&x| x >= threshold).count() < K);
+    let (maxima, candidates) = (&mut maxima[..], &mut candidates);
+    top_k(K, &source, maxima, &mut sample, candidates, &mut keys);
+    let ids: Vec<usize> = candidates.iter().map(|c| c.id as usize).collect();
+    assert_eq!(ids, expected(&logits));
 }

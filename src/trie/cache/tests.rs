@@ -267,3 +267,23 @@ fn the_counters_are_those_of_the_common_cache() {
     // Other tests may use it, too.
     assert!(stats().misses > before.misses);
 }
+
+/// The one that all constraints share counts, too. Other tests may use it meanwhile.
+#[test]
+fn the_common_cache_counts() {
+    let of = |leaves: &[&str]| {
+        let json = of_leaves("the_common_cache_counts", "p", leaves, "");
+        trie_of(json.as_bytes(), None).expect("it is good")
+    };
+    let (a, b) = (
+        r#"{"name":"a","tokens":[1]}"#,
+        r#"{"name":"b","tokens":[2]}"#,
+    );
+    let before = stats_and_reordered();
+    let first = of(&[a, b]);
+    assert!(Arc::ptr_eq(&first, &of(&[b, a])));
+    let after = stats_and_reordered();
+    assert!(after.0.hits > before.0.hits && after.0.misses > before.0.misses);
+    assert!(after.1 > before.1);
+    assert!(stats().entries > 0);
+}

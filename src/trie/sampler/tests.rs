@@ -30,3 +30,33 @@ fn a_mode_is_named_by_its_number() {
         assert!(Mode::from_number(number).is_err(), "{number}");
     }
 }
+
+#[cfg(not(model))]
+#[test]
+fn a_slot_that_was_cleared_constrains_nothing() {
+    use crate::token::TokenData;
+    use crate::trie::Payload;
+
+    let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
+    let payload = Payload::parse(json, None).expect("the payload is good");
+    let slot = Arc::new(Slot::new(None));
+    let mut sampler = TrieSampler::new(Arc::clone(&slot));
+    let mut left = || {
+        let mut data = [0, 1, 2].map(|id| TokenData {
+            id,
+            logit: 0.0,
+            p: 0.0,
+        });
+        let mut candidates = Candidates::new(&mut data, false);
+        sampler.apply(&mut candidates);
+        candidates.len()
+    };
+    slot.set(
+        Arc::new(Trie::new(&payload)),
+        Mode::from_number(SAMPLED).expect("a mode"),
+    );
+    assert!(slot.is_active() && left() == 1);
+    slot.clear();
+    assert!(!slot.is_active() && left() == 3);
+    assert!(slot.activate("p").is_err());
+}
