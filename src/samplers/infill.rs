@@ -203,3 +203,6 @@ impl Texts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

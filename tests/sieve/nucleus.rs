@@ -37,7 +37,7 @@ fn check(params: &Params, logits: &[f32], what: &str) {
     let without: f64 = others.iter().map(e).sum();
     let margin = APART * asked;
     assert!(without + e(last) >= asked - margin, "too few: {what}");
-    let least = params.min_keep.max(1);
+    let least = params.min_keep.max(1).min(ranking.len());
     assert!(
         without < asked + margin || nucleus.len() == least,
         "too many: {what}"
