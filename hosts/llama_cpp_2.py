@@ -66,8 +66,10 @@ def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
     preload, large = common.preload(), common.large_model(folder)
     program = built(folder)
     command = [program, common.SMALL_MODEL, large, common.PROMPT]
-    libraries = {"LD_LIBRARY_PATH": str(program.parent)}
-    row = common.Row(f"llama-cpp-2 {VERSION}, dynamic-link", "0.6.0")
+    # Beside the program are links alone.
+    found = next((program.parent / "build").glob("llama-cpp-sys-2-*/out/lib"))
+    libraries = {"LD_LIBRARY_PATH": str(found)}
+    row = common.Row(f"llama-cpp-2 {VERSION}, dynamic-link", "0.6.0-dev")
     yield common.alternate(row, command, preload, repeats, **libraries)
 
 
