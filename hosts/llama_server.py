@@ -49,8 +49,13 @@ class Setting:
     """Whether the vocabulary is a real tokenizer's."""
     vocabulary: int = 128_256
     """How many tokens it has, where it is not."""
-    in_graph: bool = False
-    """Whether llama.cpp itself samples, as a part of the graph (-bs): ours gives way."""
+    server: Tuple[str, ...] = ()
+    """More options of the server; MODEL is the model's file."""
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether llama.cpp itself samples, as a part of the graph: ours gives way."""
+        return "-bs" in self.server
 
 
 _SCHEMA = {
@@ -71,6 +76,7 @@ _SCHEMA = {
 _TOOLS = [f"<function=tool_{i}>" for i in range(139)]
 _CALL = 'root ::= ({}) "{{" [^}}]* "}}"'.format(" | ".join(f'"{name}"' for name in _TOOLS))
 _WORD = 1
+_DRAFT = ("-md", "MODEL", "--spec-type", "draft-simple")
 
 SETTINGS: Dict[str, Setting] = {
     "defaults": Setting({}),
@@ -82,8 +88,13 @@ SETTINGS: Dict[str, Setting] = {
     "top_k 0, top_p 0.95, 262,144 tokens": Setting(
         {"top_k": 0, "top_p": 0.95, "min_p": 0.0}, vocabulary=262_144
     ),
-    "-bs, defaults": Setting({}, in_graph=True),
-    "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, in_graph=True),
+    "-bs, defaults": Setting({}, server=("-bs",)),
+    "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, server=("-bs",)),
+    # The model drafts for itself. Its drafts are sampled in the graph, unless that is forbidden.
+    "draft model": Setting({}, server=_DRAFT),
+    "draft model, not in the graph": Setting(
+        {}, server=(*_DRAFT, "--no-spec-draft-backend-sampling")
+    ),
     "JSON schema": Setting({"json_schema": _SCHEMA}, real=True),
     "139 tools, lazy grammar": Setting(
         {
@@ -306,7 +317,7 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
         context = streams * (tokens + 64)
         command = [program, "-m", model, "-np", streams, "-c", context, "-t", 1, "-tb", 1]
         command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
-        command += ["-bs"] if setting.in_graph else []
+        command += [str(model) if word == "MODEL" else word for word in setting.server]
         compared = Compared(f"{name}, {streams} streams of {tokens} tokens", setting.in_graph)
         for _ in range(options.repeats):
             for ours in (False, True):
