@@ -16,7 +16,7 @@
 use crate::kernels::column::{Column, copy_column};
 use crate::kernels::scan::next_rise;
 use crate::kernels::sort_key::{descending_key, fetch, logit_of, steps};
-use crate::simd::prefetch;
+use crate::simd::{Vector, dispatched, prefetch};
 use crate::token::TokenData;
 
 /// Buffers for ordering, and the order that was found last.
@@ -29,18 +29,21 @@ pub struct Ranking {
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
-    counts: Vec<[u32; VALUES]>,
+    /// Of the values of a digit, or of both digits.
+    counts: Vec<u32>,
 }
 
 /// Of a digit, where there are enough elements to pay for counting so many values.
 const BITS: u32 = 11;
 const VALUES: usize = 1 << BITS;
 /// The same of fewer elements than [`MANY`].
-const BITS_OF_FEW: u32 = 8;
+const VALUES_OF_FEW: usize = 1 << 8;
 /// So many bits remain for the index.
 const INDEX_BITS: u32 = 32 - BITS;
 /// Fewer have shorter digits.
 const MANY: usize = 4096;
+/// How many values the upper half of a float has.
+const HALVES: usize = 1 << 16;
 /// Fewer are sorted faster by comparisons.
 pub(super) const FEW: usize = 256;
 
@@ -59,8 +62,9 @@ impl Ranking {
         }
         self.sorted.reserve(n.saturating_sub(self.sorted.len()));
         self.keys.reserve(n.saturating_sub(self.keys.len()));
+        let counts = if n < MANY { 2 * VALUES_OF_FEW } else { HALVES };
         self.counts
-            .reserve(2usize.saturating_sub(self.counts.len()));
+            .reserve(counts.saturating_sub(self.counts.len()));
     }
 
     /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
@@ -159,10 +163,13 @@ impl Ranking {
             buffer.resize(n, 0);
         }
         self.sorted.resize(n, 0.0);
+        if n >= MANY && selected.is_none() && are_halves(xs) {
+            return self.rank_by_halves(xs);
+        }
         if n < MANY {
-            self.rank_by_steps::<BITS_OF_FEW, false>(picked, selected, column);
+            self.rank_by_steps::<VALUES_OF_FEW, false>(picked, selected, column);
         } else {
-            self.rank_by_steps::<BITS, true>(picked, selected, column);
+            self.rank_by_steps::<VALUES, true>(picked, selected, column);
         }
         fetch(xs, &mut self.indices, &mut self.sorted);
         if !mend(&mut self.sorted, &mut self.indices) {
@@ -170,56 +177,102 @@ impl Ranking {
         }
     }
 
-    /// Leaves the indices of `picked` in the order of 2^(2 DIGIT) equal steps.
+    /// Leaves the indices of `picked` in the order of VALUES^2 equal steps.
     #[expect(
         clippy::indexing_slicing,
         reason = "there is an index for each that was picked"
     )]
-    fn rank_by_steps<const DIGIT: u32, const ASKS: bool>(
+    fn rank_by_steps<const VALUES: usize, const ASKS: bool>(
         &mut self,
         picked: &[f32],
         selected: Option<(&[u32], &[f32])>,
         column: Column,
     ) {
-        let last = ((1u32 << (2 * DIGIT)) - 1) as f32;
+        let last = (VALUES * VALUES - 1) as f32;
         // Whatever comes out for infinities, the insertion puts it right.
         let factor = last / (column.max - column.min);
         steps(picked, column.max, factor, last, &mut self.indices);
         match selected {
-            Some((indices, _)) => self.distribute::<DIGIT, ASKS>(|i| indices[i]),
-            None => self.distribute::<DIGIT, ASKS>(|i| i as u32),
+            Some((indices, _)) => self.distribute::<VALUES, ASKS>(|i| indices[i]),
+            None => self.distribute::<VALUES, ASKS>(|i| i as u32),
+        }
+    }
+
+    /// Ranks floats that have nothing in their lower halves, as those of bf16: one pass.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a half is below `HALVES`; there are as many indices and sorted floats as floats, which the counts add up to"
+    )]
+    fn rank_by_halves(&mut self, xs: &[f32]) {
+        self.counts.resize(HALVES, 0);
+        let Some(counts) = self.counts.first_chunk_mut::<HALVES>() else {
+            return;
+        };
+        write_halves(xs, &mut self.once);
+        counts.fill(0);
+        for &half in &self.once {
+            counts[half as usize % HALVES] += 1;
+        }
+        let mut start = 0;
+        for (upper, count) in (0u32..)
+            .zip(counts.iter_mut())
+            .filter(|(_, count)| **count > 0)
+        {
+            let end = start + *count;
+            // Those of positive floats are turned over, the lower half with them.
+            let lower = if upper < 1 << 15 { 0xffff } else { 0 };
+            self.sorted[start as usize..end as usize].fill(logit_of(upper << 16 | lower));
+            *count = std::mem::replace(&mut start, end);
+        }
+        let zeros = counts[half(0.0) as usize] as usize;
+        let digit = |i: usize| self.once[i] as usize;
+        // SAFETY: the halves were counted above, and the places made from the counts.
+        unsafe { deal::<_, HALVES, true>(counts, &mut self.indices, digit, |i| i as u32) };
+        // The key of a zero does not tell its sign.
+        let are_zero = self.sorted[zeros..].iter().take_while(|&&x| x == 0.0);
+        let zeros = zeros..zeros + are_zero.count();
+        for (x, &i) in self.sorted[zeros.clone()]
+            .iter_mut()
+            .zip(&self.indices[zeros])
+        {
+            *x = xs[i as usize];
         }
     }
 
     /// Brings the indices into the order of the steps.
     #[expect(
         clippy::indexing_slicing,
-        reason = "digits are taken modulo `values`, which is at most `VALUES`; there are as many elements once as there are indices"
+        reason = "digits are taken modulo `VALUES`; there are as many elements once as there are indices"
     )]
-    fn distribute<const DIGIT: u32, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
-        self.counts.resize(2, [0; VALUES]);
-        let [low, high] = &mut self.counts[..] else {
+    fn distribute<const VALUES: usize, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
+        if self.counts.len() < 2 * VALUES {
+            self.counts.resize(2 * VALUES, 0);
+        }
+        let Some((low, rest)) = self.counts.split_first_chunk_mut::<VALUES>() else {
             return;
         };
-        let index_bits = 32 - DIGIT;
-        let values = 1usize << DIGIT;
-        low[..values].fill(0);
-        high[..values].fill(0);
+        let Some(high) = rest.first_chunk_mut::<VALUES>() else {
+            return;
+        };
+        let bits = VALUES.ilog2();
+        let index_bits = u32::BITS - bits;
+        low.fill(0);
+        high.fill(0);
         for &step in &self.indices {
-            low[step as usize % values] += 1;
-            high[(step >> DIGIT) as usize % values] += 1;
+            low[step as usize % VALUES] += 1;
+            high[(step >> bits) as usize % VALUES] += 1;
         }
         // Arrays of a known length: indices need no check.
         for counts in [&mut *low, &mut *high] {
             let mut start = 0;
-            for count in &mut counts[..values] {
+            for count in counts {
                 start += std::mem::replace(count, start);
             }
         }
         let (once, indices) = (&mut self.once[..], &mut self.indices[..]);
-        let digit = |i: usize| indices[i] as usize % values;
+        let digit = |i: usize| indices[i] as usize % VALUES;
         // The bits above the higher digit are shifted out.
-        let word = |i: usize| indices[i] >> DIGIT << index_bits | name(i);
+        let word = |i: usize| indices[i] >> bits << index_bits | name(i);
         // SAFETY: these digits were counted above, and the places made from the counts.
         unsafe { deal::<_, VALUES, ASKS>(low, once, digit, word) };
         let digit = |i: usize| (once[i] >> index_bits) as usize;
@@ -295,6 +348,31 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
         }
     }
     (asking..n).for_each(|i| put(i, None));
+}
+
+/// The upper half of the key of `x`.
+#[inline(always)]
+fn half(x: f32) -> u32 {
+    descending_key(x) >> 16
+}
+
+dispatched! {
+    /// Writes the halves of `xs`, as many as there are places.
+    fn write_halves(xs: &[f32], to: &mut [u32]) => write_halves_on;
+}
+
+#[inline(always)]
+fn write_halves_on<V: Vector>(_: V, xs: &[f32], to: &mut [u32]) {
+    for (to, &x) in to.iter_mut().zip(xs) {
+        *to = half(x);
+    }
+}
+
+/// Whether the lower halves of these floats are empty.
+fn are_halves(xs: &[f32]) -> bool {
+    // Mostly the first few tell.
+    let any_lower = |xs: &[f32]| xs.iter().fold(0, |bits, x| bits | x.to_bits()) & 0xffff != 0;
+    !xs.chunks(1024).any(any_lower)
 }
 
 /// Written over several lanes, which the compiler makes vectors of.

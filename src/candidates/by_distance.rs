@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::Candidates;
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::introsort::{self, Wanted};
-use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place};
+use crate::algorithms::host_order::{HostOrder, Item, any_equal, items_of, place};
+use crate::algorithms::scratch::room_to_write_over;
 use crate::kernels;
 use crate::simd::libm::ln;
 use crate::token::TokenData;
@@ -37,12 +38,12 @@ pub struct ByDistance {
 impl ByDistance {
     /// Makes room for what `n` candidates can take.
     pub fn reserve(&mut self, n: usize) {
-        for buffer in [&mut self.ps, &mut self.lns, &mut self.nearness] {
-            buffer.clear();
-            buffer.reserve(n);
+        self.ps.clear();
+        self.ps.reserve(n);
+        for buffer in [&mut self.lns, &mut self.nearness] {
+            room_to_write_over(buffer, n);
         }
-        self.scores.clear();
-        self.scores.reserve(n);
+        room_to_write_over(&mut self.scores, n);
         self.ranks.clear();
         self.ranks.reserve(n);
         self.kept.clear();
@@ -94,8 +95,7 @@ impl ByDistance {
     /// Finds the ranks of what is kept. Says whether there are ties.
     fn rank(&mut self, cut: Cut) -> bool {
         self.find_distances();
-        let scores = self.nearness.iter().enumerate();
-        self.scores.extend(scores.map(|(i, &x)| item(x, i)));
+        items_of(&self.nearness, &mut self.scores);
         let mut kept = Kept {
             ps: &self.ps,
             cut,

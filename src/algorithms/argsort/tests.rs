@@ -43,7 +43,7 @@ fn floats_of_every_kind_are_ranked() {
 fn floats_spread_in_any_way_are_ranked() {
     let mut lcg = Lcg(11);
     let mut next = || lcg.unit();
-    let spreads: [fn(usize, f32) -> f32; 10] = [
+    let spreads: [fn(usize, f32) -> f32; 12] = [
         |_, u| u * 20.0 - 12.0,
         |_, u| 4.0 * (u / (1.000_001 - u)).ln(),
         |_, u| (u - 0.5) / (u * 1e-6 + 1e-30),
@@ -54,6 +54,9 @@ fn floats_spread_in_any_way_are_ranked() {
         |_, u| -f32::from_bits((u * 2_139_095_039.0) as u32 | 1),
         |i, u| if i % 3 == 0 { u } else { f32::NEG_INFINITY },
         |i, u| if i % 4001 == 5 { u * 1e30 } else { u * 1e-30 },
+        // As bf16 gives them, zeros of both signs among them; and all but the last.
+        |i, u| f32::from_bits((u * 24.0 - 12.0).to_bits() & 0xffff_0000) * (i % 9).min(1) as f32,
+        |i, u| f32::from_bits((u * 24.0 - 12.0).to_bits() & 0xffff_0000 | u32::from(i == 4000)),
     ];
     let mut ranking = Ranking::default();
     for n in [2047, 2048, 2049, 2175, 2176, 2177, 4096, 30_000, 131_073] {

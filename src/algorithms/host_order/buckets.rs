@@ -158,7 +158,7 @@ impl Buckets {
             places[bucket] = n;
             n += self.len(bucket);
         }
-        items.clear();
+        // Each is written over.
         items.resize(n, 0);
         let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
         for (numbers, start) in numbers {

@@ -1,6 +1,7 @@
 //! What the replayed sorts move.
 
 use crate::kernels::sort_key::descending_key;
+use crate::simd::{Vector, dispatched};
 
 /// What is sorted: a key, by which alone items are compared, above a number that tells them apart.
 pub type Item = u64;
@@ -21,4 +22,22 @@ pub fn place(item: Item) -> usize {
 #[inline(always)]
 pub fn item(x: f32, place: usize) -> Item {
     u64::from(descending_key(x)) << 32 | place as u64
+}
+
+/// Leaves in `items` those of all of `xs`.
+pub fn items_of(xs: &[f32], items: &mut Vec<Item>) {
+    items.resize(xs.len(), 0);
+    write_items(xs, items);
+}
+
+dispatched! {
+    /// Writes the items of `xs`, as many as there are places.
+    fn write_items(xs: &[f32], to: &mut [Item]) => write_items_on;
+}
+
+#[inline(always)]
+fn write_items_on<V: Vector>(_: V, xs: &[f32], to: &mut [Item]) {
+    for ((i, to), &x) in to.iter_mut().enumerate().zip(xs) {
+        *to = item(x, i);
+    }
 }

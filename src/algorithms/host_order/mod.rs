@@ -39,7 +39,7 @@ use crate::kernels::{self, Column};
 use crate::token::{TokenData, comparable};
 pub use buckets::overflows;
 use item::key;
-pub use item::{Item, item, place};
+pub use item::{Item, item, items_of, place};
 use replay::{Replay, above};
 use ties::Ties;
 
@@ -156,20 +156,32 @@ impl HostOrder {
     }
 
     /// Brings the ties that one of these ranks belongs to into the host's order.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "documented: they are ranks; no more are equal than there are"
+    )]
     pub fn settle_ranks(&mut self, ranks: &[u32]) {
-        if is_stable() || !self.ties.find(self.order.ranking().sorted(), false) {
+        let Some(last) = ranks.iter().max().map(|&last| last as usize) else {
+            return;
+        };
+        let sorted = self.order.ranking().sorted();
+        let least = sorted[last];
+        // What comes behind its run is of no account.
+        let equals = sorted[last..].iter().take_while(|&&x| x == least);
+        let sorted = &sorted[..last + equals.count()];
+        if is_stable() || !self.ties.find(sorted, false) {
             return;
         }
         self.ties.keep_runs_of(ranks);
-        self.settle_found();
+        self.settle_found(least);
     }
 
-    /// Brings the ties that were found in the ranking of `logits` into the order of a full sort.
-    fn settle_found(&mut self) {
+    /// Brings the ties that were found in the ranking of `logits`, none of them below `least`, into
+    /// the order of a full sort.
+    fn settle_found(&mut self, least: f32) {
         let (indices, sorted) = self.order.ranking().parts_mut();
         let n = sorted.len();
-        self.replay
-            .tied(&self.logits, n, f32::NEG_INFINITY, &self.ties);
+        self.replay.tied(&self.logits, n, least, &self.ties);
         self.replay
             .exchange(&self.ties, &self.logits, indices, sorted);
     }
@@ -187,7 +199,7 @@ impl HostOrder {
             if !overflows(column.max) {
                 if self.ties.find(self.order.ranking().sorted(), false) {
                     kernels::column(data, &mut self.logits);
-                    self.settle_found();
+                    self.settle_found(f32::NEG_INFINITY);
                 }
                 return column;
             }

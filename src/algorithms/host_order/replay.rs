@@ -5,9 +5,10 @@ use std::ops::Range;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::buckets::{self, Buckets};
 use crate::algorithms::host_order::introsort::{self, All, Wanted};
-use crate::algorithms::host_order::item::{Item, item, key, place};
+use crate::algorithms::host_order::item::{Item, item, items_of, key, place};
 use crate::algorithms::host_order::ties::{Tied, Ties};
 use crate::algorithms::host_order::{CHUNK, HEAP, PADDING, heap};
+use crate::algorithms::scratch::room_to_write_over;
 use crate::kernels;
 use crate::kernels::sort_key::logit_of;
 use crate::token::{TokenData, comparable};
@@ -29,8 +30,7 @@ pub(super) struct Replay {
 impl Replay {
     pub(super) fn reserve(&mut self, n: usize) {
         self.buckets.reserve(n);
-        self.items.clear();
-        self.items.reserve(n);
+        room_to_write_over(&mut self.items, n);
         self.picked.clear();
         self.picked.reserve(n + PADDING);
         self.indices.clear();
@@ -177,9 +177,7 @@ impl Replay {
     }
 
     fn by_heap(&mut self, logits: &[f32], k: usize) {
-        let items = logits.iter().enumerate();
-        self.items.clear();
-        self.items.extend(items.map(|(i, &logit)| item(logit, i)));
+        items_of(logits, &mut self.items);
         heap::partial_sort(&mut self.items, k);
     }
 
