@@ -57,6 +57,11 @@ class Setting:
         """Whether llama.cpp itself samples, as a part of the graph: ours gives way."""
         return "-bs" in self.server
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the server times what it samples: with drafts only the first token of each."""
+        return "-md" not in self.server
+
 
 _SCHEMA = {
     "type": "array",
@@ -235,7 +240,7 @@ def run(
     return Run(
         texts=[text for text, _ in answers],
         rate=sum(count for _, count in answers) / took,
-        sampling=1000 * float(told[-1]) if told else None,
+        sampling=1000 * float(told[-1]) if told and setting.is_timed else None,
         report=report,
     )
 
@@ -284,18 +289,20 @@ class Compared:
         first = self.runs[False][0].texts
         return all(one.texts == first for runs in self.runs.values() for one in runs)
 
-    def best(self, ours: bool) -> Tuple[float, float]:
+    def best(self, ours: bool) -> Tuple[float, Optional[float]]:
         runs = self.runs[ours]
         times = [one.sampling for one in runs if one.sampling is not None]
-        return max(one.rate for one in runs), min(times, default=float("nan"))
+        return max(one.rate for one in runs), min(times, default=None)
 
     def row(self) -> str:
         (rate, time_), (ours, our_time) = self.best(False), self.best(True)
-        same = "yes" if self.same else "NO"
-        return (
-            f"| {self.name} | {same} | {rate:.0f} | {ours:.0f} | {ours / rate:.1f} "
-            f"| {time_:.0f} | {our_time:.0f} | {time_ / our_time:.1f} |"
-        )
+        cells = [self.name, "yes" if self.same else "NO"]
+        cells += [f"{rate:.0f}", f"{ours:.0f}", f"{ours / rate:.1f}"]
+        if time_ is None or our_time is None:
+            cells += ["", "", ""]
+        else:
+            cells += [f"{time_:.0f}", f"{our_time:.0f}", f"{time_ / our_time:.1f}"]
+        return f"| {' | '.join(cells)} |"
 
 
 HEADER = """\

@@ -9,7 +9,7 @@
 //!
 //! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than
 //! the elements take to move: the logits of 1000 candidates take half the time of a comparison
-//! sort.
+//! sort. Floats that were rounded to bf16 take one pass: their upper halves are one digit.
 //!
 //! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
 
@@ -29,17 +29,16 @@ pub struct Ranking {
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
-    /// Of the values of a digit, or of both digits.
+    /// How many elements have each value of a digit; of two digits one behind the other.
     counts: Vec<u32>,
 }
 
-/// Of a digit, where there are enough elements to pay for counting so many values.
-const BITS: u32 = 11;
-const VALUES: usize = 1 << BITS;
+/// A digit has so many values where there are enough elements to pay for counting them.
+const VALUES_OF_MANY: usize = 1 << 11;
 /// The same of fewer elements than [`MANY`].
 const VALUES_OF_FEW: usize = 1 << 8;
 /// So many bits remain for the index.
-const INDEX_BITS: u32 = 32 - BITS;
+const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
 /// Fewer have shorter digits.
 const MANY: usize = 4096;
 /// How many values the upper half of a float has.
@@ -169,7 +168,7 @@ impl Ranking {
         if n < MANY {
             self.rank_by_steps::<VALUES_OF_FEW, false>(picked, selected, column);
         } else {
-            self.rank_by_steps::<VALUES, true>(picked, selected, column);
+            self.rank_by_steps::<VALUES_OF_MANY, true>(picked, selected, column);
         }
         fetch(xs, &mut self.indices, &mut self.sorted);
         if !mend(&mut self.sorted, &mut self.indices) {

@@ -158,7 +158,10 @@ impl Buckets {
             places[bucket] = n;
             n += self.len(bucket);
         }
-        // Each is written over.
+        // Each is written over. Where they are all, clearing them first brings them into the cache.
+        if lowest == 0 {
+            items.clear();
+        }
         items.resize(n, 0);
         let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
         for (numbers, start) in numbers {

@@ -55,6 +55,8 @@ const PADDING: usize = 64;
 const EAGER: usize = 8;
 /// How many candidates the heap's root is compared with at once.
 const CHUNK: usize = 1024;
+/// So many candidates in order are no chance.
+const LOOKED_AT: usize = 16;
 
 /// Whether ties keep input order, since the host's C++ library is not libstdc++.
 static STABLE: AtomicBool = AtomicBool::new(false);
@@ -99,7 +101,8 @@ impl HostOrder {
             self.indices.reserve(CHUNK + PADDING);
             self.top.clear();
             self.top.reserve(HEAP);
-            if !self.tied && matches!(self.rank_some(data, k), Ranked::Distinct) {
+            let by_heap = self.tied || begins_in_order(data);
+            if !by_heap && matches!(self.rank_some(data, k), Ranked::Distinct) {
                 return self.order.first_ranked(data, k);
             }
             self.select_by_heap(data, k);
@@ -346,6 +349,13 @@ impl HostOrder {
 pub fn least_of_bucket(logit: f32) -> Option<f32> {
     let bucket = usize::from(buckets::number(logit));
     (bucket > 0).then(|| buckets::least(bucket))
+}
+
+/// Whether the first candidates are in order, as those of a sorted array are: a heap of them never
+/// changes, while a sample takes the largest for usual.
+fn begins_in_order(data: &[TokenData]) -> bool {
+    let logits = data.iter().take(LOOKED_AT).map(|c| comparable(c.logit));
+    logits.is_sorted_by(|a, b| a >= b)
 }
 
 /// Whether two neighbours are equal.
