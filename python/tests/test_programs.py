@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -117,6 +118,16 @@ def test_the_doctor_tries_a_library(llama_cpp):
     assert found["kinds"]["dist"] == "" and found["since"] >= 10_394
     ran = command("doctor", llama_cpp.llama_cpp._lib._name, LLAMA_SIEVE_HOST="4000")
     assert "its own: dry:" in ran.stdout and "b4000" in ran.stdout
+    assert "its own: infill: its arguments are not known" in ran.stdout
+    assert "grammar" in ran.stdout
+
+
+def test_the_doctor_takes_ours_for_no_caller(llama_cpp):
+    theirs = _elf.read(Path(llama_cpp.llama_cpp._lib._name).resolve())
+    calls = {"llama_sampler_init_top_k"}
+    ours = dataclasses.replace(theirs, path=Path("ours"), exports=doctor._OURS, imports=calls)
+    other = dataclasses.replace(ours, path=Path("other"), exports=set())
+    assert doctor.examine(theirs, [theirs, ours, other]).callers == [Path("other")]
 
 
 def test_the_doctor_looks_at_a_process(preload, llama_cpp):

@@ -24,6 +24,8 @@ _TAKES_OTHERS = "llama_sampler_init"
 _SIGNS = (("llama_version", 10_394), ("llama_sampler_copy", 10_355), ("llama_set_sampler", 7_627))
 
 _PRELOAD_MARK = "llama_sieve_preload_marker"
+# What is ours and calls them, too.
+_OURS = {"llama_sieve_version", _PRELOAD_MARK}
 
 # How long a library may take to load and to be tried.
 _PATIENCE = 120
@@ -88,7 +90,7 @@ def examine(elf: _elf.Elf, loaded: Iterable[_elf.Elf] = ()) -> Found:
     found = Found(elf.path, since=since, build_id=elf.build_id)
     for other in loaded:
         calls = any(name.startswith("llama_sampler_init_") for name in other.imports)
-        if calls and other.path != elf.path:
+        if calls and other.path != elf.path and not _OURS & other.exports:
             found.callers.append(other.path)
     if _TAKES_OTHERS not in elf.exports:
         found.problem = "it is older than b4662, the first that takes samplers of others"
@@ -186,7 +188,10 @@ def of_python() -> Report:
     report = Report(f"{sys.executable}")
     spec = util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
-        report.remarks.append("llama-cpp-python is not installed here.")
+        report.remarks.append(
+            "llama-cpp-python is not installed here (pip install llama-cpp-python). Name another "
+            "llama.cpp by a library's path, a program's, or a process's number."
+        )
         return report
     try:
         import llama_cpp  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -245,6 +250,8 @@ def text(report: Report) -> str:
         if ours:
             lines.append(f"  ours: {', '.join(ours)}")
         lines += [f"  its own: {kind}: {why}" for kind, why in found.kinds.items() if why]
+        if found.kinds:
+            lines.append("  not tried: grammar, which is ours under LD_PRELOAD in b11434 (0.6.0)")
     if report.remarks:
         lines += ["", *report.remarks]
     return "\n".join(lines)

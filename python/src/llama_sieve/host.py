@@ -129,8 +129,10 @@ def certify(kind: str, build: Optional[int] = None) -> Verdict:
 
 def unknown_build() -> str:
     """Why it is not known which build the bound host is; "" where it is."""
-    verdict = certify("logit-bias")
-    return verdict.reason if verdict.code == CERTIFY_ARGUMENTS else ""
+    kind = "logit-bias"
+    verdict = certify(kind)
+    # Of any kind whose arguments depend on it.
+    return verdict.reason.split(f"{kind}: ")[-1] if verdict.code == CERTIFY_ARGUMENTS else ""
 
 
 def pointer(thing: Any, attribute: str) -> int:
