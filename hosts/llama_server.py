@@ -282,6 +282,7 @@ class Compared:
 
     name: str
     in_graph: bool
+    is_timed: bool
     runs: Dict[bool, List[Run]] = field(default_factory=lambda: {False: [], True: []})
 
     @property
@@ -298,8 +299,10 @@ class Compared:
         (rate, time_), (ours, our_time) = self.best(False), self.best(True)
         cells = [self.name, "yes" if self.same else "NO"]
         cells += [f"{rate:.0f}", f"{ours:.0f}", f"{ours / rate:.1f}"]
-        if time_ is None or our_time is None:
+        if not self.is_timed:
             cells += ["", "", ""]
+        elif time_ is None or our_time is None:
+            cells += ["not told"] * 3
         else:
             cells += [f"{time_:.0f}", f"{our_time:.0f}", f"{time_ / our_time:.1f}"]
         return f"| {' | '.join(cells)} |"
@@ -325,7 +328,8 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
         command = [program, "-m", model, "-np", streams, "-c", context, "-t", 1, "-tb", 1]
         command = [*map(str, command), "-b", "512", "--no-warmup", "-fit", "off"]
         command += [str(model) if word == "MODEL" else word for word in setting.server]
-        compared = Compared(f"{name}, {streams} streams of {tokens} tokens", setting.in_graph)
+        named = f"{name}, {streams} streams of {tokens} tokens"
+        compared = Compared(named, setting.in_graph, setting.is_timed)
         for _ in range(options.repeats):
             for ours in (False, True):
                 one = run(command, preload if ours else None, options, name)

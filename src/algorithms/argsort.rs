@@ -43,6 +43,8 @@ const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
 const MANY: usize = 4096;
 /// How many values the upper half of a float has.
 const HALVES: usize = 1 << 16;
+/// So many elements pay for counting them.
+const MANY_FOR_HALVES: usize = HALVES / 2;
 /// Fewer are sorted faster by comparisons.
 pub(super) const FEW: usize = 256;
 
@@ -61,7 +63,11 @@ impl Ranking {
         }
         self.sorted.reserve(n.saturating_sub(self.sorted.len()));
         self.keys.reserve(n.saturating_sub(self.keys.len()));
-        let counts = if n < MANY { 2 * VALUES_OF_FEW } else { HALVES };
+        let counts = match n {
+            0..MANY => 2 * VALUES_OF_FEW,
+            MANY..MANY_FOR_HALVES => 2 * VALUES_OF_MANY,
+            _ => HALVES,
+        };
         self.counts
             .reserve(counts.saturating_sub(self.counts.len()));
     }
@@ -162,7 +168,7 @@ impl Ranking {
             buffer.resize(n, 0);
         }
         self.sorted.resize(n, 0.0);
-        if n >= MANY && selected.is_none() && are_halves(xs) {
+        if n >= MANY_FOR_HALVES && selected.is_none() && are_halves(xs) {
             return self.rank_by_halves(xs);
         }
         if n < MANY {

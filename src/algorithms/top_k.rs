@@ -83,6 +83,7 @@ impl TopK {
         self.indices.reserve(room + MAX_LANES);
         self.picked.clear();
         self.picked.reserve(room);
+        self.ranking.reserve(room);
     }
 
     /// Makes room for whatever finding some of `n` candidates can take.

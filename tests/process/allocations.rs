@@ -39,6 +39,24 @@ fn no_drop_in_allocates_after_warm_up() {
     }
 }
 
+/// Nor where an array comes in another order than all before it, which are sorted.
+#[test]
+fn no_top_k_allocates_behind_sorted_arrays() {
+    let _alone = alone();
+    let mut rng = fresh_rng("no_top_k_allocates_behind_sorted_arrays");
+    for n in [4000, 40_000] {
+        let top_k = HostSampler::new(llama_sieve_init_top_k(40));
+        let unsorted = Shape::Peaked.array(n, &mut rng);
+        let mut sorted = unsorted.clone();
+        sorted.data.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        for _ in 0..3 {
+            top_k.apply(&mut sorted.clone());
+        }
+        let mut array = unsorted.clone();
+        without_allocating(&n, || top_k.apply(&mut array));
+    }
+}
+
 /// Nor does a chain that samples from logits: the second time that it sees the same.
 #[test]
 fn no_chain_allocates_after_warm_up() {

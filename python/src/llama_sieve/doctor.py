@@ -99,6 +99,10 @@ def examine(elf: _elf.Elf, loaded: Iterable[_elf.Elf] = ()) -> Found:
     found.problem = answer.get("problem")
     found.version = answer.get("version")
     found.kinds = answer.get("kinds", {})
+    if found.kinds:
+        build = os.environ.get("LLAMA_SIEVE_HOST") or found.version or ""
+        known = build.lstrip("b") in ("11434", "0.6.0")
+        found.kinds["grammar"] = "" if known else "it is ours in b11434 (0.6.0) alone"
     return found
 
 
@@ -250,8 +254,6 @@ def text(report: Report) -> str:
         if ours:
             lines.append(f"  ours: {', '.join(ours)}")
         lines += [f"  its own: {kind}: {why}" for kind, why in found.kinds.items() if why]
-        if found.kinds:
-            lines.append("  not tried: grammar, which is ours under LD_PRELOAD in b11434 (0.6.0)")
     if report.remarks:
         lines += ["", *report.remarks]
     return "\n".join(lines)

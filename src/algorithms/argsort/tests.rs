@@ -59,7 +59,9 @@ fn floats_spread_in_any_way_are_ranked() {
         |i, u| f32::from_bits((u * 24.0 - 12.0).to_bits() & 0xffff_0000 | u32::from(i == 4000)),
     ];
     let mut ranking = Ranking::default();
-    for n in [2047, 2048, 2049, 2175, 2176, 2177, 4096, 30_000, 131_073] {
+    for n in [
+        2047, 2048, 2049, 2175, 2176, 2177, 4096, 30_000, 32_768, 131_073,
+    ] {
         for (number, spread) in spreads.iter().enumerate() {
             let xs: Vec<f32> = (0..n).map(|i| spread(i, next())).collect();
             ranking.rank(&xs);

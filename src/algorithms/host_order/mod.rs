@@ -55,7 +55,7 @@ const PADDING: usize = 64;
 const EAGER: usize = 8;
 /// How many candidates the heap's root is compared with at once.
 const CHUNK: usize = 1024;
-/// So many candidates in order are no chance.
+/// So many candidates in order are no chance; of the others the square is looked at.
 const LOOKED_AT: usize = 16;
 
 /// Whether ties keep input order, since the host's C++ library is not libstdc++.
@@ -83,6 +83,8 @@ pub struct HostOrder {
     /// Whether there were ties among the few largest candidates, as there then will be again:
     /// half precision makes them. Only a guess, for speed.
     tied: bool,
+    /// Whether some were ever ranked.
+    has_ranked: bool,
 }
 
 impl HostOrder {
@@ -101,7 +103,9 @@ impl HostOrder {
             self.indices.reserve(CHUNK + PADDING);
             self.top.clear();
             self.top.reserve(HEAP);
-            let by_heap = self.tied || begins_in_order(data);
+            // The first array makes the room that ranking takes, whatever comes.
+            let by_heap = self.tied || (self.has_ranked && leads(data));
+            self.has_ranked |= !by_heap;
             if !by_heap && matches!(self.rank_some(data, k), Ranked::Distinct) {
                 return self.order.first_ranked(data, k);
             }
@@ -351,11 +355,22 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// Whether the first candidates are in order, as those of a sorted array are: a heap of them never
-/// changes, while a sample takes the largest for usual.
-fn begins_in_order(data: &[TokenData]) -> bool {
-    let logits = data.iter().take(LOOKED_AT).map(|c| comparable(c.logit));
-    logits.is_sorted_by(|a, b| a >= b)
+/// Whether the first candidates are in order and others do not come before them, as in a sorted
+/// array: a heap of them hardly changes, while a sample takes the largest for usual.
+#[expect(clippy::indexing_slicing, reason = "there are more than `LOOKED_AT`")]
+fn leads(data: &[TokenData]) -> bool {
+    if data.len() <= LOOKED_AT {
+        return false;
+    }
+    let (first, others) = data.split_at(LOOKED_AT);
+    let last = comparable(first[LOOKED_AT - 1].logit);
+    let in_order = |a: &TokenData, b: &TokenData| comparable(a.logit) >= comparable(b.logit);
+    let step = others.len().div_ceil(LOOKED_AT * LOOKED_AT);
+    first.is_sorted_by(in_order)
+        && others
+            .iter()
+            .step_by(step)
+            .all(|c| comparable(c.logit) <= last)
 }
 
 /// Whether two neighbours are equal.
