@@ -27,6 +27,8 @@ const JUDGED_FROM: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
 struct Counters {
+    /// Chains that ended where the built-ins are not defined.
+    undefined: AtomicU64,
     tokens: AtomicU64,
     chains: AtomicU64,
     constraints: AtomicU64,
@@ -199,16 +201,23 @@ impl Chains {
 
     /// The token of both sides, and whether they drew it by probabilities that are NaN: two dynamic
     /// temperatures in a row may divide by a number so small that a logit becomes infinite.
-    fn sample_both(&self, context: &Context) -> (i32, bool) {
+    ///
+    /// `None` where the built-ins made a logit that is NaN, as adaptive-p does of such
+    /// probabilities: for what comes behind they are not defined (docs/exactness.md), and the chain
+    /// ends.
+    fn sample_both(&self, context: &Context) -> Option<(i32, bool)> {
         let sample = |side: usize| self.sides[side].sample_from(context.logits(), self.grid);
         let [(token, array), (_, expected)] = [0, 1].map(sample);
+        if expected.data.iter().any(|c| c.logit.is_nan()) {
+            return None;
+        }
         let what = || format!("{}, {:?}:{}", replay(), self.grid, self.label);
         assert_eq!(same(&array, &expected), Ok(()), "{}", what());
-        (token, array.data[array.selected as usize].p.is_nan())
+        Some((token, array.data[array.selected as usize].p.is_nan()))
     }
 
-    fn sample(&mut self, context: &Context, counters: &Counters) -> i32 {
-        let (ours, is_nan) = self.sample_both(context);
+    fn sample(&mut self, context: &Context, counters: &Counters) -> Option<i32> {
+        let (ours, is_nan) = self.sample_both(context)?;
         let allowed = self.naive.allows(ours);
         assert!(
             allowed || (self.masks && (self.may_choose_masked || is_nan)),
@@ -229,7 +238,7 @@ impl Chains {
         // SAFETY: the slot lives.
         let active = unsafe { llama_sieve_trie_is_active(self.slots[0].cast()) };
         assert_eq!(active, self.naive.is_active(), "{}", self.label);
-        ours
+        Some(ours)
     }
 }
 
@@ -258,7 +267,10 @@ fn work(model: &Model, thread: u64, end: Instant, counters: &Counters) {
                     copy
                 });
             }
-            let token = chains.sample(&context, counters);
+            let Some(token) = chains.sample(&context, counters) else {
+                counters.undefined.fetch_add(1, Relaxed);
+                break;
+            };
             let drawn = sieve.sample(context.logits()).expect("ordinary logits");
             assert!(usize::try_from(drawn).is_ok_and(|id| id < n_vocab));
             sieve.accept(drawn);
