@@ -47,7 +47,7 @@ impl DryParams {
 }
 
 /// Penalises the continuation of repetitions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Dry {
     params: DryParams,
     breakers: Arc<Breakers>,
@@ -58,6 +58,26 @@ pub struct Dry {
     reach: Vec<usize>,
     /// Scratch: the longest repetition that each token would continue.
     longest: TokenMap<i32>,
+}
+
+impl Clone for Dry {
+    fn clone(&self) -> Self {
+        Self {
+            params: self.params,
+            breakers: Arc::clone(&self.breakers),
+            window: self.window.clone(),
+            reversed: Vec::new(),
+            reach: Vec::new(),
+            longest: TokenMap::default(),
+        }
+    }
+
+    /// Keeps the buffers.
+    fn clone_from(&mut self, source: &Self) {
+        self.params = source.params;
+        self.breakers.clone_from(&source.breakers);
+        self.window.clone_from(&source.window);
+    }
 }
 
 /// Reserved at once, so that common windows never allocate later.

@@ -15,8 +15,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::log;
 use crate::sampler::Sampler;
@@ -24,14 +25,22 @@ use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
 /// Filters for infilling.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Infill {
     vocabulary: Arc<dyn Vocabulary>,
     end: Option<Token>,
-    order: HostOrder,
-    work: Workspace,
-    texts: Texts,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
+    texts: Scratch<Texts>,
 }
+
+clone_by_field!(Infill {
+    vocabulary,
+    end,
+    order,
+    work,
+    texts
+});
 
 /// What a candidate must have in the first round.
 const FIRST_THRESHOLD: f32 = 0.2;
@@ -49,9 +58,9 @@ impl Infill {
         Self {
             vocabulary,
             end,
-            order: HostOrder::default(),
-            work: Workspace::default(),
-            texts: Texts::default(),
+            order: Scratch::default(),
+            work: Scratch::default(),
+            texts: Scratch::default(),
         }
     }
 
@@ -144,7 +153,7 @@ impl Sampler for Infill {
 }
 
 /// The texts of all candidates, in one buffer.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,
     ranges: Vec<Range<usize>>,

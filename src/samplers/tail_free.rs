@@ -7,20 +7,28 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::sampler::Sampler;
 use crate::token::TokenData;
 
 /// Cuts the flat tail of the distribution.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TailFree {
     z: f32,
     min_keep: usize,
-    order: HostOrder,
-    work: Workspace,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
 }
+
+clone_by_field!(TailFree {
+    z,
+    min_keep,
+    order,
+    work
+});
 
 /// Where the differences sum to less, the distribution does not bend, and each counts alike.
 const STRAIGHT: f64 = 1e-6;
@@ -34,8 +42,8 @@ impl TailFree {
         Some(Self {
             z,
             min_keep: min_keep.max(1),
-            order: HostOrder::default(),
-            work: Workspace::default(),
+            order: Scratch::default(),
+            work: Scratch::default(),
         })
     }
 
