@@ -244,3 +244,6 @@ impl Dist {
 
 /// How many of the largest logits are looked at before all are.
 const HEAD: usize = 256;
+
+#[cfg(test)]
+mod tests;

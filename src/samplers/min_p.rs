@@ -145,3 +145,6 @@ impl Sampler for MinP {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,3 +198,6 @@ fn softmax_f64(data: &mut [TokenData]) {
         candidate.p = (f64::from(candidate.p) / sum) as f32;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,6 +206,53 @@ fn both_ways_leave_the_same_of_any_logits() {
     }
 }
 
+/// Where the array is sooner made, or the built-in's own steps are needed, it is made; elsewhere it
+/// is not. No result shows which way was taken, only how long it takes.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn the_array_is_made_where_that_is_sooner() {
+    let dist = || ways(Some(Dist::new(42)));
+    let temp_ext = |t, delta| ways(TempExt::new(t, delta, 1.0));
+    let xtc = |threshold| ways(Xtc::new(1.0, threshold, 1, 42));
+    let adaptive_p = || ways(Some(AdaptiveP::new(0.3, 0.9, 42)));
+    let greedy = || ways(Some(Greedy));
+    let mirostat = |m| ways(Some(Mirostat::new(N as i32, 42, 5.0, 0.1, m)));
+    let makes_it = [
+        ("dist of few", vec![dist()], 4095),
+        ("adaptive-p of few", vec![adaptive_p()], 1023),
+        ("temp-ext of nearly 0", vec![temp_ext(1e-39, 1e-39)], N),
+        (
+            "temp-ext without end",
+            vec![temp_ext(1.0, f32::INFINITY)],
+            N,
+        ),
+        ("xtc of all", vec![xtc(0.0)], N),
+        ("xtc behind a choice", vec![greedy(), xtc(0.001)], N),
+        ("mirostat, a large share", vec![mirostat(2501)], N),
+    ];
+    let does_not = [
+        ("dist of many", vec![dist()], 4096),
+        ("adaptive-p of many", vec![adaptive_p()], 1024),
+        ("temp-ext", vec![temp_ext(0.8, 0.3)], N),
+        ("xtc of none", vec![xtc(0.49)], N),
+        ("mirostat, a smaller share", vec![mirostat(2500)], N),
+    ];
+    let made = makes_it.into_iter().map(|of| (of, true));
+    let spared = does_not.into_iter().map(|of| (of, false));
+    for ((name, chain, n), made) in made.chain(spared) {
+        let bytes = compare_ways(name, chain, &logits(12.0)[..n]);
+        assert_eq!(bytes >= n * size_of::<TokenData>(), made, "{name}: {bytes}");
+    }
+}
+
+/// A rehearsal in which XTC always acts gives it back the chance that it had.
+#[test]
+fn xtc_acts_with_another_chance_for_a_while() {
+    let mut xtc = Xtc::new(0.25, 0.1, 1, 42).expect("it does something");
+    assert_eq!(xtc.swap_probability(1.0), 0.25);
+    assert_eq!(xtc.swap_probability(0.25), 1.0);
+}
+
 #[test]
 fn a_disabled_selector_takes_the_largest() {
     let mut data = [1.0, 3.0, 2.0].map(|logit| TokenData {

@@ -18,3 +18,20 @@ fn an_m_below_1_means_all_also_the_least_there_is() {
     assert_eq!(selected(i32::MIN), selected(0));
     assert_eq!(selected(-5), selected(0));
 }
+
+/// Where the estimate takes more than an eighth of them, all are sooner sorted.
+#[test]
+fn a_large_share_is_sorted() {
+    for (m, by_sum) in [(2, true), (500, true), (501, false), (4000, false)] {
+        let mut data: Vec<TokenData> = (0..4000)
+            .map(|id| TokenData {
+                id,
+                logit: (id * 7 % 4000) as f32 / 400.0,
+                p: 0.0,
+            })
+            .collect();
+        let mut candidates = Candidates::new(&mut data, false);
+        let mut mirostat = Mirostat::new(4000, 7, 3.0, 0.1, m);
+        assert_eq!(mirostat.keep_by_sum(&mut candidates), by_sum, "{m}");
+    }
+}

@@ -21,3 +21,46 @@ fn a_threshold_that_is_too_high_gives_way() {
     let descends = |pair: &[TokenData]| pair[0].logit > pair[1].logit;
     assert!(candidates.as_slice().windows(2).all(descends));
 }
+
+/// A sample of few logits is not worth its time: they are all ranked.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn few_logits_are_ranked_without_a_sample() {
+    for (n, all) in [
+        (2 * NucleusSample::SIZE, true),
+        (8 * NucleusSample::SIZE - 1, true),
+        (8 * NucleusSample::SIZE, false),
+    ] {
+        let logits: Vec<f32> = (0..n).map(|i| (i * 7919 % n) as f32 / 1000.0).collect();
+        let of = Nucleus {
+            max: (n - 1) as f32 / 1000.0,
+            sum: kernels::softmax_sum(&logits, (n - 1) as f32 / 1000.0),
+            plain: true,
+        };
+        let mut top_p = TopP::new(0.5, 1).expect("0.5 cuts something");
+        top_p.find(&logits, of);
+        assert_eq!(top_p.picked.len() == n, all, "{n}");
+    }
+}
+
+/// As the built-in does it: `llama_sampler_top_p_impl`, from more than 1,024 candidates on.
+#[test]
+fn of_many_candidates_the_host_sorts_256_at_first() {
+    assert_eq!(sorted_for(1, 1024), 1024);
+    assert_eq!(sorted_for(1, 1025), 256);
+    assert_eq!(sorted_for(256, 1025), 256);
+    assert_eq!(sorted_for(257, 1025), 1025);
+}
+
+/// Room for so many, and no more.
+#[test]
+fn room_is_made_for_as_many_as_are_said() {
+    const N: usize = 1000;
+    let mut top_p = TopP::new(0.5, 1).expect("0.5 cuts something");
+    top_p.warm_up(N);
+    for buffer in [&top_p.logits, &top_p.picked, &top_p.ps] {
+        assert!((N..2 * N).contains(&buffer.capacity()));
+    }
+    assert!((N..2 * N).contains(&top_p.indices.capacity()));
+    assert!((N..2 * N).contains(&top_p.kept.capacity()));
+}

@@ -1,5 +1,8 @@
 use super::*;
 use crate::lcg::Lcg;
+use crate::pool::Buffers;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::denormals::with_flushed_denormals;
 
 /// More are to be kept than lie as near as the sample says: then all are sorted.
 #[test]
@@ -68,4 +71,201 @@ fn no_order_of_equally_near_ones_has_another_sum() {
         narrow += u32::from((from, to) == (least, most));
     }
     assert!(depend > 1000 && narrow > 2000, "{depend}, {narrow}");
+}
+
+/// What of some logits is kept without their order, by the definition, in `double`.
+struct Expected {
+    /// The tokens that are kept at most, nearest first, those that are equally near by token.
+    kept: Vec<Token>,
+    /// How many of these are kept whatever the order.
+    sure: usize,
+    /// How many of them are tied.
+    tied: usize,
+}
+
+fn expected(logits: &[f32], p: f64, min_keep: usize) -> Expected {
+    let es: Vec<f64> = logits.iter().map(|&l| f64::from(l).exp()).collect();
+    let sum: f64 = es.iter().sum();
+    let entropy: f64 = es.iter().map(|e| -(e / sum) * (e / sum).ln()).sum();
+    let distance = |i: &usize| ((es[*i] / sum).ln() + entropy).abs();
+    let mut places: Vec<usize> = (0..logits.len()).collect();
+    places.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let mut all = Expected {
+        kept: Vec::new(),
+        sure: 0,
+        tied: 0,
+    };
+    let mut mass = 0.0;
+    for group in places.chunk_by(|&a, &b| logits[a] == logits[b]) {
+        let (before, one) = (all.kept.len(), es[group[0]] / sum);
+        mass += one * group.len() as f64;
+        all.kept.extend(group.iter().map(|&i| i as Token));
+        all.sure = all.kept.len();
+        all.tied += if group.len() > 1 { group.len() } else { 0 };
+        if mass > p && all.kept.len() >= min_keep {
+            let one_less_is_enough = mass - one > p && all.kept.len() > min_keep;
+            if group.len() > 1 && one_less_is_enough {
+                all.sure = before;
+            }
+            return all;
+        }
+    }
+    all
+}
+
+/// Distinct logits, but for the first pairs, which are equal. The largest are nearest to the
+/// entropy, so that a cut falls among the others.
+fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
+    let mut lcg = Lcg(n as u32);
+    let step = |i: usize| (i as f32 + 0.5 * lcg.unit()) / n as f32;
+    let mut logits: Vec<f32> = (0..n).map(step).map(|x| -3.0 * x * x).collect();
+    for pair in 0..pairs {
+        logits[2 * pair + 1] = logits[2 * pair];
+    }
+    logits
+}
+
+/// Compares what is kept loosely with what is expected; says whether it was.
+fn is_kept_loosely(logits: &[f32], p: f32, min_keep: usize) -> bool {
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(logits, &mut buffers);
+    let mut typical = Typical::new(p, min_keep).expect("it cuts something");
+    typical.narrow(&mut pool);
+    let Some((_, sure)) = pool.order().and_then(|order| order.typical) else {
+        return false;
+    };
+    let mut expected = expected(logits, p.into(), min_keep);
+    // The complements of those that are tied.
+    let (mut loose, mut tied) = (Vec::new(), 0);
+    for candidate in pool.loose() {
+        let complement = candidate.id < 0;
+        loose.push(if complement {
+            !candidate.id
+        } else {
+            candidate.id
+        });
+        tied += usize::from(complement);
+    }
+    assert_eq!((loose.len(), sure), (expected.kept.len(), expected.sure));
+    assert_eq!(tied, expected.tied);
+    loose.sort_unstable();
+    expected.kept.sort_unstable();
+    assert_eq!(loose, expected.kept);
+    true
+}
+
+/// Few ties are left open, of many each draw would soon fall on one.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn as_many_ties_are_left_open_as_pay() {
+    let (mut open, mut strict) = (0, 0);
+    for pairs in 1..60 {
+        let logits = with_pairs(520, pairs);
+        let tied = expected(&logits, 0.9, 1).tied;
+        let loosely = is_kept_loosely(&logits, 0.9, 1);
+        let few = (1..=FEW_TIED).contains(&tied);
+        assert_eq!(loosely, few, "{pairs} pairs, {tied} tied");
+        *(if loosely { &mut open } else { &mut strict }) += 1;
+    }
+
+    assert!(open > 30 && strict > 10);
+}
+
+/// Of one group no more than that; among many that are kept an eighth.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn one_group_and_a_large_share_are_too_many() {
+    for (group, loosely) in [(FEW_TIED, true), (FEW_TIED + 1, false)] {
+        let mut logits = with_pairs(600, 0);
+        let equal = logits[100];
+        logits[100..100 + group].fill(equal);
+        assert!(expected(&logits, 0.9, 1).tied == group);
+        assert_eq!(is_kept_loosely(&logits, 0.9, 1), loosely, "{group}");
+    }
+    for (n, loosely) in [(600, false), (2000, true)] {
+        let mut logits = with_pairs(n, 0);
+        // Forty pairs near the end of what is kept.
+        let all = expected(&logits, 0.9, 1).kept;
+        for pair in all[all.len() - 140..][..80].chunks(2) {
+            logits[pair[1] as usize] = logits[pair[0] as usize];
+        }
+        assert_eq!(expected(&logits, 0.9, 1).tied, 80);
+        assert_eq!(is_kept_loosely(&logits, 0.9, 1), loosely, "{n}");
+    }
+}
+
+/// Some that are equally near end the cut: all are needed, or all but one, for their sum or for
+/// their number.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn what_is_needed_at_the_cut_is_kept_for_sure() {
+    let mut logits = with_pairs(600, 0);
+    let all = expected(&logits, 0.9, 1).kept;
+    let group = &all[all.len() - 40..][..6];
+    let equal = logits[group[0] as usize];
+    group.iter().for_each(|&i| logits[i as usize] = equal);
+    // From a `p` that the first of them reaches to one that takes all.
+    let cuts = (0..10_000).map(|i| i as f32 / 10_000.0);
+    let cuts = cuts.filter(|&p| {
+        let kept = expected(&logits, p.into(), 1).kept;
+        kept.last().is_some_and(|last| group.contains(last))
+    });
+    let (mut sure, mut open) = (0, 0);
+    for p in cuts {
+        let end = expected(&logits, p.into(), 1).kept.len();
+        for min_keep in [1, end - 1, end] {
+            assert!(is_kept_loosely(&logits, p, min_keep), "{p}, {min_keep}");
+            let all_are = expected(&logits, p.into(), min_keep).sure == end;
+            *(if all_are { &mut sure } else { &mut open }) += 1;
+        }
+    }
+
+    assert!(sure > 50 && open > 50);
+}
+
+/// Those without which the others are not enough come first.
+#[test]
+fn what_is_needed_comes_first() {
+    let are_enough = |ps: &[f32]| ps.iter().sum::<f32>() >= 5.0;
+    let mut ps = [1.0, 2.0, 1.0, 2.0, 1.0];
+    let mut places = [10, 11, 12, 13, 14];
+    // All are 7: without a 1 there are 6, without a 2 just 5.
+    assert_eq!(sure_first(&mut ps, &mut places, are_enough), 0);
+    let are_enough = |ps: &[f32]| ps.iter().sum::<f32>() >= 5.5;
+    assert_eq!(sure_first(&mut ps, &mut places, are_enough), 2);
+    let mut sure = [(places[0], ps[0]), (places[1], ps[1])];
+    sure.sort_by_key(|&(place, _)| place);
+    assert_eq!(sure, [(11, 2.0), (13, 2.0)]);
+    let are_enough = |ps: &[f32]| ps.len() >= 5;
+    assert_eq!(sure_first(&mut ps, &mut places, are_enough), 5);
+}
+
+/// Room for so many, and no more.
+#[test]
+fn room_is_made_for_as_many_as_are_said() {
+    const N: usize = 1000;
+    let mut typical = Typical::new(0.5, 1).expect("0.5 cuts something");
+    typical.warm_up(N);
+    for buffer in [&typical.nearness, &typical.picked, &typical.ps] {
+        assert!((N..2 * N).contains(&buffer.capacity()));
+    }
+    assert!((N..2 * N).contains(&typical.near.capacity()));
+    assert!((N..2 * N).contains(&typical.kept.capacity()));
+}
+
+/// With denormals flushed, as `-ffast-math` has it, the built-in's probabilities become 0 sooner,
+/// and its entropy NaN.
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(miri, ignore = "no control register")]
+fn where_denormals_are_flushed_the_built_ins_steps_are_taken() {
+    let logits = with_pairs(600, 0);
+    let mut buffers = Buffers::default();
+    let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+    let mut could = || {
+        let could = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
+        (flushes_to_zero(), could)
+    };
+    assert_eq!(could(), (false, true));
+    assert_eq!(with_flushed_denormals(could), (true, false));
 }

@@ -84,3 +84,33 @@ fn noise_is_that_of_gumbel() {
     distinct.sort_by(f64::total_cmp);
     assert!(distinct.windows(2).all(|pair| pair[0] < pair[1]));
 }
+
+/// The place that a running sum in `double` reaches first.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_sum_is_reached_within_its_block() {
+    const N: usize = 2050;
+    let survivors = equal(N);
+    let mut sums = Vec::new();
+    survivors.masses(&mut sums);
+    // Each counts as 1, and the first is left out.
+    for place in 1..N - 1 {
+        let target = place as f64 - 0.5;
+        assert_eq!(reach(&survivors, &sums, target), Some(place), "{target}");
+    }
+    assert_eq!(reach(&survivors, &sums, N as f64), None);
+}
+
+/// Elsewhere the sums of blocks are enough, and the survivors stay as they are.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_draw_off_the_borders_takes_no_exact_sums() {
+    const N: usize = 2050;
+    for place in [1, 2, 511, 512, 513, 1025, N - 2] {
+        let mut survivors = equal(N);
+        survivors.divide(0.7);
+        let uniform = (place as f64 - 0.5) / (N - 2) as f64;
+        assert_eq!(draw(&mut survivors, uniform), place);
+        assert_eq!(survivors.logits()[1], 1.0, "{place}");
+    }
+}

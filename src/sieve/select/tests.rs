@@ -152,3 +152,46 @@ fn a_sample_that_misleads_gives_way() {
     let ids: Vec<usize> = candidates.iter().map(|c| c.id as usize).collect();
     assert_eq!(ids, expected(&logits));
 }
+
+/// As many blocks as are asked for are enough: each has one that reaches the least maximum.
+#[test]
+fn as_many_blocks_as_are_asked_for_give_a_threshold() {
+    let maxima: Vec<f32> = (0..5).map(|i| i as f32).collect();
+    let of = |k| threshold_of(k, &maxima, &mut Vec::new());
+    assert!(of(5).is_some_and(|threshold| threshold <= 0.0));
+    assert_eq!(of(6), None);
+}
+
+#[test]
+fn what_is_put_in_takes_no_more_room_than_there_is_then() {
+    let candidate = |id| TokenData {
+        id,
+        logit: 1.0,
+        p: 0.0,
+    };
+    let mut candidates: Vec<TokenData> = (0..100).map(|i| candidate(2 * i)).collect();
+    let touched = |i: u32| Touched {
+        token: 2 * i + 1,
+        raw: 0.0,
+        logit: 1.0,
+    };
+    let touched: Vec<Touched> = (0..50).map(touched).collect();
+    insert(touched.iter(), &mut candidates);
+    assert!(candidates.is_sorted_by_key(|c| c.id));
+    assert_eq!(candidates.len(), 150);
+    assert!(candidates.capacity() <= 256, "{}", candidates.capacity());
+}
+
+/// Of a nucleus among a few candidates it is known that it is.
+#[test]
+#[cfg_attr(miri, ignore = "seconds for each exponential in double precision")]
+fn a_nucleus_among_few_is_found_there() {
+    let enough = |sum| Enough { sum, n: 1 };
+    for (sum, found) in [(0.5, Some(1)), (1.3, Some(2)), (1.4, None)] {
+        let of = |(id, logit): (i32, f32)| TokenData { id, logit, p: 0.0 };
+        // 1 and e^-1, 1.368 together.
+        let mut candidates: Vec<TokenData> = [(0, 1.0), (1, 2.0)].map(of).into();
+        let is_there = cut_few(enough(sum), 2.0, &mut candidates, &mut Vec::new());
+        assert_eq!(is_there.then_some(candidates.len()), found, "{sum}");
+    }
+}

@@ -1,0 +1,22 @@
+use super::*;
+
+/// Ordinary candidates are ranked and scaled beside the array; infinite ones where they are.
+#[test]
+fn ordinary_candidates_are_written_once() {
+    for (largest, aside) in [(3.0, true), (f32::INFINITY, false)] {
+        let mut data: Vec<TokenData> = (0..400)
+            .map(|id| TokenData {
+                id,
+                logit: if id == 7 {
+                    largest
+                } else {
+                    (id % 113) as f32 / 40.0
+                },
+                p: 0.0,
+            })
+            .collect();
+        let mut temp_ext = TempExt::new(0.8, 0.3, 1.0).expect("it does something");
+        temp_ext.apply(&mut Candidates::new(&mut data, false));
+        assert_eq!(temp_ext.entropies.is_empty(), aside, "{largest}");
+    }
+}
