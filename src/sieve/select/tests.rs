@@ -193,5 +193,8 @@ fn a_nucleus_among_few_is_found_there() {
         let mut candidates: Vec<TokenData> = [(0, 1.0), (1, 2.0)].map(of).into();
         let is_there = cut_few(enough(sum), 2.0, &mut candidates, &mut Vec::new());
         assert_eq!(is_there.then_some(candidates.len()), found, "{sum}");
+        // Not even sorted where it is not.
+        let first = if found.is_some() { 1 } else { 0 };
+        assert_eq!(candidates[0].id, first);
     }
 }
