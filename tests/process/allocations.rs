@@ -65,28 +65,31 @@ fn no_drop_in_allocates_after_a_copy() {
     const N: usize = 4000;
     let mut rng = fresh_rng("no_drop_in_allocates_after_a_copy");
     for member in FAMILY {
-        let pair = (member.make)(&mut rng, N as i32, false);
-        let chain = HostSampler::chain(vec![pair.ours, HostSampler::new(llama_sieve_init_dist(1))]);
-        // A repetition, for those that remember.
-        for token in [1, 2, 3, 1, 2, 3, 1, 2] {
-            chain.accept(token);
-        }
-        let source = chain.clone();
-        let array = Shape::Peaked.array(N.min(member.max_size), &mut rng);
-        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
-        let sample = |mut array: Array| {
-            chain.apply(&mut array);
-            let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
-            // SAFETY: a live chain and `n` logits.
-            unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
-            array
-        };
-        for _ in 0..3 {
+        for _ in 0..10 {
+            let pair = (member.make)(&mut rng, N as i32, false);
+            let chain =
+                HostSampler::chain(vec![pair.ours, HostSampler::new(llama_sieve_init_dist(1))]);
+            // A repetition, for those that remember.
+            for token in [1, 2, 3, 1, 2, 3, 1, 2] {
+                chain.accept(token);
+            }
+            let source = chain.clone();
+            let array = Shape::Peaked.array(N.min(member.max_size), &mut rng);
+            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+            let sample = |mut array: Array| {
+                chain.apply(&mut array);
+                let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
+                // SAFETY: a live chain and `n` logits.
+                unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
+                array
+            };
+            for _ in 0..3 {
+                chain.copy_from(&source);
+                sample(array.clone());
+            }
             chain.copy_from(&source);
-            sample(array.clone());
+            without_allocating(&pair.label, || sample(array));
         }
-        chain.copy_from(&source);
-        without_allocating(&pair.label, || sample(array));
     }
 }
 

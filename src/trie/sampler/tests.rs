@@ -60,3 +60,39 @@ fn a_slot_that_was_cleared_constrains_nothing() {
     assert!(!slot.is_active() && left() == 3);
     assert!(slot.activate("p").is_err());
 }
+
+/// Whatever a panic in `apply` has left, only what is allowed goes on; of a slot that constrains
+/// nothing that is all.
+#[cfg(not(model))]
+#[test]
+fn what_is_salvaged_is_allowed() {
+    use crate::token::TokenData;
+    use crate::trie::Payload;
+
+    let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
+    let payload = Payload::parse(json, None).expect("the payload is good");
+    let slot = Arc::new(Slot::new(None));
+    let mut sampler = TrieSampler::new(Arc::clone(&slot));
+    let mut left_of = |ids: [i32; 3]| {
+        let mut data = ids.map(|id| TokenData {
+            id,
+            logit: 0.0,
+            p: 0.0,
+        });
+        let mut candidates = Candidates::new(&mut data, false);
+        sampler.salvage(&mut candidates);
+        candidates
+            .as_slice()
+            .iter()
+            .map(|c| c.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left_of([0, 1, 2]), [0, 1, 2]);
+    slot.set(
+        Arc::new(Trie::new(&payload)),
+        Mode::from_number(SAMPLED).expect("a mode"),
+    );
+    assert_eq!(left_of([0, 1, 2]), [1]);
+    // Also where it was cut before.
+    assert_eq!(left_of([0, 3, 2]), [1]);
+}
