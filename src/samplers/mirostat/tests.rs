@@ -35,3 +35,19 @@ fn a_large_share_is_sorted() {
         assert_eq!(mirostat.keep_by_sum(&mut candidates), by_sum, "{m}");
     }
 }
+
+/// However many are kept of an array, its size has warmed up.
+#[test]
+fn room_is_made_for_as_many_as_there_are() {
+    const N: usize = 1000;
+    let mut data = vec![TokenData::default(); N];
+    let mut mirostat = MirostatV2::new(7, 3.0, 0.1);
+    mirostat.apply(&mut Candidates::new(&mut data[..2], false));
+    assert!(mirostat.feedback.kept.capacity() < N);
+    mirostat.apply(&mut Candidates::new(&mut data, false));
+    assert!(mirostat.feedback.kept.capacity() >= N);
+    let mut data = vec![TokenData::default(); 2 * N];
+    data[7].logit = 100.0;
+    mirostat.apply(&mut Candidates::new(&mut data, false));
+    assert!(mirostat.feedback.kept.capacity() >= 2 * N);
+}
