@@ -166,3 +166,6 @@ impl Workspace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

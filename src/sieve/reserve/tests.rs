@@ -1,0 +1,18 @@
+use super::*;
+use crate::sieve::Stage;
+
+/// The rehearsal has XTC act, and then leaves it the chance that was asked for.
+#[test]
+fn a_rehearsal_leaves_xtc_its_chance() {
+    let mut sieve = Sieve::new(&Params::default()).expect("ordinary parameters");
+    let xtc = Stage::Xtc {
+        probability: 0.25,
+        threshold: 0.1,
+    };
+    sieve.set_stages(Some(&[xtc])).expect("ordinary stages");
+    sieve.reserve(100).expect("there is memory");
+    let pipeline = sieve.pipeline.as_mut().expect("it has stages");
+    let swapped = pipeline.members.swap_xtc_probability(0.5);
+    assert_eq!(swapped, Some(0.25));
+    assert_eq!(pipeline.members.swap_xtc_probability(0.25), Some(0.5));
+}
