@@ -9,7 +9,7 @@ use super::rewrite::{
     Curve, bend, bend_logits, divide, divide_logits, mask_below, mask_logits_below, set_p,
     write_divided,
 };
-use super::scan::{any_between, argmax, max, next_rise, sum_from};
+use super::scan::{any_between, argmax, max, next_rise, position_of, sum_from};
 use super::sort_key::{fetch, steps};
 use crate::simd::Isa;
 use crate::token::{TokenData, comparable};
@@ -159,6 +159,18 @@ fn maxima() {
         assert_eq!(copy_logits(&data, &mut a), naive::logits(&data, &mut b));
         assert_eq!(bits(&a), bits(&b));
     });
+}
+
+/// The first of equals, in whatever group.
+#[test]
+fn places() {
+    for n in [0, 1, 63, 64, 65, 200] {
+        let xs: Vec<f32> = (0..n).map(|i| (i % 150) as f32).collect();
+        for x in [-1.0, 0.0, 1.0, 62.0, 63.0, 64.0, 149.0, 199.0] {
+            let expected = xs.iter().position(|&other| other == x);
+            assert_eq!(position_of(&xs, x), expected, "{x} of {n}");
+        }
+    }
 }
 
 #[test]
