@@ -21,6 +21,7 @@ fn an_m_below_1_means_all_also_the_least_there_is() {
 
 /// Where the estimate takes more than an eighth of them, all are sooner sorted.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_large_share_is_sorted() {
     for (m, by_sum) in [(2, true), (500, true), (501, false), (4000, false)] {
         let mut data: Vec<TokenData> = (0..4000)
@@ -38,6 +39,7 @@ fn a_large_share_is_sorted() {
 
 /// However many are kept of an array, its size has warmed up.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn room_is_made_for_as_many_as_there_are() {
     const N: usize = 1000;
     let mut data = vec![TokenData::default(); N];

@@ -2,6 +2,7 @@ use super::*;
 
 /// Ordinary candidates are ranked and scaled beside the array; infinite ones where they are.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_candidates_are_written_once() {
     for (largest, aside) in [(3.0, true), (f32::INFINITY, false)] {
         let mut data: Vec<TokenData> = (0..400)

@@ -3,6 +3,7 @@ use crate::sieve::Stage;
 
 /// The rehearsal has XTC act, and then leaves it the chance that was asked for.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_rehearsal_leaves_xtc_its_chance() {
     let mut sieve = Sieve::new(&Params::default()).expect("ordinary parameters");
     let xtc = Stage::Xtc {
