@@ -8,6 +8,14 @@ use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 
+/// Has a chain choose a token of these logits.
+fn sample_logits(chain: &HostSampler, logits: &[f32]) {
+    let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
+    // SAFETY: a live chain and `n` logits.
+    let token = unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
+    assert!(token >= 0, "{}", llama_sieve::last_error::get());
+}
+
 #[test]
 fn no_drop_in_allocates_after_warm_up() {
     let _alone = alone();
@@ -78,9 +86,7 @@ fn no_drop_in_allocates_after_a_copy() {
             let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
             let sample = |mut array: Array| {
                 chain.apply(&mut array);
-                let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
-                // SAFETY: a live chain and `n` logits.
-                unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
+                sample_logits(&chain, &logits);
                 array
             };
             for _ in 0..3 {
@@ -114,17 +120,13 @@ fn no_chain_allocates_after_warm_up() {
                 let array = shape.array(N, &mut rng);
                 all.push(array.data.iter().map(|c| c.logit).collect::<Vec<f32>>());
             }
-            let sample = |logits: &[f32]| {
-                let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
-                // SAFETY: a live chain and `n` logits.
-                let token = unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
-                assert!(token >= 0, "{}", llama_sieve::last_error::get());
-            };
             for _ in 0..3 {
-                all.iter().for_each(|logits| sample(logits));
+                all.iter().for_each(|logits| sample_logits(&chain, logits));
             }
             let label = format!("a chain of {}", pair.label);
-            without_allocating(&label, || all.iter().for_each(|logits| sample(logits)));
+            without_allocating(&label, || {
+                all.iter().for_each(|logits| sample_logits(&chain, logits))
+            });
         }
     }
 }

@@ -198,7 +198,6 @@ fn a_nucleus_among_few_is_found_there() {
         let is_there = cut_few(enough(sum), 2.0, &mut candidates, &mut Vec::new());
         assert_eq!(is_there.then_some(candidates.len()), found, "{sum}");
         // Not even sorted where it is not.
-        let first = if found.is_some() { 1 } else { 0 };
-        assert_eq!(candidates[0].id, first);
+        assert_eq!(candidates[0].id, i32::from(found.is_some()));
     }
 }

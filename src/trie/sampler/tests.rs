@@ -1,15 +1,36 @@
 use super::*;
 
+/// Has `slot` constrain to token 1.
 #[cfg(not(model))]
-#[test]
-fn each_lack_is_told_once_for_a_constraint() {
+fn set(slot: &Slot) {
     use crate::trie::Payload;
 
     let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
     let payload = Payload::parse(json, None).expect("the payload is good");
+    let mode = Mode::from_number(SAMPLED).expect("a mode");
+    slot.set(Arc::new(Trie::new(&payload)), mode);
+}
+
+/// Which of candidates with these ids are left by `by`.
+#[cfg(not(model))]
+fn left_of(ids: [i32; 3], by: impl FnOnce(&mut Candidates<'_>)) -> Vec<i32> {
+    use crate::token::TokenData;
+
+    let mut data = ids.map(|id| TokenData {
+        id,
+        logit: 0.0,
+        p: 0.0,
+    });
+    let mut candidates = Candidates::new(&mut data, false);
+    by(&mut candidates);
+    candidates.as_slice().iter().map(|c| c.id).collect()
+}
+
+#[cfg(not(model))]
+#[test]
+fn each_lack_is_told_once_for_a_constraint() {
     let slot = Arc::new(Slot::new(None));
-    let trie = Arc::new(Trie::new(&payload));
-    slot.set(trie, Mode::from_number(SAMPLED).expect("a mode"));
+    set(&slot);
     let mut state = slot.constraint.lock();
     let constraint = state.as_mut().expect("it was set");
     assert!(constraint.is_first(Lack::Cut) && !constraint.is_first(Lack::Cut));
@@ -34,27 +55,10 @@ fn a_mode_is_named_by_its_number() {
 #[cfg(not(model))]
 #[test]
 fn a_slot_that_was_cleared_constrains_nothing() {
-    use crate::token::TokenData;
-    use crate::trie::Payload;
-
-    let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
-    let payload = Payload::parse(json, None).expect("the payload is good");
     let slot = Arc::new(Slot::new(None));
     let mut sampler = TrieSampler::new(Arc::clone(&slot));
-    let mut left = || {
-        let mut data = [0, 1, 2].map(|id| TokenData {
-            id,
-            logit: 0.0,
-            p: 0.0,
-        });
-        let mut candidates = Candidates::new(&mut data, false);
-        sampler.apply(&mut candidates);
-        candidates.len()
-    };
-    slot.set(
-        Arc::new(Trie::new(&payload)),
-        Mode::from_number(SAMPLED).expect("a mode"),
-    );
+    let mut left = || left_of([0, 1, 2], |candidates| sampler.apply(candidates)).len();
+    set(&slot);
     assert!(slot.is_active() && left() == 1);
     slot.clear();
     assert!(!slot.is_active() && left() == 3);
@@ -66,32 +70,11 @@ fn a_slot_that_was_cleared_constrains_nothing() {
 #[cfg(not(model))]
 #[test]
 fn what_is_salvaged_is_allowed() {
-    use crate::token::TokenData;
-    use crate::trie::Payload;
-
-    let json = br#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":[1]}]}]}"#;
-    let payload = Payload::parse(json, None).expect("the payload is good");
     let slot = Arc::new(Slot::new(None));
     let mut sampler = TrieSampler::new(Arc::clone(&slot));
-    let mut left_of = |ids: [i32; 3]| {
-        let mut data = ids.map(|id| TokenData {
-            id,
-            logit: 0.0,
-            p: 0.0,
-        });
-        let mut candidates = Candidates::new(&mut data, false);
-        sampler.salvage(&mut candidates);
-        candidates
-            .as_slice()
-            .iter()
-            .map(|c| c.id)
-            .collect::<Vec<_>>()
-    };
+    let mut left_of = |ids| left_of(ids, |candidates| sampler.salvage(candidates));
     assert_eq!(left_of([0, 1, 2]), [0, 1, 2]);
-    slot.set(
-        Arc::new(Trie::new(&payload)),
-        Mode::from_number(SAMPLED).expect("a mode"),
-    );
+    set(&slot);
     assert_eq!(left_of([0, 1, 2]), [1]);
     // Also where it was cut before.
     assert_eq!(left_of([0, 3, 2]), [1]);
