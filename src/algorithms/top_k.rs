@@ -73,8 +73,12 @@ impl TopK {
 
     /// Makes room for what a threshold may let pass beside the `k` largest of `n`, which differs
     /// from one array to the next.
-    fn warm_up(&mut self, n: usize, k: usize) {
-        let room = n.min(ROOM.max(4 * k));
+    pub fn warm_up(&mut self, n: usize, k: usize) {
+        let room = if n <= HALVED {
+            n
+        } else {
+            n.min(ROOM.max(4 * k))
+        };
         self.keys.clear();
         self.keys.reserve(room);
         self.ranked.clear();
@@ -84,6 +88,10 @@ impl TopK {
         self.picked.clear();
         self.picked.reserve(room);
         self.ranking.reserve(room);
+        self.sample.clear();
+        if n >= HALVED {
+            self.sample.reserve(2 * SAMPLE);
+        }
     }
 
     /// Makes room for whatever finding some of `n` candidates can take.
@@ -198,9 +206,9 @@ impl TopK {
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
         let taken = if k <= 128 || data.len() < 32 * 1024 {
-            1024
+            SAMPLE
         } else {
-            2048
+            2 * SAMPLE
         };
         if data.len() < 8 * taken || k > data.len() / 8 {
             return None;
@@ -245,8 +253,11 @@ impl TopK {
 /// Far more than a sample's threshold lets pass for the smallest k.
 const ROOM: usize = 4096;
 
+/// So many candidates are sampled, or twice as many.
+const SAMPLE: usize = 1024;
+
 /// More candidates are sampled.
-const HALVED: usize = 8192;
+const HALVED: usize = 8 * SAMPLE;
 
 /// Neighbours that a sample takes together: less than that costs as many cache lines.
 const SAMPLE_GROUP: usize = 16;

@@ -47,21 +47,22 @@ fn no_drop_in_allocates_after_warm_up() {
     }
 }
 
-/// Nor where an array comes in another order than all before it, which are sorted.
+/// Nor where an array comes in another order than all before it, which are sorted, and of a few
+/// candidates with more of them.
 #[test]
 fn no_top_k_allocates_behind_sorted_arrays() {
     let _alone = alone();
     let mut rng = fresh_rng("no_top_k_allocates_behind_sorted_arrays");
-    for n in [4000, 40_000] {
+    for (n_sorted, n) in [(2, 128), (128, 128), (4000, 4000), (40_000, 40_000)] {
         let top_k = HostSampler::new(llama_sieve_init_top_k(40));
-        let unsorted = Shape::Peaked.array(n, &mut rng);
+        let mut unsorted = Shape::Peaked.array(n, &mut rng);
         let mut sorted = unsorted.clone();
         sorted.data.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        sorted.data.truncate(n_sorted);
         for _ in 0..3 {
             top_k.apply(&mut sorted.clone());
         }
-        let mut array = unsorted.clone();
-        without_allocating(&n, || top_k.apply(&mut array));
+        without_allocating(&n, || top_k.apply(&mut unsorted));
     }
 }
 

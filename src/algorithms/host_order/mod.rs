@@ -83,8 +83,6 @@ pub struct HostOrder {
     /// Whether there were ties among the few largest candidates, as there then will be again:
     /// half precision makes them. Only a guess, for speed.
     tied: bool,
-    /// Whether some were ever ranked.
-    has_ranked: bool,
 }
 
 impl HostOrder {
@@ -96,16 +94,16 @@ impl HostOrder {
             return self.order.top(data, k);
         }
         if k <= HEAP && !is_stable() {
-            // With ties or without, and however often the heap's root is beaten in a chunk.
+            // Ranked or by a heap, with ties or without, however often the heap's root is beaten in
+            // a chunk, and of few candidates for as many as there may be next.
+            self.order.warm_up(data.len().max(HEAP), HEAP + 1);
             self.replay.items.clear();
             self.replay.items.reserve(HEAP);
             self.indices.clear();
             self.indices.reserve(CHUNK + PADDING);
             self.top.clear();
             self.top.reserve(HEAP);
-            // The first array makes the room that ranking takes, whatever comes.
-            let by_heap = self.tied || (self.has_ranked && leads(data));
-            self.has_ranked |= !by_heap;
+            let by_heap = self.tied || leads(data);
             if !by_heap && matches!(self.rank_some(data, k), Ranked::Distinct) {
                 return self.order.first_ranked(data, k);
             }
