@@ -53,3 +53,24 @@ impl Running {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the last of a block there may be enough.
+    #[test]
+    fn a_block_ends_where_it_has_enough() {
+        for (n, sum, expected) in [
+            (4, 0.1, Some(4)),
+            (5, 0.1, None),
+            (1, 2.0, Some(4)),
+            (1, 1.5, Some(3)),
+            (1, 2.5, None),
+        ] {
+            let mut running = Running::default();
+            assert_eq!(running.add(&[0.5; 4], Enough { sum, n }), expected);
+            assert_eq!(running.count, 4);
+        }
+    }
+}

@@ -242,6 +242,7 @@ fn the_array_is_made_where_that_is_sooner() {
         ("temp-ext", vec![temp_ext(0.8, 0.3)], N),
         ("xtc of none", vec![xtc(0.49)], N),
         ("mirostat, a smaller share", vec![mirostat(2500)], N),
+        ("mirostat, one", vec![mirostat(1)], N),
     ];
     let made = makes_it.into_iter().map(|of| (of, true));
     let spared = does_not.into_iter().map(|of| (of, false));
@@ -305,6 +306,18 @@ fn xtc_acts_where_the_draw_is_its_probability() {
         let mut xtc = Xtc::new(probability, 0.1, 1, 42).expect("it does something");
         xtc.apply(&mut candidates);
         assert_eq!(candidates.len(), left);
+    }
+}
+
+/// Of one candidate none is a choice.
+#[test]
+fn xtc_acts_on_two() {
+    for n in [1, 2] {
+        let mut data = vec![TokenData::default(); n];
+        let mut candidates = Candidates::new(&mut data, false);
+        let mut xtc = Xtc::new(1.0, 0.1, 1, 42).expect("it does something");
+        xtc.apply(&mut candidates);
+        assert_eq!(candidates.len(), 1);
     }
 }
 

@@ -252,3 +252,6 @@ impl Histogram {
         rest.last().map(|&key| after(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

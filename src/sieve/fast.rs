@@ -440,3 +440,6 @@ fn keep_probable(
     let enough = top_p::enough(params.top_p, params.min_keep.max(1));
     nearest.keep(centre, enough, candidates, buffers);
 }
+
+#[cfg(test)]
+mod tests;

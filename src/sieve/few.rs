@@ -42,3 +42,6 @@ pub(super) fn filter(params: &Params, candidates: &mut Vec<TokenData>, stats: &m
         divide_few(candidates, params.temperature);
     }
 }
+
+#[cfg(test)]
+mod tests;

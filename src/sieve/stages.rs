@@ -36,8 +36,7 @@ impl<S> Switch<S> {
     fn update(&mut self, fresh: Option<S>, set: impl FnOnce(&mut S)) {
         self.on = fresh.is_some();
         match &mut self.stage {
-            Some(stage) if self.on => set(stage),
-            Some(_) => {}
+            Some(stage) => set(stage),
             none => *none = fresh,
         }
     }

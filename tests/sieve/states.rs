@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::thread_time::thread_time;
-use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
+use llama_sieve::samplers::DryParams;
+use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve, Stage};
 
 const LOGITS: [f32; 8] = [0.1, 2.0, 1.5, 0.3, 1.9, 0.0, 1.2, 0.7];
 
@@ -190,6 +191,14 @@ fn states_of_earlier_versions_are_read() {
         seal(&mut longer);
         assert_eq!(try_load(&mut second, &longer), 0);
     }
+    // The shortest there is.
+    let kind = RngKind::Xoroshiro128Plus;
+    let none = of_version(1, without_params(&saved(&sieve(kind, 0))));
+    assert_eq!(try_load(&mut sieve(kind, 3), &none), 1);
+    // Version 2 always had the generator of mt19937.
+    let kind = RngKind::Position;
+    let without = of_version(2, without_params(&saved(&sieve(kind, 20))));
+    assert_eq!(try_load(&mut sieve(kind, 3), &without), 0);
 }
 
 /// A state written by the library before it knew of parameters.
@@ -287,6 +296,29 @@ fn a_state_of_version_1_is_read() {
         second.accept(token);
     }
     assert_eq!(saved(&second), saved(&first));
+}
+
+/// What a stage remembers has as many tokens as it looks back on.
+#[test]
+fn a_state_of_a_long_window_is_read() {
+    const N: i32 = 1 << 17;
+    let new = || {
+        let mut sieve = sieve(RngKind::Mt19937, 0);
+        let dry = Stage::Dry(DryParams {
+            multiplier: 0.8,
+            base: 1.75,
+            allowed_length: 2,
+            last_n: N,
+        });
+        sieve.set_stages(Some(&[dry])).expect("a stage");
+        sieve
+    };
+    let (mut first, mut second) = (new(), new());
+    (0..N).for_each(|i| first.accept(i % 1000));
+    let bytes = saved(&first);
+    assert!(bytes.len() > 4 * N as usize);
+    second.load(&bytes).expect("a state");
+    assert!(saved(&second) == bytes);
 }
 
 /// A state says how many draws came before it, and anybody can seal one.

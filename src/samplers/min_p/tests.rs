@@ -1,4 +1,5 @@
 use super::*;
+use crate::pool::Buffers;
 use crate::samplers::tests::assert_room;
 
 #[test]
@@ -9,5 +10,16 @@ fn room_is_made_for_as_many_as_are_said() {
         let mut min_p = MinP::new(0.05, 1).expect("it cuts something");
         warm(&mut min_p);
         assert_room(&min_p.passing, N);
+    }
+}
+
+/// Nothing passes: what is left then the built-in's own way tells, also where nothing need be kept.
+#[test]
+fn a_share_above_1_is_not_taken_of_the_whole() {
+    for (p, could) in [(1.0, true), (1.5, false), (f32::INFINITY, false)] {
+        let mut buffers = Buffers::default();
+        let mut pool = Pool::new(&[1.0, 3.0, 2.0], &mut buffers);
+        let mut min_p = MinP::new(p, 0).expect("it cuts something");
+        assert_eq!(min_p.retain_of_whole(&mut pool), could, "{p}");
     }
 }

@@ -126,6 +126,12 @@ fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     logits
 }
 
+/// The candidates of these logits.
+fn array(logits: &[f32]) -> Vec<TokenData> {
+    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+    logits.iter().zip(0..).map(candidate).collect()
+}
+
 /// Compares what is kept loosely with what is expected; says whether it was.
 fn is_kept_loosely(logits: &[f32], p: f32, min_keep: usize) -> bool {
     let mut buffers = Buffers::default();
@@ -169,6 +175,100 @@ fn as_many_ties_are_left_open_as_pay() {
         *(if loosely { &mut open } else { &mut strict }) += 1;
     }
     assert!(open > 30 && strict > 10);
+}
+
+/// Where the last array had ties, or somebody looked, the next is expected to be like it.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn what_came_before_says_which_way_is_taken() {
+    for (pairs, tied, strictly, could) in [
+        (10, false, 0, true),
+        (10, true, 0, true),
+        (10, false, 5, false),
+        (0, false, 5, true),
+        (0, true, 5, false),
+    ] {
+        let logits = with_pairs(520, pairs);
+        let mut buffers = Buffers::default();
+        let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+        (typical.tied, typical.strictly) = (tied, strictly);
+        let kept = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
+        assert_eq!(kept, could, "{pairs} pairs, {tied}, {strictly}");
+    }
+    // And one without ties is unlike it.
+    let mut data = array(&with_pairs(520, 0));
+    let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+    typical.tied = true;
+    typical.apply(&mut Candidates::new(&mut data, false));
+    assert!(!typical.tied);
+}
+
+/// The first is as likely as two thirds of all others together, and further from the entropy than
+/// most of these.
+fn with_a_far_first() -> Vec<f32> {
+    let mut logits: Vec<f32> = (0..5000).map(|i| i as f32 * -6e-4).collect();
+    let others: f32 = logits.iter().map(|logit| logit.exp()).sum();
+    logits[0] = (others * 2.0 / 3.0).ln();
+    logits
+}
+
+/// What was not taken at first may be nearer than what was.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn more_is_taken_until_it_is_enough() {
+    let logits = with_a_far_first();
+    for p in [0.45, 0.5, 0.55, 0.9] {
+        let mut data = array(&logits);
+        let mut candidates = Candidates::new(&mut data, false);
+        let mut typical = Typical::new(p, 1).expect("it cuts something");
+        assert!(typical.keep_by_sums(&mut candidates));
+        let mut kept: Vec<Token> = candidates.as_slice().iter().map(|c| c.id).collect();
+        let mut expected = expected(&logits, p.into(), 1).kept;
+        kept.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(kept, expected, "{p}");
+    }
+}
+
+/// Nothing that was not taken is within the reach that is given.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn all_within_the_reach_was_taken() {
+    let logits = with_a_far_first();
+    let (max, mut ends) = (logits[0], 0);
+    for p in (500..990).map(|i| i as f32 / 1000.0) {
+        let mut typical = Typical::new(p, 1).expect("it cuts something");
+        let beside = typical.beside();
+        let sum = typical.descending.sum_of_logits(&logits, max, beside);
+        let sum = sum.expect("ordinary logits");
+        let entropy = typical.descending.entropy(sum).expect("ordinary logits");
+        let reach = typical.take_enough(logits.len(), sum, entropy, beside);
+        let taken = typical.descending.taken().logits;
+        if taken.len() == logits.len() {
+            continue;
+        }
+        let distance = |logit: f32| (max - logit + sum.ln() - entropy).abs();
+        let least = taken.iter().copied().fold(f32::INFINITY, f32::min);
+        let first_left = logits.iter().copied().filter(|&logit| logit < least);
+        let first_left = first_left.fold(f32::NEG_INFINITY, f32::max);
+        assert!(distance(first_left) > reach, "{p}");
+        ends += u32::from(distance(first_left) < reach + 0.01);
+    }
+    assert!(ends > 10, "{ends}");
+}
+
+/// What was chosen before is a place, so that their order is looked at.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn no_ties_are_left_open_behind_a_choice() {
+    let logits = with_pairs(520, 10);
+    assert!(is_kept_loosely(&logits, 0.9, 1));
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(&logits, &mut buffers);
+    pool.select(Some(7));
+    let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+    typical.narrow(&mut pool);
+    assert!(pool.order().is_none_or(|order| order.typical.is_none()));
 }
 
 /// Of one group no more than that; among many that are kept an eighth.
@@ -251,6 +351,42 @@ fn room_is_made_for_as_many_as_are_said() {
     assert_room(&typical.kept, N);
 }
 
+/// A draw among ties needs two that are kept for sure.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn one_that_is_kept_for_sure_is_too_few() {
+    let mut logits = with_pairs(600, 0);
+    let nearest = expected(&logits, 0.9, 1).kept;
+    logits[nearest[2] as usize] = logits[nearest[1] as usize];
+    let (mut sure, mut open) = (0, 0);
+    for p in (1..1000).map(|i| i as f32 / 100_000.0) {
+        let of = expected(&logits, p.into(), 1);
+        if of.kept.len() == 3 {
+            assert_eq!(is_kept_loosely(&logits, p, 1), of.sure > 1, "{p}");
+            *(if of.sure > 1 { &mut sure } else { &mut open }) += 1;
+        }
+    }
+    assert!(sure > 0 && open > 0);
+}
+
+/// Beyond the reach there may be others.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn ties_beyond_the_reach_are_not_left_open() {
+    let logits = with_pairs(520, 10);
+    for (share, loose) in [(1.0, true), (0.0, false)] {
+        let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+        let beside = typical.beside();
+        let sum = typical.descending.sum_of_logits(&logits, logits[0], beside);
+        let sum = sum.expect("ordinary logits");
+        let entropy = typical.descending.entropy(sum).expect("ordinary logits");
+        let reach = typical.take_enough(logits.len(), sum, entropy, beside);
+        assert!(matches!(typical.rank_nearest(reach), Nearest::Tied));
+        let cut = typical.cut_loosely(reach * share);
+        assert_eq!(matches!(cut, Nearest::Loose { .. }), loose);
+    }
+}
+
 /// With denormals flushed, as `-ffast-math` has it, the built-in's probabilities become 0 sooner,
 /// and its entropy NaN.
 #[test]
@@ -260,10 +396,12 @@ fn where_denormals_are_flushed_the_built_ins_steps_are_taken() {
     let logits = with_pairs(600, 0);
     let mut buffers = Buffers::default();
     let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
+    let mut data = array(&logits);
     let mut could = || {
-        let could = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
-        (flushes_to_zero(), could)
+        let of_array = typical.keep_by_sums(&mut Candidates::new(&mut data, false));
+        let of_whole = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
+        (flushes_to_zero(), of_array, of_whole)
     };
-    assert_eq!(could(), (false, true));
-    assert_eq!(with_flushed_denormals(could), (true, false));
+    assert_eq!(with_flushed_denormals(&mut could), (true, false, false));
+    assert_eq!(could(), (false, true, true));
 }

@@ -117,6 +117,30 @@ fn the_k_largest_are_the_head_of_a_stable_sort() {
     }
 }
 
+/// Keys are thrown away as they come, so that they take no room for all.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn keys_are_collected_in_the_room_of_few() {
+    const N: usize = 40 * CHUNK;
+    const K: usize = 40;
+    // No token's logit is another's: 7919 is no divisor of `N`.
+    let logits: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32).collect();
+    let source = Source {
+        logits: Logits::F32(&logits),
+        touched: &[],
+        divisor: 1.0,
+    };
+    let (mut maxima, mut candidates, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    scan(&source, &mut maxima);
+    collect_keys(K, &source, &maxima, f32::MIN, &mut candidates, &mut keys);
+    keep_least(K, &mut keys);
+    let mut found: Vec<f32> = keys.iter().map(|&key| candidate_of(key).logit).collect();
+    found.sort_by(f32::total_cmp);
+    let largest: Vec<f32> = (N - K..N).map(|i| i as f32).collect();
+    assert_eq!(found, largest);
+    assert!(keys.capacity() <= 2 * CHUNK, "{}", keys.capacity());
+}
+
 /// The largest are those that a sample sees, so that it takes them for the rule.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]

@@ -1,0 +1,27 @@
+use super::*;
+use crate::sieve::select::{collect_packed, scan};
+
+/// So that little of it need be sorted.
+#[test]
+fn a_histogram_divides_its_range() {
+    const N: usize = 8 * BINS;
+    let mut survivors = Packed::default();
+    let logits: Vec<f32> = (0..N).map(|i| 1.0 + i as f32 / N as f32).collect();
+    let source = Source {
+        logits: crate::sieve::Logits::F32(&logits),
+        touched: &[],
+        divisor: 1.0,
+    };
+    let mut maxima = Vec::new();
+    let max = scan(&source, &mut maxima);
+    collect_packed(&source, &maxima, (max, f32::MIN), &mut survivors);
+    let mut cut = Cut {
+        keys: &mut Vec::new(),
+        band: &mut Vec::new(),
+        exponentials: &mut crate::algorithms::Workspace::default(),
+    };
+    let histogram = Histogram::of((1.0, f32::INFINITY), max, &survivors, &mut cut);
+    let ns = histogram.bins.iter().map(|bin| bin.n);
+    assert_eq!(ns.clone().sum::<usize>(), N);
+    assert!(ns.max() <= Some(16));
+}
