@@ -3,7 +3,7 @@
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;
 use crate::{INF, MODES, logits, new, open};
-use llama_sieve::sieve::{self, Job, Logits, Mode, Params, Sieve};
+use llama_sieve::sieve::{self, Job, Logits, Mode, Params, Sieve, Stage};
 use llama_sieve::{Candidates, Sampler, TokenData, metrics, sieve::SieveSampler};
 
 #[test]
@@ -38,6 +38,32 @@ fn stats_are_the_metrics_of_the_same_logits() {
             );
             let drawn = metrics::candidates_entropy(sieve.candidates(), nats);
             assert_eq!(Some(stats.sampling_entropy), drawn);
+        }
+    }
+}
+
+/// And of a chain's candidates, whose places are not their ids.
+#[test]
+fn stats_of_candidates_are_the_metrics_of_their_logits() {
+    let mut rng = fresh_rng("stats_of_candidates_are_the_metrics_of_their_logits");
+    for stages in [None, Some(&[Stage::TopK, Stage::Temperature][..])] {
+        let mut sieve = new(&Params::default());
+        sieve.set_stages(stages).expect("good stages");
+        sieve.measure(true);
+        for n in [2, 50, 3000] {
+            let mut data = to_data(&Shape::Peaked.array(n, &mut rng));
+            rng.shuffle(&mut data);
+            let before = data.clone();
+            let mut candidates = Candidates::new(&mut data, false);
+            sieve
+                .sample_candidates(&mut candidates)
+                .expect("there is one");
+            let chosen = candidates.selected().map(|i| candidates.as_slice()[i].id);
+            let place = before.iter().position(|c| Some(c.id) == chosen);
+            let place = place.expect("one that was given") as i32;
+            let logits: Vec<f32> = before.iter().map(|c| c.logit).collect();
+            let surprisal = metrics::surprisal(&logits, place, metrics::Base::Nats);
+            assert_eq!(Some(sieve.stats().surprisal), surprisal);
         }
     }
 }

@@ -190,6 +190,60 @@ fn as_many_blocks_as_are_asked_for_give_a_threshold() {
     assert_eq!(of(6), None);
 }
 
+/// Between the k largest maxima and little more than as many.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_threshold_is_reached_by_few_more_blocks_than_are_asked_for() {
+    const N: usize = 8000;
+    let maxima: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32).collect();
+    for k in [1, 40, 200] {
+        let threshold = threshold_of(k, &maxima, &mut Vec::new()).expect("enough blocks");
+        let reach = blocks_from(threshold, &maxima);
+        assert!((k..2 * k + 20).contains(&reach), "{k}: {reach}");
+    }
+}
+
+/// Those that are touched divide the vocabulary into runs, each of which has maxima of its own.
+#[test]
+fn what_is_collected_of_runs_is_what_reaches() {
+    const N: usize = 1000;
+    let mut lcg = Lcg(9);
+    let logits: Vec<f32> = (0..N).map(|_| lcg.unit()).collect();
+    let touched = [100, 101, 612].map(|token: u32| Touched {
+        token,
+        raw: logits[token as usize],
+        logit: 2.0,
+    });
+    let source = Source {
+        logits: Logits::F32(&logits),
+        touched: &touched,
+        divisor: 1.0,
+    };
+    let mut maxima = Vec::new();
+    let max = scan(&source, &mut maxima);
+    let mut survivors = Packed::default();
+    collect_packed(&source, &maxima, (max, 0.99), &mut survivors);
+    let mut found = Vec::new();
+    survivors.write_to(&mut found);
+    let found: Vec<Token> = found.iter().map(|c| c.id).collect();
+    let reaches = |&token: &Token| source.at(token as usize) >= 0.99;
+    let expected: Vec<Token> = (0..N as Token).filter(reaches).collect();
+    assert_eq!(found, expected);
+}
+
+/// Also where they are far from each other.
+#[test]
+fn of_equally_large_logits_the_first_is_the_largest() {
+    let mut logits = vec![0.0; 3 * CHUNK];
+    assert_eq!(largest(Logits::F32(&logits)), Some(0));
+    for place in [3 * CHUNK - 1, CHUNK, 7] {
+        logits[place] = 1.0;
+        assert_eq!(largest(Logits::F32(&logits)), Some(place as Token));
+    }
+    logits.fill(f32::NEG_INFINITY);
+    assert_eq!(largest(Logits::F32(&logits)), None);
+}
+
 #[test]
 fn what_is_put_in_takes_no_more_room_than_there_is_then() {
     let candidate = |id| TokenData {
