@@ -194,7 +194,7 @@ fn states_of_earlier_versions_are_read() {
     // The shortest there is.
     let kind = RngKind::Xoroshiro128Plus;
     let none = of_version(1, without_params(&saved(&sieve(kind, 0))));
-    assert_eq!(try_load(&mut sieve(kind, 3), &none), 1);
+    sieve(kind, 3).load(&none).expect("a state");
     // Version 2 always had the generator of mt19937.
     let kind = RngKind::Position;
     let without = of_version(2, without_params(&saved(&sieve(kind, 20))));
