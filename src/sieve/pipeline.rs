@@ -467,3 +467,6 @@ fn gumbel(candidates: &mut Candidates<'_>, draw: Draw) {
     let chosen = draw::gumbel(data, max, draw.bits);
     candidates.select(Some(chosen));
 }
+
+#[cfg(test)]
+mod tests;

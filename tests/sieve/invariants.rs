@@ -531,3 +531,41 @@ fn workspace_reuse_grows_by_powers_of_two_and_never_shrinks() {
     // least that a buffer has); 625 maxima of blocks, and as many to select from: 1024.
     assert_eq!(large, 1024 * 12 + 512 * (8 + 4) + 4 * 8 + 1024 * (4 + 4));
 }
+
+/// Whatever the parameters were before.
+#[test]
+fn other_parameters_act_as_those_of_a_new_sieve() {
+    let mut rng = fresh_rng("other_parameters_act_as_those_of_a_new_sieve");
+    let changes: [fn(&mut Params); 6] = [
+        |p| p.top_k = 20,
+        |p| p.typical_p = 0.4,
+        |p| p.top_p = 0.5,
+        |p| p.min_p = 0.4,
+        |p| p.top_n_sigma = 0.5,
+        |p| p.temperature = 0.3,
+    ];
+    for n in [50, 3000] {
+        let logits = logits(Shape::Peaked, n, &mut rng);
+        for mode in MODES {
+            for change in changes {
+                let before = Params {
+                    mode,
+                    top_k: 45,
+                    typical_p: 0.95,
+                    top_p: 0.95,
+                    min_p: 0.01,
+                    top_n_sigma: 3.0,
+                    ..Params::default()
+                };
+                let mut after = before.clone();
+                change(&mut after);
+                let (mut changed, mut fresh) = (new(&before), new(&after));
+                changed.sample(&logits).expect("a token");
+                changed.set_params(&after).expect("good parameters");
+                changed.sample(&logits).expect("a token");
+                fresh.sample(&logits).expect("a token");
+                assert_eq!(changed.candidates(), fresh.candidates(), "{after:?}");
+            }
+        }
+    }
+}

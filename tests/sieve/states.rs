@@ -315,6 +315,8 @@ fn a_state_of_a_long_window_is_read() {
     };
     let (mut first, mut second) = (new(), new());
     (0..N).for_each(|i| first.accept(i % 1000));
+    // In place of as many others.
+    (0..N).for_each(|i| second.accept(i % 7));
     let bytes = saved(&first);
     assert!(bytes.len() > 4 * N as usize);
     second.load(&bytes).expect("a state");

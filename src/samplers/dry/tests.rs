@@ -99,3 +99,21 @@ fn what_follows_a_breaker_has_room_for_its_tokens() {
     // Eight of a byte, and of the end of a text.
     assert!(room.eq([None, Some(32), None, Some(16)]));
 }
+
+/// The longest tail that was said is part of the breaker.
+#[test]
+fn what_is_behind_a_breaker_begins_after_its_tail() {
+    let mut breakers = Breakers::default();
+    breakers
+        .tails
+        .insert(5, vec![Vec::new(), vec![1], vec![1, 2]]);
+    for (newest_first, distance) in [
+        (&[9, 8, 2, 1, 5, 3][..], 2),
+        (&[2, 1, 5], 0),
+        (&[9, 1, 5], 1),
+        (&[9, 8, 7, 5], 3),
+        (&[9, 8, 7], 3),
+    ] {
+        assert_eq!(breakers.distance(newest_first), distance);
+    }
+}

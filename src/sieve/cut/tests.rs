@@ -6,7 +6,7 @@ use crate::sieve::select::{collect_packed, scan};
 fn a_histogram_divides_its_range() {
     const N: usize = 8 * BINS;
     let mut survivors = Packed::default();
-    let logits: Vec<f32> = (0..N).map(|i| i as f32 / N as f32 - 2.0).collect();
+    let logits: Vec<f32> = (0..N).map(|i| 2.0 * i as f32 / N as f32 - 4.0).collect();
     let source = Source {
         logits: crate::sieve::Logits::F32(&logits),
         touched: &[],
@@ -20,7 +20,7 @@ fn a_histogram_divides_its_range() {
         band: &mut Vec::new(),
         exponentials: &mut crate::algorithms::Workspace::default(),
     };
-    let histogram = Histogram::of((-2.0, f32::INFINITY), max, &survivors, &mut cut);
+    let histogram = Histogram::of((-4.0, f32::INFINITY), max, &survivors, &mut cut);
     let ns = histogram.bins.iter().map(|bin| bin.n);
     assert_eq!(ns.clone().sum::<usize>(), N);
     assert!(ns.max() <= Some(16));

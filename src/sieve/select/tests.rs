@@ -190,6 +190,16 @@ fn as_many_blocks_as_are_asked_for_give_a_threshold() {
     assert_eq!(of(6), None);
 }
 
+#[test]
+fn the_largest_of_the_least_keys_is_the_last() {
+    const N: usize = 1000;
+    const K: usize = 100;
+    let mut keys: Vec<Item> = (0..N).map(|i| item(0.0, i * 7919 % N)).collect();
+    keep_least(K, &mut keys);
+    assert_eq!(keys.len(), K);
+    assert_eq!(keys[K - 1], item(0.0, K - 1));
+}
+
 /// Between the k largest maxima and little more than as many.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
