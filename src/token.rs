@@ -15,6 +15,13 @@ pub struct TokenData {
     pub p: f32,
 }
 
+/// The candidates of a vocabulary of these logits, for tests.
+#[cfg(test)]
+pub(crate) fn array_of(logits: &[f32]) -> Vec<TokenData> {
+    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+    logits.iter().zip(0..).map(candidate).collect()
+}
+
 /// The logit that takes part in comparisons: NaN counts as minus infinity.
 ///
 /// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a

@@ -72,7 +72,8 @@ impl TopK {
     }
 
     /// Makes room for what a threshold may let pass beside the `k` largest of `n`, which differs
-    /// from one array to the next.
+    /// from one array to the next, and for what finding it takes: all logits where they are halved,
+    /// else a sample of them.
     pub fn warm_up(&mut self, n: usize, k: usize) {
         let room = if n <= HALVED {
             n

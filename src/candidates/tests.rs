@@ -1,20 +1,9 @@
 use super::*;
-
-fn array(logits: &[f32]) -> Vec<TokenData> {
-    logits
-        .iter()
-        .enumerate()
-        .map(|(i, &logit)| TokenData {
-            id: i as Token,
-            logit,
-            p: 0.0,
-        })
-        .collect()
-}
+use crate::token::array_of;
 
 #[test]
 fn retain_keeps_order() {
-    let mut data = array(&[1.0, 5.0, 2.0, 7.0]);
+    let mut data = array_of(&[1.0, 5.0, 2.0, 7.0]);
     let mut candidates = Candidates::new(&mut data, false);
     candidates.retain(|c| c.logit > 1.5);
     let ids: Vec<_> = candidates.as_slice().iter().map(|c| c.id).collect();
@@ -23,7 +12,7 @@ fn retain_keeps_order() {
 
 #[test]
 fn a_token_is_found_in_place_only_where_a_host_puts_it() {
-    let mut data = array(&[1.0, 5.0, 2.0]);
+    let mut data = array_of(&[1.0, 5.0, 2.0]);
     data.swap(0, 1);
     let candidates = Candidates::new(&mut data, false);
     assert_eq!(candidates.index_in_place(2), Some(2));
@@ -34,7 +23,7 @@ fn a_token_is_found_in_place_only_where_a_host_puts_it() {
 
 #[test]
 fn dropping_at_the_front_moves_nothing() {
-    let mut data = array(&[1.0, 5.0, 2.0]);
+    let mut data = array_of(&[1.0, 5.0, 2.0]);
     let mut candidates = Candidates::new(&mut data, false);
     candidates.drop_front(1);
     assert_eq!(candidates.as_slice()[0].id, 1);
@@ -46,7 +35,7 @@ fn dropping_at_the_front_moves_nothing() {
 
 #[test]
 fn truncating_never_lengthens() {
-    let mut data = array(&[1.0, 5.0, 2.0]);
+    let mut data = array_of(&[1.0, 5.0, 2.0]);
     let mut candidates = Candidates::new(&mut data, false);
     candidates.truncate(2);
     candidates.truncate(3);

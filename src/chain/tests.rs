@@ -5,7 +5,7 @@ use crate::candidates::Candidates;
 use crate::lcg::Lcg;
 use crate::sampler::Sampler;
 use crate::samplers::{Dist, Greedy, LogitBias, MinP, Penalties, Temp, TopK, TopP};
-use crate::token::{Token, TokenData};
+use crate::token::array_of;
 
 /// About normal, with mean 0.
 fn logits(n: usize, seed: u32) -> Vec<f32> {
@@ -41,9 +41,7 @@ fn a_chain_is_its_samplers_one_after_the_other() {
     for position in 0..50 {
         let logits = logits(9000, position);
         let token = chain.sample(&logits[..]).expect("a token");
-        let candidates = logits.iter().zip(0..);
-        let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
-        let mut data: Vec<_> = candidates.map(candidate).collect();
+        let mut data = array_of(&logits);
         let mut array = Candidates::new(&mut data, false);
         bias.apply(&mut array);
         penalties.apply(&mut array);

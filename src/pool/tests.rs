@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::algorithms::host_order::HostOrder;
+use crate::token::array_of;
 
 struct Numbers(u64);
 
@@ -23,11 +24,6 @@ impl Numbers {
         let round = |x: f32| (x * coarse).round() / coarse;
         (0..n).map(normal).map(round).collect()
     }
-}
-
-fn array_of(logits: &[f32]) -> Vec<TokenData> {
-    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
-    logits.iter().zip(0..).map(candidate).collect()
 }
 
 fn bits(data: &[TokenData]) -> Vec<(Token, u32, u32)> {

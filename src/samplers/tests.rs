@@ -8,7 +8,7 @@ use crate::lcg::Lcg;
 use crate::pool::{Buffers, Pool};
 use crate::rng::SeededMt19937;
 use crate::sampler::Sampler;
-use crate::token::{Token, TokenData};
+use crate::token::{TokenData, array_of};
 
 const N: usize = 20_000;
 
@@ -106,8 +106,7 @@ fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
     let left = pool.leave();
     let bytes = buffers.bytes();
 
-    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
-    let mut data: Vec<TokenData> = logits.iter().zip(0..).map(candidate).collect();
+    let mut data = array_of(logits);
     let mut candidates = Candidates::new(&mut data, false);
     for sampler in &mut chain {
         (sampler.apply)(&mut candidates);

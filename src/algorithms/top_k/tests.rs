@@ -1,14 +1,6 @@
 use super::*;
 use crate::lcg::Lcg;
-
-fn array(logits: &[f32]) -> Vec<TokenData> {
-    let candidates = logits.iter().enumerate().map(|(i, &logit)| TokenData {
-        id: i as i32,
-        logit,
-        p: 0.0,
-    });
-    candidates.collect()
-}
+use crate::token::array_of;
 
 fn ids(data: &[TokenData]) -> Vec<i32> {
     data.iter().map(|c| c.id).collect()
@@ -29,7 +21,7 @@ fn special_values_and_ties_keep_input_order() {
         -1.0,
         -f32::NAN,
     ];
-    let data = array(&logits);
+    let data = array_of(&logits);
     let mut order = TopK::default();
     assert_eq!(ids(order.top(&data, 5)), [5, 4, 6, 1, 3]);
     let n = data.len();
@@ -46,7 +38,7 @@ fn top_k_is_the_head_of_a_stable_sort() {
         let logits: Vec<f32> = (0..n)
             .map(|_| ((lcg.bits() >> 20) as f32 - 2048.0) / 64.0)
             .collect();
-        let data = array(&logits);
+        let data = array_of(&logits);
         let mut expected = data.clone();
         expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
         let mut order = TopK::default();
@@ -78,7 +70,10 @@ fn keys_of_every_kind_are_sorted() {
         if round == 0 {
             logits.fill(1.5);
         }
-        let mut keys: Vec<u64> = (0..).zip(array(&logits)).map(|(i, c)| key(i, &c)).collect();
+        let mut keys: Vec<u64> = (0..)
+            .zip(array_of(&logits))
+            .map(|(i, c)| key(i, &c))
+            .collect();
         let mut expected = keys.clone();
         expected.sort_unstable();
         Ranking::default().sort(&mut keys);
@@ -95,7 +90,7 @@ fn a_sample_that_misleads_gives_way() {
     for group in 0..30 {
         logits[group * (N - SAMPLE_GROUP) / 64] = 1.0 + group as f32;
     }
-    let data = array(&logits);
+    let data = array_of(&logits);
     let before = Fallback::TopK.count();
     let mut order = TopK::default();
     let top = ids(order.top(&data, 40));

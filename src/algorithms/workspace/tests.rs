@@ -1,13 +1,7 @@
 use super::*;
 use crate::algorithms::fallbacks::Fallback;
 use crate::simd::libm;
-
-fn array(logits: &[f32]) -> Vec<TokenData> {
-    let candidates = logits.iter().zip(0..);
-    candidates
-        .map(|(&logit, id)| TokenData { id, logit, p: 0.0 })
-        .collect()
-}
+use crate::token::array_of;
 
 fn bits(xs: &[f32]) -> Vec<u32> {
     xs.iter().map(|x| x.to_bits()).collect()
@@ -22,7 +16,7 @@ fn a_false_promise_of_order_costs_speed_alone() {
         let mut logits = vec![-3.0; 1000];
         logits[0] = -20.0;
         logits[777] = above - 20.0;
-        let data = array(&logits);
+        let data = array_of(&logits);
         let expected: Vec<f32> = logits.iter().map(|x| libm::exp(x + 20.0)).collect();
         let sum = work.exponentiate(&data, true);
         assert_eq!(bits(work.values()), bits(&expected), "{above}");
@@ -39,7 +33,7 @@ fn a_false_promise_of_order_costs_speed_alone() {
 #[test]
 fn a_draw_on_a_border_gives_way() {
     let mut work = Workspace::default();
-    work.take_logits(&array(&[1.0, 1.0]));
+    work.take_logits(&array_of(&[1.0, 1.0]));
     let sum = work.sum_double();
     let before = Fallback::Draw.count();
     assert_eq!(work.choose(sum, 0.5, |_| 7), 7);

@@ -17,7 +17,6 @@ fn the_reach_is_what_comparing_gives() {
     }
 }
 
-/// The logit of the token that would repeat, after the penalty.
 /// In as many steps as there are tokens: comparing at each place would take hours.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
@@ -28,6 +27,7 @@ fn the_reach_of_one_token_is_found_in_one_pass() {
     assert!(reach.iter().skip(1).copied().eq((1..N).rev()));
 }
 
+/// The logit of the token that would repeat, after the penalty.
 fn penalised(allowed_length: i32) -> f32 {
     let params = DryParams {
         multiplier: 0.8,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::algorithms::fallbacks::Fallback;
-use crate::token::TokenData;
+use crate::token::array_of;
 
 /// The threshold in the operations of the built-in, one by one.
 fn one_by_one(logits: &[f32], n: f32) -> f32 {
@@ -27,8 +27,7 @@ fn arrays_that_rounding_decides_are_masked_alike() {
         for _ in 0..9 {
             logits[8] = one_by_one(&logits, 1.0);
         }
-        let candidate = |(&logit, id): (&f32, i32)| TokenData { id, logit, p: 0.0 };
-        let mut data: Vec<_> = logits.iter().zip(0..).map(candidate).collect();
+        let mut data = array_of(&logits);
         let before = Fallback::Sigma.count();
         let mut candidates = Candidates::new(&mut data, false);
         let mut sampler = TopNSigma::new(1.0).expect("1 masks something");

@@ -4,6 +4,7 @@ use crate::pool::Buffers;
 use crate::samplers::tests::assert_room;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::denormals::with_flushed_denormals;
+use crate::token::array_of;
 
 /// More are to be kept than lie as near as the sample says: then all are sorted.
 #[test]
@@ -126,12 +127,6 @@ fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     logits
 }
 
-/// The candidates of these logits.
-fn array(logits: &[f32]) -> Vec<TokenData> {
-    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
-    logits.iter().zip(0..).map(candidate).collect()
-}
-
 /// Compares what is kept loosely with what is expected; says whether it was.
 fn is_kept_loosely(logits: &[f32], p: f32, min_keep: usize) -> bool {
     let mut buffers = Buffers::default();
@@ -196,7 +191,7 @@ fn what_came_before_says_which_way_is_taken() {
         assert_eq!(kept, could, "{pairs} pairs, {tied}, {strictly}");
     }
     // And one without ties is unlike it.
-    let mut data = array(&with_pairs(520, 0));
+    let mut data = array_of(&with_pairs(520, 0));
     let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
     typical.tied = true;
     typical.apply(&mut Candidates::new(&mut data, false));
@@ -212,13 +207,24 @@ fn with_a_far_first() -> Vec<f32> {
     logits
 }
 
+/// Takes enough of `logits`, the first of which is the largest: the sum of all exponentials, the
+/// entropy, and the distance that is given.
+fn reach(typical: &mut Typical, logits: &[f32]) -> (f32, f32, f32) {
+    let beside = typical.beside();
+    let sum = typical.descending.sum_of_logits(logits, logits[0], beside);
+    let sum = sum.expect("ordinary logits");
+    let entropy = typical.descending.entropy(sum).expect("ordinary logits");
+    let reach = typical.take_enough(logits.len(), sum, entropy, beside);
+    (sum, entropy, reach)
+}
+
 /// What was not taken at first may be nearer than what was.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn more_is_taken_until_it_is_enough() {
     let logits = with_a_far_first();
     for p in [0.45, 0.5, 0.55, 0.9] {
-        let mut data = array(&logits);
+        let mut data = array_of(&logits);
         let mut candidates = Candidates::new(&mut data, false);
         let mut typical = Typical::new(p, 1).expect("it cuts something");
         assert!(typical.keep_by_sums(&mut candidates));
@@ -235,19 +241,15 @@ fn more_is_taken_until_it_is_enough() {
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn all_within_the_reach_was_taken() {
     let logits = with_a_far_first();
-    let (max, mut ends) = (logits[0], 0);
+    let mut ends = 0;
     for p in (500..990).map(|i| i as f32 / 1000.0) {
         let mut typical = Typical::new(p, 1).expect("it cuts something");
-        let beside = typical.beside();
-        let sum = typical.descending.sum_of_logits(&logits, max, beside);
-        let sum = sum.expect("ordinary logits");
-        let entropy = typical.descending.entropy(sum).expect("ordinary logits");
-        let reach = typical.take_enough(logits.len(), sum, entropy, beside);
+        let (sum, entropy, reach) = reach(&mut typical, &logits);
         let taken = typical.descending.taken().logits;
         if taken.len() == logits.len() {
             continue;
         }
-        let distance = |logit: f32| (max - logit + sum.ln() - entropy).abs();
+        let distance = |logit: f32| (logits[0] - logit + sum.ln() - entropy).abs();
         let least = taken.iter().copied().fold(f32::INFINITY, f32::min);
         let first_left = logits.iter().copied().filter(|&logit| logit < least);
         let first_left = first_left.fold(f32::NEG_INFINITY, f32::max);
@@ -376,11 +378,7 @@ fn ties_beyond_the_reach_are_not_left_open() {
     let logits = with_pairs(520, 10);
     for (share, loose) in [(1.0, true), (0.0, false)] {
         let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
-        let beside = typical.beside();
-        let sum = typical.descending.sum_of_logits(&logits, logits[0], beside);
-        let sum = sum.expect("ordinary logits");
-        let entropy = typical.descending.entropy(sum).expect("ordinary logits");
-        let reach = typical.take_enough(logits.len(), sum, entropy, beside);
+        let (_, _, reach) = reach(&mut typical, &logits);
         assert!(matches!(typical.rank_nearest(reach), Nearest::Tied));
         let cut = typical.cut_loosely(reach * share);
         assert_eq!(matches!(cut, Nearest::Loose { .. }), loose);
@@ -396,7 +394,7 @@ fn where_denormals_are_flushed_the_built_ins_steps_are_taken() {
     let logits = with_pairs(600, 0);
     let mut buffers = Buffers::default();
     let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
-    let mut data = array(&logits);
+    let mut data = array_of(&logits);
     let mut could = || {
         let of_array = typical.keep_by_sums(&mut Candidates::new(&mut data, false));
         let of_whole = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));

@@ -1,5 +1,7 @@
 use super::*;
+use crate::sieve::plain;
 use crate::sieve::select::{collect_packed, scan};
+use crate::sieve::source::Logits;
 
 /// So that little of it need be sorted.
 #[test]
@@ -7,11 +9,7 @@ fn a_histogram_divides_its_range() {
     const N: usize = 8 * BINS;
     let mut survivors = Packed::default();
     let logits: Vec<f32> = (0..N).map(|i| 2.0 * i as f32 / N as f32 - 4.0).collect();
-    let source = Source {
-        logits: crate::sieve::Logits::F32(&logits),
-        touched: &[],
-        divisor: 1.0,
-    };
+    let source = plain(Logits::F32(&logits)).expect("some logits");
     let mut maxima = Vec::new();
     let max = scan(&source, &mut maxima);
     collect_packed(&source, &maxima, (max, f32::MIN), &mut survivors);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::lcg::Lcg;
 use crate::samplers::typical::enough_double;
+use crate::token::array_of;
 
 /// By a sort of all.
 fn naive(centre: f64, least: usize, p: f64, logits: &[f32]) -> Vec<i32> {
@@ -43,10 +44,7 @@ fn the_nearest_are_those_of_a_sort() {
                 })
                 .collect();
             for (centre, p, least) in [(3.0, 0.9, 1), (0.4, 0.3, 5), (1.0, 0.5, 40)] {
-                let mut candidates: Vec<TokenData> = (0..)
-                    .zip(&logits)
-                    .map(|(id, &logit)| TokenData { id, logit, p: 0.0 })
-                    .collect();
+                let mut candidates = array_of(&logits);
                 let enough = enough_double(p, least);
                 let mut buffers = Buffers {
                     keys: &mut keys,

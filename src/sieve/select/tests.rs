@@ -1,5 +1,6 @@
 use super::*;
 use crate::lcg::Lcg;
+use crate::sieve::plain;
 use crate::sieve::sampled::Sample;
 use crate::sieve::source::Logits;
 
@@ -95,11 +96,7 @@ fn the_k_largest_are_the_head_of_a_stable_sort() {
             for &k in &ks[..if cfg!(miri) { 2 } else { 6 }] {
                 let (mut keys, mut candidates) = (Vec::new(), Vec::new());
                 let (mut maxima, mut sample) = (Vec::new(), Vec::new());
-                let source = Source {
-                    logits: Logits::F32(&logits),
-                    touched: &[],
-                    divisor: 1.0,
-                };
+                let source = plain(Logits::F32(&logits)).expect("some logits");
                 scan(&source, &mut maxima);
                 top_k(
                     k,
@@ -123,13 +120,9 @@ fn the_k_largest_are_the_head_of_a_stable_sort() {
 fn keys_are_collected_in_the_room_of_few() {
     const N: usize = 40 * CHUNK;
     const K: usize = 40;
-    // No token's logit is another's: 7919 is no divisor of `N`.
+    // No token's logit is another's: 7919 is a prime that does not divide `N`.
     let logits: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32).collect();
-    let source = Source {
-        logits: Logits::F32(&logits),
-        touched: &[],
-        divisor: 1.0,
-    };
+    let source = plain(Logits::F32(&logits)).expect("some logits");
     let (mut maxima, mut candidates, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     scan(&source, &mut maxima);
     collect_keys(K, &source, &maxima, f32::MIN, &mut candidates, &mut keys);
@@ -147,13 +140,6 @@ fn keys_are_collected_in_the_room_of_few() {
 fn a_sample_that_misleads_gives_way() {
     const N: usize = 20_000;
     const K: usize = 3000;
-    fn source(logits: &[f32]) -> Source<'_> {
-        Source {
-            logits: Logits::F32(logits),
-            touched: &[],
-            divisor: 1.0,
-        }
-    }
     let mut probe = vec![0.0; N];
     let mut logits: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32 / N as f32).collect();
     let expected = |logits: &[f32]| {
@@ -164,12 +150,13 @@ fn a_sample_that_misleads_gives_way() {
     };
     for i in 0..N {
         probe[i] = 1.0;
-        if Sample::take(&source(&probe), 1.0).bins[0] > 0 {
+        let source = plain(Logits::F32(&probe)).expect("some logits");
+        if Sample::take(&source, 1.0).bins[0] > 0 {
             logits[i] += 2.0;
         }
         probe[i] = 0.0;
     }
-    let source = source(&logits);
+    let source = plain(Logits::F32(&logits)).expect("some logits");
     let (mut maxima, mut sample) = (Vec::new(), Vec::new());
     let (mut candidates, mut keys) = (Vec::new(), Vec::new());
     let max = scan(&source, &mut maxima);
