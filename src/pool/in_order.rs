@@ -40,6 +40,12 @@ pub struct InOrder {
     pub chosen: Option<Token>,
 }
 
+/// Whether logits, of which `max` is the largest, stay in order when they are divided by `by`, and
+/// the largest stays finite.
+pub fn division_keeps_order(max: f32, by: f32) -> bool {
+    by > 0.0 && by.is_finite() && (max / by).is_finite()
+}
+
 /// Of a pool that [is whole](Pool::is_whole), until one of these has been called, or that
 /// [is in order](Pool::order).
 impl Pool<'_> {
@@ -95,14 +101,14 @@ impl Pool<'_> {
         self.order.filter(|order| order.chosen.is_none())
     }
 
-    /// Divides the logits in order by `by`, if that can wait: it is above 0, leaves the largest
-    /// finite, and they have not been divided. `weighted`: then computes the probabilities again,
-    /// in `double`, of all that descend. Says whether it did.
+    /// Divides the logits in order by `by`, if that can wait: it [keeps their
+    /// order](division_keeps_order), and they have not been divided. `weighted`: then computes the
+    /// probabilities again, in `double`, of all that descend. Says whether it did.
     pub fn divide_in_order(&mut self, by: f32, weighted: bool) -> bool {
         let Some(order) = self.order.as_mut().filter(|order| order.chosen.is_none()) else {
             return false;
         };
-        let can_wait = by > 0.0 && by.is_finite() && (order.first / by).is_finite();
+        let can_wait = division_keeps_order(order.first, by);
         if !can_wait || order.divisor != 1.0 || order.weighted {
             return false;
         }

@@ -27,7 +27,7 @@ use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 pub use buffers::Buffers;
 use buffers::{Edit, MOST_EDITS, reserve};
-pub use in_order::{InOrder, Weights};
+pub use in_order::{InOrder, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 
 /// What the candidates are at the moment.

@@ -14,7 +14,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::pool::Pool;
+use crate::pool::{Pool, division_keeps_order};
 use crate::sampler::Sampler;
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
@@ -83,8 +83,7 @@ impl TempExt {
             return false;
         };
         let temperature = self.temperature(entropy, n);
-        let can_wait = temperature > 0.0 && (max / temperature).is_finite();
-        if !can_wait || !temperature.is_finite() {
+        if !division_keeps_order(max, temperature) {
             return false;
         }
         pool.put_in_order(0, max);
@@ -104,8 +103,7 @@ impl TempExt {
         let entropy = self.work.entropy_of_sorted(self.order.ranking().sorted());
         let temperature = self.temperature(entropy, candidates.len());
         let (ids, logits) = self.order.ranking().parts_mut();
-        let max = logits[0] / temperature;
-        if !temperature.is_finite() || temperature <= 0.0 || !max.is_finite() {
+        if !division_keeps_order(logits[0], temperature) {
             return false;
         }
         let sum = self.work.divide_and_exponentiate(logits, temperature);
