@@ -9,9 +9,12 @@ use super::rewrite::{
     Curve, bend, bend_logits, divide, divide_logits, mask_below, mask_logits_below, set_p,
     write_divided,
 };
-use super::scan::{any_between, argmax, max, next_rise, position_of, sum_from};
-use super::sort_key::{fetch, steps};
-use crate::simd::Isa;
+use super::scan::{
+    any_between, argmax, claimed_max, count_at_least, max, max_logit, next_rise, position_of,
+    sum_from,
+};
+use super::sort_key::{descending_key, fetch, logit_of, steps};
+use crate::simd::{Isa, MAX_LANES};
 use crate::token::{TokenData, comparable};
 
 /// A small generator of test inputs.
@@ -161,6 +164,21 @@ fn maxima() {
     });
 }
 
+/// What is said to be sorted has its largest in front, whether that is so or not.
+#[test]
+fn claimed_maxima() {
+    let unsorted = array(&[1.0, 3.0, 2.0]);
+    for (sorted, expected) in [(false, 3.0), (true, 1.0)] {
+        assert_eq!(max_logit(&unsorted, sorted), expected);
+        assert_eq!(claimed_max(&unsorted, sorted, 3.0), expected);
+    }
+    let masked = array(&[f32::NAN, 3.0]);
+    assert_eq!(max_logit(&masked, true), f32::NEG_INFINITY);
+    assert_eq!(claimed_max(&masked, true, 3.0), f32::NEG_INFINITY);
+    assert_eq!(max_logit(&[], true), f32::NEG_INFINITY);
+    assert_eq!(claimed_max(&[], true, 3.0), 3.0);
+}
+
 /// The first of equals, in whatever group.
 #[test]
 fn places() {
@@ -251,6 +269,8 @@ fn logits_in_a_range() {
             f32::NEG_INFINITY,
             -7.5,
             0.0,
+            // All of one input.
+            3.0,
             4.2,
             16.9,
             f32::INFINITY,
@@ -265,6 +285,29 @@ fn logits_in_a_range() {
             );
         }
     });
+}
+
+#[test]
+fn keys_descend() {
+    let descending = [
+        f32::INFINITY,
+        f32::MAX,
+        3.0,
+        f32::MIN_POSITIVE,
+        f32::from_bits(1),
+        0.0,
+        -f32::from_bits(1),
+        -3.0,
+        f32::MIN,
+        f32::NEG_INFINITY,
+    ];
+    let keys = descending.map(descending_key);
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    assert_eq!(bits(&keys.map(logit_of)), bits(&descending));
+    assert_eq!(descending_key(-0.0), descending_key(0.0));
+    for nan in [f32::NAN, -f32::NAN] {
+        assert_eq!(descending_key(nan), descending_key(f32::NEG_INFINITY));
+    }
 }
 
 #[test]
@@ -347,13 +390,15 @@ fn rewriting() {
         same!(write_divided(&ids, logits, logits, 0.3));
         same!(write_quotients(&ids, logits, logits, 3.0));
         same!(divide_logits(0.8));
-        same!(mask_below(0.5));
-        same!(mask_below(f32::NAN));
-        let (mut a, mut b) = (logits.to_vec(), array(logits));
-        mask_logits_below(&mut a, 0.5);
-        naive::mask_below(&mut b, 0.5);
-        let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
-        assert_eq!(bits(&a), bits(&b), "{:?}", isa);
+        // With the last of them one is at the threshold, behind the last whole register.
+        for threshold in [0.5, f32::NAN, logits.last().copied().unwrap_or(0.0)] {
+            same!(mask_below(threshold));
+            let (mut a, mut b) = (logits.to_vec(), array(logits));
+            mask_logits_below(&mut a, threshold);
+            naive::mask_below(&mut b, threshold);
+            let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
+            assert_eq!(bits(&a), bits(&b), "{:?}", isa);
+        }
         let (mut a, mut b) = (logits.to_vec(), logits.to_vec());
         divide(&mut a, 0.7);
         naive::divide(&mut b, 0.7);
@@ -449,11 +494,17 @@ fn thresholds() {
             assert_eq!(a, b, "{:?}", isa);
             assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", isa);
             let others: Vec<f32> = (0..logits.len()).map(|i| i as f32).collect();
-            for high in [f32::INFINITY, 0.5, f32::NAN] {
+            for high in [f32::INFINITY, 0.5, 3.0, f32::NAN] {
                 pick(logits, &others, threshold, high, &mut picked_a);
                 naive::pick(logits, &others, threshold, high, &mut picked_b);
                 assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", isa);
             }
+            let mut picked = Vec::new();
+            pick(logits, &others, threshold, f32::INFINITY, &mut picked);
+            let room = 2 * (logits.len() + MAX_LANES);
+            assert!(picked.capacity() <= room, "{}", picked.capacity());
+            let count = logits.iter().filter(|&&x| x >= threshold).count();
+            assert_eq!(count_at_least(logits, threshold), count, "{:?}", isa);
             // Whole numbers, whose sum no order changes.
             let reach = logits.iter().zip(&others).filter(|&(&x, _)| x >= threshold);
             let expected: f64 = reach.map(|(_, &x)| f64::from(x)).sum();
