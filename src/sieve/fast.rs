@@ -24,6 +24,7 @@ use crate::kernels::layout::CHUNK;
 use crate::kernels::packed::Packed;
 use crate::memory::reserve;
 use crate::metrics::Summary;
+use crate::pool::division_keeps_order;
 use crate::samplers::min_p::least_kept;
 use crate::samplers::running::Enough;
 use crate::samplers::temp::divide_few;
@@ -145,7 +146,7 @@ pub(super) fn filter(
 
 /// Whether nothing but a temperature follows a nucleus, and its division leaves numbers.
 fn only_divides(params: &Params, stages: &Stages, survivors: &Packed) -> bool {
-    stages.only_divide_after_top_p() && (survivors.max() / params.temperature).is_finite()
+    stages.only_divide_after_top_p() && division_keeps_order(survivors.max(), params.temperature)
 }
 
 /// What follows a nucleus of which that holds.
