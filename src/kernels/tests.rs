@@ -4,6 +4,7 @@ use super::bitmap::{count_bits, mask_tokens};
 use super::column::{column_selecting, copy_column, copy_logits};
 use super::compact::{at_least, near_max, pick, select};
 use super::naive;
+use super::naive_logits;
 use super::quotient::{divide_p_double, set_quotients, write_quotients};
 use super::rewrite::{
     Curve, bend, bend_logits, divide, divide_logits, mask_below, mask_logits_below, set_p,
@@ -503,7 +504,7 @@ fn thresholds() {
             pick(logits, &others, threshold, f32::INFINITY, &mut picked);
             let room = 2 * (logits.len() + MAX_LANES);
             assert!(picked.capacity() <= room, "{}", picked.capacity());
-            let count = logits.iter().filter(|&&x| x >= threshold).count();
+            let count = naive_logits::count_from(logits, threshold);
             assert_eq!(count_at_least(logits, threshold), count, "{:?}", isa);
             // Whole numbers, whose sum no order changes.
             let reach = logits.iter().zip(&others).filter(|&(&x, _)| x >= threshold);
