@@ -52,7 +52,10 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
     }
     let rest = padded_candidates(chunks.remainder());
     let in_rest = (1u32 << chunks.remainder().len()) - 1;
-    let bits = v.ge(v.load_logits(&rest), thresholds);
+    let mut bits = 0;
+    for (i, lanes) in rest.chunks_exact(V::LANES).enumerate() {
+        bits |= v.ge(v.load_logits(lanes), thresholds) << (i * V::LANES);
+    }
     push_indices(bits & in_rest, base, to);
 }
 
@@ -83,7 +86,10 @@ fn near_max_on<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<Tok
     for chunk in &mut rest {
         max = near_max_of_chunk(v, max, chunk, below, to);
     }
-    near_max_of_chunk(v, max, &padded_candidates(rest.remainder()), below, to)
+    for chunk in padded_candidates(rest.remainder()).chunks_exact(V::LANES) {
+        max = near_max_of_chunk(v, max, chunk, below, to);
+    }
+    max
 }
 
 /// The same of one register, after candidates whose largest was `max`.
