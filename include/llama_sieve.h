@@ -242,7 +242,7 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
 
 /*
- The most elements of a grammar's rules, with repetitions written out.
+ The most elements of a grammar's rules. What a counted repetition repeats counts once.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
 
@@ -257,14 +257,21 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
- The most steps that a grammar may take for one token, one array or one mask.
+ The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
+ a step. What is known from earlier calls counts as if it had to be found.
  */
-#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 16777216
+#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 
 /*
  The most bytes that the grammars of the cache occupy together.
  */
 #define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
+
+/*
+ The most vocabularies of which something is kept. One more takes the place of the one that was
+ added first, so that a program which goes around through more finds nothing again.
+ */
+#define LLAMA_SIEVE_MAX_VOCABULARIES 8
 
 /*
  The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.

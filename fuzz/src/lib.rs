@@ -1,7 +1,6 @@
 //! What the fuzz targets share: inputs made of few bytes, and naive models of what the library
 //! promises.
 
-pub mod gbnf;
 pub mod logits;
 pub mod params;
 pub mod payload;

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::ffi::grammar::LLAMA_SIEVE_MAX_VOCABULARIES;
 use crate::ffi::host::vocabulary::{HostVocabulary, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::grammar::{VocabularyTree, cache};
@@ -15,8 +16,6 @@ use crate::sync::Mutex;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The most vocabularies that are kept.
-const MOST: usize = 8;
 /// How many texts the checksum reads of added tokens, and how many of others.
 const SAMPLES: (usize, usize) = (256, 32);
 /// Bytes that are written of a token before its text.
@@ -75,7 +74,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
     if let Some(other) = all.iter().find(same) {
         return Ok(Arc::clone(other));
     }
-    let removed = (all.len() >= MOST).then(|| all.remove(0));
+    let removed = (all.len() >= LLAMA_SIEVE_MAX_VOCABULARIES).then(|| all.remove(0));
     all.push(Arc::clone(&known));
     drop(all);
     if let Some(removed) = removed {

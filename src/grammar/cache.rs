@@ -1,8 +1,8 @@
 //! The process-wide cache of compiled grammars: the next request with the same grammar starts warm.
 //!
 //! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, keyed by the
-//! SHA-256 of root and text, and by the vocabulary. A grammar grows while it is in use; what is
-//! kept is counted anew whenever one is added or replaced. One in use survives its eviction.
+//! SHA-256 of root and text, and by the vocabulary. A grammar grows while it is in use: who lets it
+//! grow calls [`trim`]. One in use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -70,15 +70,10 @@ pub fn cached(text: &[u8], root: &[u8], tree: &Arc<VocabularyTree>) -> Option<(K
         }
         found
     });
-    let mut engine = found?;
-    if !engine.is_sound() {
-        engine = Arc::new(Engine::new(Arc::clone(engine.compiled())));
-        replace(key, &engine);
-    }
-    Some((key, engine))
+    Some((key, found?))
 }
 
-/// Compiles a grammar and keeps it. `token` gives the token that `<text>` stands for.
+/// Compiles a grammar, which is not kept yet. `token` gives the token that `<text>` stands for.
 pub fn compiled(
     text: &[u8],
     root: &[u8],
@@ -88,22 +83,13 @@ pub fn compiled(
     let key = key(text, root, tree);
     let rules = parse(text, root, token)?;
     let compiled = Compiled::new(rules, Arc::clone(tree));
-    let engine = Arc::new(Engine::new(Arc::new(compiled)));
-    keep(key, &engine, true);
-    Ok((key, engine))
+    Ok((key, Arc::new(Engine::new(compiled))))
 }
 
-/// Keeps `engine` in the place of the one with this key. One that was forgotten is not replaced.
-pub fn replace(key: Key, engine: &Arc<Engine>) {
-    keep(key, engine, false);
-}
-
-fn keep(key: Key, engine: &Arc<Engine>, is_new: bool) {
+/// Keeps a grammar.
+pub fn keep(key: Key, engine: &Arc<Engine>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();
-        if !is_new && !cache.engines.contains(&key) {
-            return removed;
-        }
         if let Some((other, engine)) = cache.engines.push(key, Arc::clone(engine)) {
             cache.evictions += u64::from(other != key);
             removed.push(engine);
@@ -115,10 +101,18 @@ fn keep(key: Key, engine: &Arc<Engine>, is_new: bool) {
     drop(removed);
 }
 
-/// The grammar with this key, if it is still kept and sound.
-pub fn kept(key: Key) -> Option<Arc<Engine>> {
-    let found = with(|cache| cache.engines.peek(&key).cloned());
-    found.filter(|engine| engine.is_sound())
+/// Goes back to the limit of bytes, after a grammar has grown. Waits for nobody: who has the cache
+/// is about to count it, or leaves it to the next one that grows.
+pub fn trim() {
+    let Some(mut cache) = CACHE.try_lock() else {
+        return;
+    };
+    let mut removed = Vec::new();
+    if let Some(cache) = cache.as_mut() {
+        cache.trim(&mut removed);
+    }
+    drop(cache);
+    drop(removed);
 }
 
 /// Forgets all grammars of a vocabulary.
@@ -150,13 +144,23 @@ impl Cache {
         self.engines.iter().map(|(_, engine)| engine.bytes()).sum()
     }
 
+    /// The least recently used go; of one that is in use, what was found out.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
-        while self.engines.len() > 1
-            && self.bytes() > MAX_CACHE_BYTES
-            && let Some((_, engine)) = self.engines.pop_lru()
-        {
-            self.evictions += 1;
-            removed.push(engine);
+        let mut bytes = self.bytes();
+        let mut unused = Vec::new();
+        for (key, engine) in self.engines.iter().rev() {
+            if bytes <= MAX_CACHE_BYTES {
+                break;
+            }
+            bytes -= engine.bytes();
+            if Arc::strong_count(engine) > 1 {
+                engine.forget();
+                bytes += engine.bytes();
+            } else {
+                unused.push(*key);
+            }
         }
+        self.evictions += unused.len() as u64;
+        removed.extend(unused.iter().filter_map(|key| self.engines.pop(key)));
     }
 }

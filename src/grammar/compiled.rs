@@ -61,6 +61,11 @@ impl Compiled {
         alternatives.map_or(&[], |alternatives| alternatives)
     }
 
+    /// Whether there are counted repetitions.
+    pub fn has_counts(&self) -> bool {
+        !self.rules.repeats.is_empty()
+    }
+
     /// The characters of an item; empty of one that is no class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {

@@ -106,6 +106,8 @@ pub enum Element {
     TokenNot(u32),
     /// What the rule with this number says.
     Rule(u32),
+    /// A counted repetition: the one with this number.
+    Repeat(u32),
     /// The end of an alternative; another one follows.
     Alternative,
 }
@@ -122,6 +124,59 @@ pub struct Sequence {
     pub rest: u32,
 }
 
+impl Written {
+    /// Puts what a rule says in the place of its name, if that is one element.
+    fn replace_names(&mut self) {
+        let content = |rule: &Vec<Element>| match **rule {
+            [Element::Alternative] => None,
+            [element] => Some(element),
+            _ => None,
+        };
+        let contents: Vec<Option<Element>> = self.rules.iter().map(content).collect();
+        // A chain of names ends: no rule begins with itself.
+        let replaced = |mut element| {
+            while let Element::Rule(rule) = element
+                && let Some(content) = contents.get(rule as usize).copied().flatten()
+            {
+                element = content;
+            }
+            element
+        };
+        let rules = self.rules.iter_mut();
+        let items = self.repeats.iter_mut().map(|repeat| &mut repeat.item);
+        for element in rules.chain(items).flatten() {
+            *element = replaced(*element);
+        }
+    }
+}
+
+/// How often an item is repeated. The item is written down once, however large the numbers are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeat<Item> {
+    /// What is repeated.
+    pub item: Item,
+    /// The fewest rounds.
+    pub min: u32,
+    /// The most rounds; [`ENDLESS`] where there is no bound.
+    pub max: u32,
+}
+
+/// The number of rounds that has no bound.
+pub const ENDLESS: u32 = u32::MAX;
+
+/// Rules as they are written, groups as rules of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// By number.
+    pub classes: Vec<Class>,
+    /// The elements of each rule.
+    pub rules: Vec<Vec<Element>>,
+    /// The counted repetitions.
+    pub repeats: Vec<Repeat<Vec<Element>>>,
+    /// The rule that a text must follow.
+    pub root: u32,
+}
+
 /// A grammar that was read, with the text's rules as sequences.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -131,6 +186,12 @@ pub struct Rules {
     pub sequences: Vec<Sequence>,
     /// The alternatives of each rule: numbers of sequences.
     pub alternatives: Vec<Box<[u32]>>,
+    /// The counted repetitions, whose items are sequences.
+    pub repeats: Vec<Repeat<u32>>,
+    /// Per sequence: whether a text of no characters follows it.
+    may_be_empty: Vec<bool>,
+    /// Per sequence: whether it is endless rounds of something, and nothing else.
+    is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
 }
@@ -179,30 +240,25 @@ impl Classes {
 /// Room for no more sequences is made before it is known how many there are.
 const MOST_RESERVED: usize = 1 << 12;
 
-/// Why rules could not be linked.
+/// There are more sequences than [`MAX_SEQUENCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlinked {
-    /// The rule with this number begins with itself.
-    LeftRecursion(u32),
-    /// There are too many sequences.
-    TooMany,
-}
+pub struct TooManySequences;
 
 impl Rules {
-    /// Links `rules`, of which each element refers to one that is there.
-    pub fn link(classes: Vec<Class>, rules: &[Vec<Element>], root: u32) -> Result<Self, Unlinked> {
-        if let Some(rule) = left_recursive(rules) {
-            return Err(Unlinked::LeftRecursion(rule));
-        }
+    /// Links rules of which each element refers to one that is there, and none begins with itself.
+    pub fn link(written: Written) -> Result<Self, TooManySequences> {
+        let mut written = written;
+        written.replace_names();
+        let (rules, repeats) = (&written.rules, &written.repeats);
         let nothing = Sequence {
             item: Element::Alternative,
             rest: EMPTY,
         };
         let mut linked = Self {
-            classes,
             sequences: vec![nothing],
             alternatives: Vec::with_capacity(rules.len()),
-            root,
+            root: written.root,
+            ..Self::default()
         };
         let n_elements: usize = rules.iter().map(Vec::len).sum();
         let mut numbers = Map::default();
@@ -218,14 +274,110 @@ impl Rules {
             }
             linked.alternatives.push(heads.into_boxed_slice());
         }
+        for repeat in repeats {
+            let item = linked.sequence(&repeat.item, &mut numbers)?;
+            let (min, max) = (repeat.min, repeat.max);
+            linked.repeats.push(Repeat { item, min, max });
+        }
+        linked.classes = written.classes;
+        linked.find_empty();
+        linked.find_loops();
         Ok(linked)
+    }
+
+    /// Finds the references to rules that are written as `rule ::= item rule |`.
+    fn find_loops(&mut self) {
+        let is_loop = |sequence: &Sequence| {
+            let Element::Rule(rule) = sequence.item else {
+                return false;
+            };
+            let heads = self.alternatives.get(rule as usize).map(|heads| &**heads);
+            let Some(&([head, EMPTY] | [EMPTY, head])) = heads else {
+                return false;
+            };
+            let ends = std::iter::successors(self.first(head), |first| self.first(first.rest));
+            sequence.rest == EMPTY && ends.last().is_some_and(|last| last.item == sequence.item)
+        };
+        self.is_loop = self.sequences.iter().map(is_loop).collect();
+    }
+
+    /// Whether a sequence is endless rounds of something, and nothing else. Twice the same one is
+    /// as good as once.
+    pub fn is_loop(&self, sequence: u32) -> bool {
+        self.is_loop.get(sequence as usize) == Some(&true)
+    }
+
+    /// Finds the sequences that a text of no characters follows, beginning with the empty one, from
+    /// those to the sequences in whose way they were, until none is found any more.
+    fn find_empty(&mut self) {
+        let n = self.sequences.len();
+        self.may_be_empty = vec![false; n];
+        let mut rule_is_empty = vec![false; self.alternatives.len()];
+        // The sequences that wait for a rule, for the rest behind them, and for a repeated item.
+        let mut waiting_for_rule: Vec<Vec<u32>> = vec![Vec::new(); self.alternatives.len()];
+        let mut waiting_for_sequence: Vec<Vec<u32>> = vec![Vec::new(); n];
+        let mut heads: Vec<Vec<u32>> = vec![Vec::new(); n];
+        for (rule, alternatives) in (0..).zip(&self.alternatives) {
+            for &head in alternatives {
+                push_to(&mut heads, head, rule);
+            }
+        }
+        for (number, sequence) in (0..).zip(&self.sequences).skip(1) {
+            push_to(&mut waiting_for_sequence, sequence.rest, number);
+            match sequence.item {
+                Element::Rule(rule) => push_to(&mut waiting_for_rule, rule, number),
+                Element::Repeat(repeat) => {
+                    if let Some(repeat) = self.repeats.get(repeat as usize) {
+                        push_to(&mut waiting_for_sequence, repeat.item, number);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut found = vec![EMPTY];
+        while let Some(sequence) = found.pop() {
+            let Some(is_empty @ false) = self.may_be_empty.get_mut(sequence as usize) else {
+                continue;
+            };
+            *is_empty = true;
+            let mut to_check = take_from(&mut waiting_for_sequence, sequence);
+            for rule in take_from(&mut heads, sequence) {
+                if let Some(is_empty @ false) = rule_is_empty.get_mut(rule as usize) {
+                    *is_empty = true;
+                    to_check.append(&mut take_from(&mut waiting_for_rule, rule));
+                }
+            }
+            for number in to_check {
+                let is_empty = self.first(number).is_some_and(|first| {
+                    self.may_be_empty(first.rest)
+                        && match first.item {
+                            Element::Rule(rule) => rule_is_empty.get(rule as usize) == Some(&true),
+                            Element::Repeat(repeat) => self.repeat_may_be_empty(repeat),
+                            _ => false,
+                        }
+                });
+                if is_empty {
+                    found.push(number);
+                }
+            }
+        }
+    }
+
+    fn repeat_may_be_empty(&self, repeat: u32) -> bool {
+        let repeat = self.repeats.get(repeat as usize);
+        repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
+    }
+
+    /// Whether a text of no characters follows a sequence.
+    pub fn may_be_empty(&self, sequence: u32) -> bool {
+        self.may_be_empty.get(sequence as usize) == Some(&true)
     }
 
     fn sequence(
         &mut self,
         elements: &[Element],
         numbers: &mut Map<Sequence, u32>,
-    ) -> Result<u32, Unlinked> {
+    ) -> Result<u32, TooManySequences> {
         let mut rest = EMPTY;
         for &item in elements.iter().rev() {
             let sequence = Sequence { item, rest };
@@ -233,7 +385,7 @@ impl Rules {
             rest = *numbers.entry(sequence).or_insert(next as u32);
             if rest as usize == next {
                 if next >= MAX_SEQUENCES {
-                    return Err(Unlinked::TooMany);
+                    return Err(TooManySequences);
                 }
                 self.sequences.push(sequence);
             }
@@ -258,43 +410,68 @@ impl Rules {
             + self.alternatives.len() * size_of::<Box<[u32]>>()
             + ranges * size_of::<(u32, u32)>()
             + heads * size_of::<u32>()
+            + self.repeats.len() * size_of::<Repeat<u32>>()
+            + self.may_be_empty.len()
+            + self.is_loop.len()
     }
+}
+
+fn push_to(lists: &mut [Vec<u32>], list: u32, number: u32) {
+    if let Some(list) = lists.get_mut(list as usize) {
+        list.push(number);
+    }
+}
+
+fn take_from(lists: &mut [Vec<u32>], list: u32) -> Vec<u32> {
+    lists
+        .get_mut(list as usize)
+        .map(std::mem::take)
+        .unwrap_or_default()
 }
 
 /// A rule that may begin with itself, as far as the host's check sees it: it looks behind rules
 /// with an alternative that is *written* empty, but not behind those that are empty by what they
 /// refer to.
-fn left_recursive(rules: &[Vec<Element>]) -> Option<u32> {
-    let beginnings = Beginnings::of(rules);
-    first_cycle(rules.len(), |rule| beginnings.of_rule(rule))
+pub fn left_recursive(written: &Written) -> Option<u32> {
+    let beginnings = Beginnings::of(written);
+    let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
+    // Of a repetition, the first rule that its item may begin with.
+    let n_rules = written.rules.len();
+    match (found as usize).checked_sub(n_rules) {
+        None => Some(found),
+        Some(_) => beginnings.of_node(found as usize).first().copied(),
+    }
 }
 
 /// Whether the host's check for left recursion ends before it has looked at so many rules. It looks
 /// at a rule anew whenever it comes to it, so that rules which begin with two others each double
 /// what there is to do.
-pub fn host_check_ends(rules: &[Vec<Element>], most: usize) -> bool {
-    let beginnings = Beginnings::of(rules);
+pub fn host_check_ends(written: &Written, most: usize) -> bool {
+    let beginnings = Beginnings::of(written);
+    let n = beginnings.len();
     // In the order in which they are looked at, the next one last.
-    let next = |rule: usize| {
-        let mut next = beginnings.of_rule(rule);
+    let next = |node: usize| {
+        let mut next = beginnings.of_node(node);
         next.reverse();
         next
     };
-    let (mut is_done, mut is_open) = (vec![false; rules.len()], vec![false; rules.len()]);
+    let (mut is_done, mut is_open) = (vec![false; n], vec![false; n]);
     let mark = |marks: &mut [bool], rule: usize, value| {
         if let Some(mark) = marks.get_mut(rule) {
             *mark = value;
         }
     };
     let mut looked_at = 0;
-    for start in 0..rules.len() {
+    for start in 0..n {
         if is_done.get(start) == Some(&true) {
             continue;
         }
+        // The host has a rule for each optional round.
+        let rounds = beginnings.rounds_of(start);
         let mut path = vec![(start, next(start))];
         mark(&mut is_open, start, true);
         while let Some((rule, to_do)) = path.last_mut() {
-            looked_at += 1;
+            looked_at += rounds;
             if looked_at > most {
                 return false;
             }
@@ -315,39 +492,93 @@ pub fn host_check_ends(rules: &[Vec<Element>], most: usize) -> bool {
     true
 }
 
-/// What rules can begin with, as far as the host's check sees it.
+/// What rules can begin with, as far as the host's check sees it. A counted repetition is a node of
+/// its own behind those of the rules: the host writes it out as the item, as often as it must
+/// come, and a rule for the optional rounds, which has an empty alternative.
 struct Beginnings<'a> {
-    rules: &'a [Vec<Element>],
+    written: &'a Written,
     may_be_empty: Vec<bool>,
 }
 
 impl<'a> Beginnings<'a> {
-    fn of(rules: &'a [Vec<Element>]) -> Self {
-        let may_be_empty = rules
+    fn of(written: &'a Written) -> Self {
+        let may_be_empty = written
+            .rules
             .iter()
             .map(|rule| rule.split(is_end).any(<[Element]>::is_empty));
         Self {
-            rules,
+            written,
             may_be_empty: may_be_empty.collect(),
         }
     }
 
-    /// The rules that this one can begin with, in order, one as often as it is found.
-    fn of_rule(&self, rule: usize) -> Vec<u32> {
+    fn len(&self) -> usize {
+        self.written.rules.len() + self.written.repeats.len()
+    }
+
+    fn repeat(&self, node: usize) -> Option<&'a Repeat<Vec<Element>>> {
+        let repeat = node.checked_sub(self.written.rules.len())?;
+        self.written.repeats.get(repeat)
+    }
+
+    /// For how many of the host's rules a node stands.
+    fn rounds_of(&self, node: usize) -> usize {
+        match self.repeat(node) {
+            Some(repeat) if repeat.max != ENDLESS => (repeat.max - repeat.min).max(1) as usize,
+            _ => 1,
+        }
+    }
+
+    /// The nodes that this one can begin with, in order, one as often as it is found.
+    fn of_node(&self, node: usize) -> Vec<u32> {
         let mut found = Vec::new();
-        let elements = self.rules.get(rule).into_iter();
-        for alternative in elements.flat_map(|rule| rule.split(is_end)) {
-            for element in alternative {
-                let Element::Rule(number) = *element else {
-                    break;
-                };
-                found.push(number);
-                if self.may_be_empty.get(number as usize) != Some(&true) {
-                    break;
-                }
+        if let Some(repeat) = self.repeat(node) {
+            // Behind an item that may be empty, the next round; of endless ones the same rule.
+            if self.add(&repeat.item, &mut found) && repeat.max == ENDLESS {
+                found.push(node as u32);
             }
+            return found;
+        }
+        let elements = self.written.rules.get(node).into_iter();
+        for alternative in elements.flat_map(|rule| rule.split(is_end)) {
+            self.add(alternative, &mut found);
         }
         found
+    }
+
+    /// Adds what elements can begin with; whether the check looks behind them all.
+    fn add(&self, elements: &[Element], found: &mut Vec<u32>) -> bool {
+        // Items of repetitions within items, the innermost last.
+        let mut pending = vec![elements];
+        while let Some(elements) = pending.pop() {
+            let Some((first, rest)) = elements.split_first() else {
+                continue;
+            };
+            pending.push(rest);
+            match *first {
+                Element::Rule(rule) => {
+                    found.push(rule);
+                    if self.may_be_empty.get(rule as usize) != Some(&true) {
+                        return false;
+                    }
+                }
+                Element::Repeat(number) => {
+                    let node = self.written.rules.len() + number as usize;
+                    let Some(repeat) = self.written.repeats.get(number as usize) else {
+                        return false;
+                    };
+                    // Also where the item comes first: the optional rounds begin with nothing else.
+                    if repeat.max > repeat.min {
+                        found.push(node as u32);
+                    }
+                    if repeat.min > 0 {
+                        pending.push(&repeat.item);
+                    }
+                }
+                _ => return false,
+            }
+        }
+        true
     }
 }
 

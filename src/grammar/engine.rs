@@ -1,72 +1,62 @@
-//! A compiled grammar with all that was found out about it so far, shared by its samplers.
+//! A compiled grammar with the masks that were found so far, shared by its samplers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{Class, Element};
-use crate::grammar::hash::Map;
-use crate::grammar::limits::MAX_ENGINE_BYTES;
-use crate::grammar::mask::{self, Mask};
-use crate::grammar::states::{NONE, StateId, States, TooMuch};
-use crate::grammar::utf8::{Partial, decode};
+use crate::grammar::hash::{Identity, Map};
+use crate::grammar::limits::{MAX_IDLE_BYTES, MAX_MASK_BYTES};
+use crate::grammar::mask::{Mask, Ranks};
+use crate::grammar::states::TooMuch;
+use crate::grammar::tracker::Bench;
+use crate::grammar::utf8::Partial;
 use crate::sync::Mutex;
-use crate::token::Token;
 
-/// Where a text stands in a grammar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The state behind the characters that are complete. It belongs to one engine.
-    pub state: StateId,
-    /// What the last token left of a character.
-    pub partial: Partial,
+/// What a mask follows from: a state, and what the text so far left of a character.
+pub type MaskKey = (Identity, Partial);
+/// What the allowed tokens of a band follow from: the band's number and a state.
+pub type PartKey = (usize, Identity);
+
+/// The allowed tokens of a band, and what it took to find them.
+#[derive(Debug)]
+pub struct Part {
+    /// The tokens.
+    pub ranks: Ranks,
+    /// At most so many steps, if nothing had been known.
+    pub cost: u64,
 }
 
-/// What grows while texts are written.
+/// The known masks. Its lock is held for a look and for an insertion, never while one is made.
 #[derive(Debug, Default)]
-struct Tables {
-    states: States,
-    masks: Map<Place, Arc<Mask>>,
-    initial: Option<StateId>,
-    chars: Vec<u32>,
-    /// Set while the tables change. Found set, a change was cut short, and they are not to be
-    /// believed.
-    is_changing: bool,
+struct Masks {
+    whole: Map<MaskKey, Result<Arc<Mask>, TooMuch>>,
+    parts: Map<PartKey, Arc<Part>>,
+    bytes: usize,
 }
 
-/// A compiled grammar with its tables.
+/// A compiled grammar, its masks, and the benches that no sampler works at.
 #[derive(Debug)]
 pub struct Engine {
     compiled: Arc<Compiled>,
-    tables: Mutex<Tables>,
+    masks: Mutex<Masks>,
+    idle: Mutex<Vec<Bench>>,
     /// Bytes of `compiled`.
     fixed_bytes: usize,
-    /// Bytes of the tables.
-    bytes: AtomicUsize,
-    /// Bytes that the tables had from the beginning.
-    initial_bytes: usize,
+    bytes_of_masks: AtomicUsize,
+    bytes_of_idle: AtomicUsize,
 }
 
 impl Engine {
-    /// Without tables.
-    pub fn new(compiled: Arc<Compiled>) -> Self {
-        Self::with_tables(compiled, Tables::default())
-    }
-
-    fn with_tables(compiled: Arc<Compiled>, tables: Tables) -> Self {
-        let initial_bytes = tables.states.bytes();
+    /// Without masks.
+    pub fn new(compiled: Compiled) -> Self {
         Self {
             fixed_bytes: compiled.bytes(),
-            compiled,
-            tables: Mutex::new(tables),
-            bytes: AtomicUsize::new(initial_bytes),
-            initial_bytes,
+            compiled: Arc::new(compiled),
+            masks: Mutex::default(),
+            idle: Mutex::default(),
+            bytes_of_masks: AtomicUsize::new(0),
+            bytes_of_idle: AtomicUsize::new(0),
         }
-    }
-
-    /// Whether its tables can be believed: false once an internal error has cut a change short.
-    pub fn is_sound(&self) -> bool {
-        !self.tables.lock().is_changing
     }
 
     /// The grammar.
@@ -74,197 +64,83 @@ impl Engine {
         &self.compiled
     }
 
-    /// Bytes that it occupies, the vocabulary not counted.
+    /// Bytes that it occupies, the vocabulary and what samplers work at not counted.
     pub fn bytes(&self) -> usize {
-        self.fixed_bytes + self.bytes.load(Ordering::Relaxed)
+        self.fixed_bytes
+            + self.bytes_of_masks.load(Ordering::Relaxed)
+            + self.bytes_of_idle.load(Ordering::Relaxed)
     }
 
-    /// Whether it has grown so much that another one should take its place. What it began with does
-    /// not count: another one would have it, too.
-    pub fn is_full(&self) -> bool {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        bytes > self.initial_bytes + MAX_ENGINE_BYTES
+    /// The mask that was found, or that it was too much to find; `None` if nobody has tried.
+    pub fn known_mask(&self, key: MaskKey) -> Option<Result<Arc<Mask>, TooMuch>> {
+        self.masks.lock().whole.get(&key).cloned()
     }
 
-    fn with<T>(
-        &self,
-        body: impl FnOnce(&mut Tables, &Compiled) -> Result<T, TooMuch>,
-    ) -> Result<T, TooMuch> {
-        let mut tables = self.tables.lock();
-        if tables.is_changing {
-            return Err(TooMuch);
-        }
-        tables.is_changing = true;
-        tables.states.begin_call();
-        let result = body(&mut tables, &self.compiled);
-        // A step that was given up leaves nothing half done.
-        tables.is_changing = false;
-        let masks: usize = tables.masks.len() * self.compiled.tree.n_tokens().div_ceil(8);
-        let bytes = tables.states.bytes() + masks;
-        self.bytes.store(bytes, Ordering::Relaxed);
-        result
-    }
-
-    /// Where a text begins.
-    pub fn initial(&self) -> Result<Place, TooMuch> {
-        self.with(|tables, grammar| {
-            let state = match tables.initial {
-                Some(state) => state,
-                None => tables.states.initial(grammar)?,
-            };
-            tables.initial = Some(state);
-            Ok(Place {
-                state,
-                partial: Partial::default(),
-            })
-        })
-    }
-
-    /// Where a text stands behind a token, or behind the bytes `text` that are part of one.
-    pub fn accept(&self, place: Place, token: Token, text: &[u8]) -> Result<Place, TooMuch> {
-        self.with(|tables, grammar| {
-            let mut chars = std::mem::take(&mut tables.chars);
-            let partial = decode(text, place.partial, &mut chars);
-            let state = tables.states.accept(grammar, place.state, token, &chars);
-            tables.chars = chars;
-            Ok(Place {
-                state: state?,
-                partial,
-            })
-        })
-    }
-
-    /// Whether a text may end here.
-    pub fn may_end(&self, place: Place) -> bool {
-        self.with(|tables, _| Ok(tables.states.may_end(place.state))) == Ok(true)
-    }
-
-    /// Calls `each` with a test that says of a token whether it is allowed here.
-    pub fn test<T>(
-        &self,
-        place: Place,
-        each: impl FnOnce(&mut dyn FnMut(Token) -> Result<bool, TooMuch>) -> Result<T, TooMuch>,
-    ) -> Result<T, TooMuch> {
-        self.with(|tables, grammar| {
-            let mut chars = std::mem::take(&mut tables.chars);
-            let states = &mut tables.states;
-            let (state, partial) = (place.state, place.partial);
-            let result =
-                each(&mut |token| mask::allows(states, grammar, state, partial, token, &mut chars));
-            tables.chars = chars;
-            result
-        })
-    }
-
-    /// The mask of a place, if it is known.
-    pub fn known_mask(&self, place: Place) -> Option<Arc<Mask>> {
-        let found = self.with(|tables, _| Ok(tables.masks.get(&canonical(place)).cloned()));
-        found.ok().flatten()
-    }
-
-    /// The tokens that are allowed here.
-    pub fn mask(&self, place: Place) -> Result<Arc<Mask>, TooMuch> {
-        let place = canonical(place);
-        self.with(|tables, grammar| {
-            if let Some(mask) = tables.masks.get(&place) {
-                return Ok(Arc::clone(mask));
-            }
-            let mask = mask::mask(&mut tables.states, grammar, place.state, place.partial)?;
-            let mask = Arc::new(mask);
-            tables.masks.insert(place, Arc::clone(&mask));
-            Ok(mask)
-        })
-    }
-
-    /// An engine of the same grammar that knows only where `place` is, and where that is in it.
-    pub fn renewed(&self, place: Place) -> (Self, Place) {
-        let mut fresh = Tables::default();
-        let moved = self.with(|tables, _| Ok(fresh.states.import(&tables.states, place.state)));
-        let state = moved.unwrap_or(NONE);
-        let engine = Self::with_tables(Arc::clone(&self.compiled), fresh);
-        (engine, Place { state, ..place })
-    }
-
-    /// The most stacks that any text, whole or a token's part, has left so far.
-    pub fn most_stacks(&self) -> u64 {
-        let count = self.with(|tables, _| Ok(tables.states.most_stacks()));
-        count.unwrap_or(u64::MAX)
-    }
-
-    /// What may come next, in words.
-    pub fn expected(&self, place: Place) -> String {
-        let words = self.with(|tables, grammar| {
-            let edges = tables.states.edges(place.state).iter();
-            let firsts = edges.filter_map(|edge| grammar.first(edge.sequence));
-            let mut words: Vec<String> = Vec::new();
-            for first in firsts {
-                let word = describe(grammar, first.item);
-                if !words.contains(&word) {
-                    words.push(word);
-                }
-                if words.len() > MOST_WORDS {
-                    break;
-                }
-            }
-            if words.len() > MOST_WORDS {
-                words.truncate(MOST_WORDS);
-                words.push("more".into());
-            }
-            if tables.states.may_end(place.state) {
-                words.push("the end".into());
-            }
-            Ok(words)
+    /// Keeps what has come of making a mask.
+    pub fn keep_mask(&self, key: MaskKey, mask: &Result<Arc<Mask>, TooMuch>) {
+        let bytes = mask.as_ref().map_or(0, |mask| mask.bytes());
+        self.keep(bytes + size_of::<MaskKey>() + 32, |masks| {
+            masks.whole.insert(key, mask.clone());
         });
-        words.unwrap_or_default().join(", ")
     }
-}
 
-/// The most alternatives that a message lists.
-const MOST_WORDS: usize = 6;
+    /// The allowed tokens of a band, if they are known.
+    pub fn known_part(&self, key: PartKey) -> Option<Arc<Part>> {
+        self.masks.lock().parts.get(&key).cloned()
+    }
 
-/// Behind bytes that are no UTF-8 a text goes on as if they were not there.
-fn canonical(place: Place) -> Place {
-    match place.partial.is_pending() {
-        true => place,
-        false => Place {
-            partial: Partial::default(),
-            ..place
-        },
+    /// Keeps the allowed tokens of a band.
+    pub fn keep_part(&self, key: PartKey, part: &Arc<Part>) {
+        let bytes = part.ranks.bytes() + size_of::<Part>() + size_of::<PartKey>() + 32;
+        self.keep(bytes, |masks| {
+            masks.parts.insert(key, Arc::clone(part));
+        });
     }
-}
 
-fn describe(grammar: &Compiled, item: Element) -> String {
-    match item {
-        Element::Class(_) => grammar.class(item).map(describe_class).unwrap_or_default(),
-        Element::Token(token) => format!("<[{token}]>"),
-        Element::TokenNot(token) => format!("!<[{token}]>"),
-        Element::Rule(_) | Element::Alternative => String::new(),
+    fn keep(&self, bytes: usize, insert: impl FnOnce(&mut Masks)) {
+        let mut masks = self.masks.lock();
+        let full = masks.bytes + bytes > MAX_MASK_BYTES;
+        let forgotten = full.then(|| std::mem::take(&mut *masks));
+        insert(&mut masks);
+        masks.bytes += bytes;
+        self.bytes_of_masks.store(masks.bytes, Ordering::Relaxed);
+        drop(masks);
+        // Freed without the lock.
+        drop(forgotten);
     }
-}
 
-fn describe_class(class: &Class) -> String {
-    let shown = |code_point: u32| match char::from_u32(code_point) {
-        Some(character) => character.escape_debug().to_string(),
-        None => format!("\\U{code_point:08X}"),
-    };
-    if class.any {
-        return "any character".into();
+    /// A bench that a sampler has left, or a new one.
+    pub fn bench(&self) -> Bench {
+        let mut idle = self.idle.lock();
+        let bench = idle.pop();
+        if let Some(bench) = &bench {
+            self.bytes_of_idle
+                .fetch_sub(bench.bytes(), Ordering::Relaxed);
+        }
+        drop(idle);
+        bench.unwrap_or_else(|| Bench::new(&self.compiled))
     }
-    if let (false, [(first, last)]) = (class.negated, &*class.ranges)
-        && first == last
-    {
-        return format!("'{}'", shown(*first));
-    }
-    let mut text = String::from(if class.negated { "[^" } else { "[" });
-    for &(first, last) in class.ranges.iter().take(8) {
-        text += &shown(first);
-        if last != first {
-            text += "-";
-            text += &shown(last);
+
+    /// Keeps a bench for the next sampler, if there is room.
+    pub fn leave(&self, bench: Bench) {
+        let bytes = bench.bytes();
+        let mut idle = self.idle.lock();
+        if self.bytes_of_idle.load(Ordering::Relaxed) + bytes <= MAX_IDLE_BYTES {
+            self.bytes_of_idle.fetch_add(bytes, Ordering::Relaxed);
+            idle.push(bench);
         }
     }
-    if class.ranges.len() > 8 {
-        text += "...";
+
+    /// Forgets all that was found out.
+    pub fn forget(&self) {
+        let mut masks = self.masks.lock();
+        let forgotten = std::mem::take(&mut *masks);
+        self.bytes_of_masks.store(0, Ordering::Relaxed);
+        drop(masks);
+        let mut idle = self.idle.lock();
+        let benches = std::mem::take(&mut *idle);
+        self.bytes_of_idle.store(0, Ordering::Relaxed);
+        drop(idle);
+        drop((forgotten, benches));
     }
-    text + "]"
 }

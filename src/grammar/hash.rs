@@ -103,5 +103,36 @@ impl Hasher for Folded {
     }
 }
 
+/// What a set is known by wherever it is: two hashes of 64 bits, with keys of their own. That two
+/// of a thousand million sets have the same ones has a chance of one in 10^20.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity([u64; 2]);
+
+impl Identity {
+    /// That of a set that has nothing but perhaps an end.
+    pub fn of_end(may_end: bool) -> Self {
+        Self([u64::from(may_end), 0])
+    }
+
+    /// Adds a member. Members may come in any order.
+    pub fn add(&mut self, sequence: u32, counts: (u32, u32), below: Self) {
+        let Keys([state, key]) = Keys::default();
+        let hashers = [
+            Folded { state, key },
+            Folded {
+                state: mix(key),
+                key: mix(state ^ mix(key)),
+            },
+        ];
+        for (sum, mut hasher) in self.0.iter_mut().zip(hashers) {
+            hasher.write_u64(u64::from(sequence) << 32 | u64::from(counts.0));
+            hasher.write_u32(counts.1);
+            hasher.write_u64(below.0[0]);
+            hasher.write_u64(below.0[1]);
+            *sum = sum.wrapping_add(hasher.finish());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ pub const MAX_TEXT: usize = 8 << 20;
 /// The most repetitions that one `{m,n}` may ask for, and the most rules that repetitions of
 /// repetitions may multiply to: llama.cpp's own.
 pub const MAX_REPETITIONS: u64 = 2000;
-/// The most elements of all rules, repetitions written out.
+/// The most elements of all rules. A counted repetition has its item's once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
 /// The most rules, those that groups and repetitions make included.
 pub const MAX_RULES: usize = 1 << 20;
@@ -19,12 +19,15 @@ pub const MAX_TOKEN_TEXT: usize = 1024;
 /// The most stacks that are looked at for one character, those that references lead to included.
 pub const MAX_STEP: usize = 1 << 18;
 /// The most steps, stacks looked at above all, that one call may take: a token, an array, a mask.
-pub const MAX_WORK: usize = 1 << 24;
-/// The most bytes of what is remembered of one grammar beyond its rules. At this much it is begun
-/// anew.
-pub const MAX_ENGINE_BYTES: usize = 48 << 20;
-/// The most bytes that one token may add to it.
-pub const MAX_CALL_BYTES: usize = 256 << 20;
+pub const MAX_WORK: usize = 1 << 23;
+/// The most bytes that one call may keep.
+pub const MAX_CALL_BYTES: usize = 64 << 20;
+/// The most bytes of the masks of one grammar. At this much they are forgotten.
+pub const MAX_MASK_BYTES: usize = 48 << 20;
+/// The most bytes of the states that one sampler remembers. At this much they are begun anew.
+pub const MAX_STATE_BYTES: usize = 8 << 20;
+/// The most bytes of the states that are kept for the next samplers of one grammar.
+pub const MAX_IDLE_BYTES: usize = 16 << 20;
 /// The most bytes that all grammars of the cache occupy together.
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
 /// The most grammars of the cache.

@@ -1,4 +1,4 @@
-//! Which tokens a state allows: a bit per token, found by going through the vocabulary's tree.
+//! Which tokens a state allows: a bit per token, found by going through the vocabulary's trees.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,7 +12,7 @@ use crate::grammar::elements::Element;
 use crate::grammar::nodes::{CharSet, Node, Nodes, ROOT, Step};
 use crate::grammar::states::{NONE, StateId, States, TooMuch, takes};
 use crate::grammar::utf8::{Partial, decode};
-use crate::grammar::vocabulary_tree::{Kind, VocabularyTree};
+use crate::grammar::vocabulary_tree::{Band, Kind, VocabularyTree};
 use crate::kernels::bitmap::{count_bits, has, mask_tokens};
 use crate::token::{Token, TokenData};
 
@@ -55,6 +55,11 @@ impl Mask {
         }
     }
 
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words) + size_of::<Self>()
+    }
+
     /// How many tokens are allowed.
     pub fn count(&self) -> usize {
         self.count
@@ -90,10 +95,16 @@ fn set(words: &mut [u64], token: Token) {
     words[token as usize / 64] |= 1 << (token % 64);
 }
 
-/// Bits by rank.
-struct Ranks(Vec<u64>);
+/// Which tokens of a band are allowed: bits by rank.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ranks(Vec<u64>);
 
 impl Ranks {
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        8 * self.0.capacity()
+    }
+
     #[inline]
     fn insert(&mut self, from: usize, to: usize) {
         if from >= to {
@@ -132,7 +143,7 @@ pub fn allows(
     let end = decode(grammar.tree.text(token), partial, chars);
     let mut state = state;
     for &code_point in chars.iter().take_while(|&&code_point| code_point != 0) {
-        if states.has_tokens(grammar, state) {
+        if states.has_tokens(grammar, state)? {
             states.spend(states.edges(state).len())?;
             if any_takes(states, grammar, state, token) {
                 return Ok(true);
@@ -179,51 +190,90 @@ fn may_stop(
     }
 }
 
-/// The tokens that `state` allows, when the text so far ends with `partial`.
-pub fn mask(
+/// The tokens of the band of this number that `state` allows, when the text so far ends with whole
+/// characters.
+pub fn of_band(
     states: &mut States,
     grammar: &Compiled,
     state: StateId,
-    partial: Partial,
-) -> Result<Mask, TooMuch> {
-    let tree = &*grammar.tree;
-    let ending: &[Token] = match states.may_end(state) {
-        true => tree.end_of_generation(),
-        false => &[],
+    band: usize,
+) -> Result<Ranks, TooMuch> {
+    states.begin_walk();
+    let nodes = &grammar.tree.bands()[band].nodes;
+    let mut walk = TreeWalk {
+        states,
+        grammar,
+        band,
+        nodes,
+        ranks: Ranks(vec![0; nodes.n_ranks().div_ceil(64)]),
     };
-    let mut words = words_of(tree.n_tokens(), ending);
-    if state == NONE {
-        return Ok(Mask::of(words));
-    }
-    let mut one_by_one = tree.continues();
-    if !partial.is_pending() {
-        let mut walk = TreeWalk {
-            states,
-            grammar,
-            nodes: tree.nodes(),
-            ranks: Ranks(vec![0; tree.ranked().len().div_ceil(64)]),
-        };
+    if state != NONE {
         walk.run(state)?;
-        let ranks = walk.ranks;
-        add_ranked(&mut words, tree, &ranks);
-        one_by_one = tree.odd();
     }
-    let mut chars = Vec::new();
-    for &token in one_by_one {
-        if allows(states, grammar, state, partial, token, &mut chars)? {
-            set(&mut words, token);
+    Ok(walk.ranks)
+}
+
+/// Gathers a mask.
+pub struct MaskWriter<'a> {
+    tree: &'a VocabularyTree,
+    words: Vec<u64>,
+}
+
+impl<'a> MaskWriter<'a> {
+    /// A mask of the tokens that end the generation, if they may, or of none.
+    pub fn new(tree: &'a VocabularyTree, may_end: bool) -> Self {
+        let ending: &[Token] = match may_end {
+            true => tree.end_of_generation(),
+            false => &[],
+        };
+        let words = words_of(tree.n_tokens(), ending);
+        Self { tree, words }
+    }
+
+    /// Adds the allowed tokens of the band of this number.
+    pub fn add_band(&mut self, band: usize, ranks: &Ranks) {
+        add_ranked(&mut self.words, &self.tree.bands()[band], ranks);
+    }
+
+    /// Adds those that are in no band: where the text so far ends within a character, those that
+    /// begin within one.
+    pub fn add_others(
+        &mut self,
+        states: &mut States,
+        grammar: &Compiled,
+        state: StateId,
+        partial: Partial,
+    ) -> Result<(), TooMuch> {
+        if state == NONE {
+            return Ok(());
         }
+        let tokens = match partial.is_pending() {
+            true => self.tree.continues(),
+            false => self.tree.odd(),
+        };
+        states.begin_walk();
+        let mut chars = Vec::new();
+        for &token in tokens {
+            if allows(states, grammar, state, partial, token, &mut chars)? {
+                set(&mut self.words, token);
+            }
+        }
+        Ok(())
     }
-    Ok(Mask::of(words))
+
+    /// What was gathered.
+    pub fn done(self) -> Mask {
+        Mask::of(self.words)
+    }
 }
 
 /// Sets the bits of tokens by their ranks; where most are set, it begins with all and takes the
 /// others out.
-fn add_ranked(words: &mut [u64], tree: &VocabularyTree, ranks: &Ranks) {
-    let ranked = tree.ranked();
+fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
+    let ranked = &band.ranked;
     let most = count_bits(&ranks.0) > ranked.len() / 2;
     if most {
-        for (word, all) in words.iter_mut().zip(tree.in_tree()) {
+        for (word, all) in words.iter_mut().zip(&band.has) {
             *word |= all;
         }
     }
@@ -243,6 +293,7 @@ fn add_ranked(words: &mut [u64], tree: &VocabularyTree, ranks: &Ranks) {
 struct TreeWalk<'a> {
     states: &'a mut States,
     grammar: &'a Compiled,
+    band: usize,
     nodes: &'a Nodes,
     ranks: Ranks,
 }
@@ -364,7 +415,7 @@ impl TreeWalk<'_> {
         state: StateId,
         depth: usize,
     ) -> Result<Above, TooMuch> {
-        if self.states.has_tokens(self.grammar, state) {
+        if self.states.has_tokens(self.grammar, state)? {
             self.token_elements(node, end, state, depth)?;
         }
         Ok(Above {
@@ -372,7 +423,7 @@ impl TreeWalk<'_> {
             end,
             state,
             row: self.states.row(self.grammar, state)?,
-            cover: self.states.cover(self.grammar, state),
+            cover: self.states.cover(self.grammar, state)?,
             depth,
         })
     }
@@ -393,7 +444,7 @@ impl TreeWalk<'_> {
             let edge = self.states.edges(state)[i];
             match self.grammar.first(edge.sequence).map(|first| first.item) {
                 Some(Element::Token(token)) => {
-                    if let Some(rank) = tree.rank_of(token)
+                    if let Some(rank) = tree.rank_in(self.band, token)
                         && below.contains(&rank)
                         && tree.n_chars(token) > depth
                     {
@@ -401,7 +452,7 @@ impl TreeWalk<'_> {
                     }
                 }
                 Some(Element::TokenNot(token)) => {
-                    self.all_below_but(node, end, tree.rank_of(token))?;
+                    self.all_below_but(node, end, tree.rank_in(self.band, token))?;
                 }
                 _ => {}
             }

@@ -5,7 +5,8 @@
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: which tokens a state allows.
-//! - [`engine`][]: all that is known of one grammar, kept in the [`cache`].
+//! - [`tracker`][]: where a text stands; [`engine`][]: what all texts of a grammar share, kept in
+//!   the [`cache`].
 //! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
 //! - [`limits`][]: how much a grammar may ask for; [`hash`][]: how numbers are found.
 //!
@@ -24,6 +25,7 @@ pub mod sampler;
 pub mod states;
 #[cfg(all(test, not(miri)))]
 mod tests;
+pub mod tracker;
 pub mod triggers;
 pub mod utf8;
 pub mod vocabulary_tree;

@@ -110,14 +110,21 @@ const SETS: [CharSet; KINDS.len()] = {
 };
 
 /// A set of kinds of characters, and how many characters there are.
+///
+/// Of the number only its [`class_of_height`] is kept, which takes 4 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary(u32);
 
-impl Summary {
-    const TALLEST: u32 = 15;
+/// The most characters of each class; the last class has no bound.
+const HEIGHTS: [u32; 15] = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128];
 
+fn class_of_height(height: u32) -> u32 {
+    HEIGHTS.partition_point(|&most| most < height) as u32
+}
+
+impl Summary {
     fn of(kinds: u32, height: u32) -> Self {
-        Self(kinds | height.min(Self::TALLEST) << KINDS.len())
+        Self(kinds | class_of_height(height) << KINDS.len())
     }
 
     /// The kinds of which all characters are in `set`.
@@ -140,11 +147,10 @@ impl Summary {
         self.0 & ((1 << KINDS.len()) - 1)
     }
 
-    /// The most characters that follow; `None` if it is not known.
+    /// No more characters follow; `None` if no bound is known.
     #[inline]
     pub fn height(self) -> Option<u32> {
-        let height = self.0 >> KINDS.len();
-        (height < Self::TALLEST).then_some(height)
+        HEIGHTS.get((self.0 >> KINDS.len()) as usize).copied()
     }
 }
 
@@ -279,11 +285,12 @@ impl Nodes {
 
     /// From the last node to the first: children come behind their parents.
     fn summarise(&mut self) {
+        let mut heights = vec![0; self.all.len()];
         for node in (0..self.all.len()).rev() {
             let (mut kinds, mut tallest) = (0, 0);
             for child in self.all[node].children() {
                 let below = self.all[child].summary;
-                let height = below.0 >> KINDS.len();
+                let height: u32 = heights[child];
                 let reach = match self.all[child].step() {
                     Step::Complete(_) => height + 1,
                     // A token may end here, in the midst of one character.
@@ -292,6 +299,7 @@ impl Nodes {
                 kinds |= below.kinds() | 1 << KIND_OF[self.labels[child] as usize];
                 tallest = tallest.max(reach);
             }
+            heights[node] = tallest;
             self.all[node].summary = Summary::of(kinds, tallest);
         }
     }

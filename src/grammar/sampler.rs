@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
-use crate::grammar::cache::{self, Key};
-use crate::grammar::engine::{Engine, Place};
+use crate::grammar::cache;
+use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
 use crate::grammar::parser::ParseError;
-use crate::grammar::states::{NONE, TooMuch};
+use crate::grammar::states::TooMuch;
+use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::search::Endless;
 use crate::grammar::triggers::{Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
@@ -90,12 +91,12 @@ pub struct Slot {
 
 #[derive(Clone)]
 struct Core {
-    key: Key,
-    engine: Arc<Engine>,
-    place: Place,
+    tracker: Tracker,
     dead: Option<Dead>,
-    /// The mask of `place`, once it was asked for.
+    /// The mask of the place, once it was asked for.
     mask: Option<Arc<Mask>>,
+    /// Bytes of the engine when the cache was trimmed last.
+    counted_bytes: usize,
     lazy: Option<Lazy>,
     /// A host says what is not allowed.
     hosted: bool,
@@ -115,7 +116,7 @@ struct Lazy {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
-            .field("place", &self.place)
+            .field("tracker", &self.tracker)
             .field("dead", &self.dead)
             .finish_non_exhaustive()
     }
@@ -132,7 +133,10 @@ impl Grammar {
         token: impl Fn(&[u8]) -> Option<Token>,
     ) -> Result<Self, Refused> {
         let (key, engine) = cache::compiled(text, root, tree, token)?;
-        Self::of(key, engine)
+        let grammar = Self::of(Arc::clone(&engine))?;
+        // One that is refused is not kept.
+        cache::keep(key, &engine);
+        Ok(grammar)
     }
 
     /// The same of a grammar that is cached; `None` if it is not.
@@ -141,24 +145,23 @@ impl Grammar {
         root: &[u8],
         tree: &Arc<VocabularyTree>,
     ) -> Option<Result<Self, Refused>> {
-        let (key, engine) = cache::cached(text, root, tree)?;
-        Some(Self::of(key, engine))
+        let (_, engine) = cache::cached(text, root, tree)?;
+        Some(Self::of(engine))
     }
 
-    fn of(key: Key, engine: Arc<Engine>) -> Result<Self, Refused> {
-        let place = match engine.initial() {
-            Ok(place) if place.state != NONE => place,
-            Ok(_) => return Err(Refused::trap("no text can follow this grammar")),
+    fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
+        let n_tokens = engine.compiled().tree.n_tokens();
+        let tracker = match Tracker::new(engine) {
+            Ok(Some(tracker)) => tracker,
+            Ok(None) => return Err(Refused::trap("no text can follow this grammar")),
             Err(TooMuch) => {
                 let what = "what may come first exceeds the limits of a grammar's stacks";
                 return Err(Refused::trap(what));
             }
         };
-        let n_tokens = engine.compiled().tree.n_tokens();
         let core = Core {
-            key,
-            engine,
-            place,
+            counted_bytes: tracker.engine().bytes(),
+            tracker,
             dead: None,
             mask: None,
             lazy: None,
@@ -254,12 +257,6 @@ impl Slot {
         core.as_ref().is_some_and(Core::is_complete)
     }
 
-    /// The most stacks that any text, whole or a token's part, has left so far.
-    pub fn most_stacks(&self) -> u64 {
-        let core = self.core.lock();
-        core.as_ref().map_or(0, |core| core.engine.most_stacks())
-    }
-
     /// Why the constraint is dead, if it is.
     pub fn dead(&self) -> Option<Dead> {
         self.core.lock().as_ref().and_then(|core| core.dead)
@@ -268,7 +265,7 @@ impl Slot {
 
 impl Core {
     fn is_complete(&self) -> bool {
-        self.dead.is_none() && !self.is_waiting() && self.engine.may_end(self.place)
+        self.dead.is_none() && !self.is_waiting() && self.tracker.may_end()
     }
 
     fn is_waiting(&self) -> bool {
@@ -277,7 +274,7 @@ impl Core {
     }
 
     fn tree(&self) -> &VocabularyTree {
-        &self.engine.compiled().tree
+        &self.tracker.engine().compiled().tree
     }
 
     fn allowed(&mut self) -> Arc<Mask> {
@@ -298,10 +295,10 @@ impl Core {
         if let Some(mask) = &self.mask {
             return Ok(Arc::clone(mask));
         }
-        match self.engine.mask(self.place) {
+        match self.tracker.mask() {
             Ok(mask) => {
                 self.mask = Some(Arc::clone(&mask));
-                self.renew();
+                self.count();
                 Ok(mask)
             }
             Err(error) => {
@@ -311,15 +308,14 @@ impl Core {
         }
     }
 
-    /// Goes over to another engine of the same grammar where this one has become too large.
-    fn renew(&mut self) {
-        if !self.engine.is_full() {
-            return;
+    /// Lets the cache count again where the grammar has grown.
+    fn count(&mut self) {
+        const OFTEN: usize = 1 << 20;
+        let bytes = self.tracker.engine().bytes();
+        if bytes.abs_diff(self.counted_bytes) >= OFTEN {
+            self.counted_bytes = bytes;
+            cache::trim();
         }
-        let (engine, place) = self.engine.renewed(self.place);
-        self.engine = Arc::new(engine);
-        self.place = place;
-        cache::replace(self.key, &self.engine);
     }
 
     fn exceeds(&mut self) {
@@ -348,7 +344,7 @@ impl Core {
             return;
         }
         if self.mask.is_none() {
-            self.mask = self.engine.known_mask(self.place);
+            self.mask = self.tracker.known_mask();
         }
         if self.mask.is_none() && candidates.len() <= FEW {
             if self.one_by_one(candidates.as_mut_slice()).is_err() {
@@ -377,11 +373,9 @@ impl Core {
     }
 
     /// Changes nothing where that takes too much.
-    fn one_by_one(&self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
-        let allowed: Vec<bool> = self.engine.test(self.place, |is_allowed| {
-            let ids = candidates.iter().map(|candidate| candidate.id);
-            ids.map(is_allowed).collect()
-        })?;
+    fn one_by_one(&mut self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
+        let ids = candidates.iter().map(|candidate| candidate.id);
+        let allowed = self.tracker.test(ids)?;
         for (candidate, is_allowed) in candidates.iter_mut().zip(allowed) {
             if !is_allowed {
                 candidate.logit = f32::NEG_INFINITY;
@@ -424,8 +418,8 @@ impl Core {
             ),
             Some(_) if self.is_waiting() => self.wait(token),
             Some(TextKind::EndOfGeneration) => {
-                if !self.engine.may_end(self.place) {
-                    let expected = self.engine.expected(self.place);
+                if !self.tracker.may_end() {
+                    let expected = self.tracker.expected();
                     self.die(
                         Dead::TooEarly,
                         &format!("token {token} ends the generation, but expected is {expected}"),
@@ -433,7 +427,7 @@ impl Core {
                 }
             }
             Some(_) => {
-                let engine = Arc::clone(&self.engine);
+                let engine = Arc::clone(self.tracker.engine());
                 self.follow(token, engine.compiled().tree.text(token));
             }
         }
@@ -458,7 +452,7 @@ impl Core {
 
     /// A token before the grammar begins, or with which it does.
     fn wait(&mut self, token: Token) {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.tracker.engine());
         let piece = engine.compiled().tree.piece(token);
         let Some(lazy) = &mut self.lazy else {
             return;
@@ -490,46 +484,33 @@ impl Core {
     }
 
     fn follow(&mut self, token: Token, text: &[u8]) {
-        match self.engine.accept(self.place, token, text) {
+        match self.tracker.accept(token, text) {
             Err(TooMuch) => self.exceeds(),
-            Ok(place) if place.state == NONE => {
+            Ok(false) => {
                 self.refusal = Some(Refusal { token, skipped: 0 });
                 if self.hosted {
                     self.dead = Some(Dead::NotAllowed);
                     return;
                 }
-                let expected = self.engine.expected(self.place);
+                let expected = self.tracker.expected();
                 let text = String::from_utf8_lossy(text).escape_debug().to_string();
                 self.die(
                     Dead::NotAllowed,
                     &format!("token {token} (\"{text}\") is not allowed, expected is {expected}"),
                 );
             }
-            Ok(place) => {
-                if place != self.place {
-                    self.mask = None;
-                }
-                self.place = place;
-                self.renew();
-            }
+            Ok(true) => self.mask = None,
         }
     }
 
     fn reset(&mut self) {
-        if let Some(kept) = cache::kept(self.key) {
-            self.engine = kept;
-        } else if !self.engine.is_sound() {
-            self.engine = Arc::new(Engine::new(Arc::clone(self.engine.compiled())));
-            cache::replace(self.key, &self.engine);
-        }
         self.mask = None;
         self.dead = None;
         if let Some(lazy) = &mut self.lazy {
             lazy.waiting = Some(Waiting::default());
         }
-        match self.engine.initial() {
-            Ok(place) => self.place = place,
-            Err(TooMuch) => self.exceeds(),
+        if self.tracker.reset().is_err() {
+            self.exceeds();
         }
     }
 }

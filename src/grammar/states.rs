@@ -5,25 +5,42 @@
 //! the stacks below it. Equal sets thereby have equal numbers, whatever led to them; a grammar that
 //! reads one text in a thousand ways has one state for it, not a thousand stacks.
 //!
-//! A state is *open* where a top is a reference to a rule, and *closed* where all tops are
-//! characters or tokens. Texts are matched in closed states; what lies below a top is open.
+//! A state is *open* where a top is a reference to a rule or a counted repetition, and *closed*
+//! where all tops are characters or tokens. Texts are matched in closed states; what lies below a
+//! top is open.
+//!
+//! - [`closure`]: an open state becomes a closed one.
+//! - [`unions`]: the stacks of two states together.
+//! - [`counts`]: how many rounds of a repetition are left.
+//! - [`facts`]: what is remembered of a state beside its stacks.
+//! - [`import`]: a state of other tables.
+//! - [`budget`]: how much a call may do, whatever is known already.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "numbers of states are positions in tables that only grow"
 )]
 
+pub mod budget;
+mod closure;
+mod counts;
 mod facts;
-mod whole;
+mod import;
+mod unions;
 
 use std::sync::Arc;
 
+use budget::Budget;
+use closure::Closures;
+use counts::Counted;
+use facts::{Facts, NO_ROW};
+
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{EMPTY, Element};
-use crate::grammar::hash::{Map, Set};
-use crate::grammar::limits::{MAX_CALL_BYTES, MAX_STEP, MAX_WORK};
-use crate::grammar::nodes::{CharSet, Summary};
+use crate::grammar::elements::{ENDLESS, Element};
+use crate::grammar::hash::{Identity, Map};
 use crate::token::Token;
+
+pub use budget::TooMuch;
 
 /// The number of a state.
 pub type StateId = u32;
@@ -34,14 +51,11 @@ pub const NONE: StateId = 0;
 /// One stack, which is empty: the text may end here, and not go on.
 const DONE: StateId = 1;
 
-/// The grammar asks for more work than one token may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch;
-
 /// A sequence on top, and the stacks below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// What comes first.
+    /// What comes first: a sequence of the grammar, or, behind the last of these, one whose
+    /// repetition has begun: see [`counts`].
     pub sequence: u32,
     /// What comes then.
     pub below: StateId,
@@ -56,21 +70,14 @@ struct State {
     edges: Arc<[Edge]>,
 }
 
-/// What is remembered of a state beside its stacks.
+/// A state that was found, and what it took to find it.
 #[derive(Clone, Copy, Debug)]
-struct Facts {
-    /// Where its row of the transitions begins.
-    row: u32,
-    /// The characters of its classes.
-    cover: CharSet,
-    /// Whether a top is a token.
-    has_tokens: bool,
-    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody
-    /// has asked.
-    uniform: Option<(Summary, StateId)>,
+struct Found {
+    state: StateId,
+    /// At most so many steps, if nothing had been known.
+    cost: u64,
 }
 
-const NO_ROW: u32 = u32::MAX;
 const UNKNOWN: u32 = u32::MAX;
 /// Of more groups a row would stay unknown mostly.
 const MOST_IN_ROW: usize = 1 << 10;
@@ -83,9 +90,18 @@ const SEVERAL: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct States {
     all: Vec<State>,
-    facts: Vec<Option<Facts>>,
+    /// What a state is known by in other tables.
+    identities: Vec<Identity>,
+    facts: Vec<Facts>,
     numbers: Map<State, StateId>,
-    unions: Map<(StateId, StateId), StateId>,
+    counted: Counted,
+    /// As many rounds as no text here has are as good as endless ones.
+    most_rounds: u32,
+    unions: Map<(StateId, StateId), Found>,
+    /// The closed states of open ones.
+    closed: Map<StateId, Found>,
+    /// The states of other tables that were imported.
+    imported: Map<StateId, StateId>,
     /// Rows of a state per group of characters; none where there are too many groups.
     transitions: Vec<u32>,
     /// Then by state and group.
@@ -94,98 +110,125 @@ pub struct States {
     sorted: Map<StateId, Vec<(u32, Edge)>>,
     /// Approximate.
     bytes: usize,
-    /// What may not be exceeded in this call.
-    most_bytes: usize,
-    /// Steps that this call may still take.
-    work_left: usize,
-    walk: Walk,
-}
-
-/// Scratch of one closure.
-#[derive(Debug, Default)]
-struct Walk {
-    to_do: Vec<Edge>,
-    seen: Set<Edge>,
-    found: Vec<Edge>,
-    may_end: bool,
-    /// Edges that were met.
-    n_edges: usize,
-}
-
-impl Walk {
-    fn begin(&mut self) {
-        self.to_do.clear();
-        self.seen.clear();
-        self.found.clear();
-        self.may_end = false;
-        self.n_edges = 0;
-    }
+    /// What this call has done, and what it may do.
+    pub budget: Budget,
+    /// Counts the walks: what is asked of a state in one is charged once.
+    walk: u32,
+    closures: Closures,
 }
 
 impl Default for States {
     fn default() -> Self {
-        let mut states = Self {
-            all: Vec::new(),
-            facts: Vec::new(),
-            numbers: Map::default(),
-            unions: Map::default(),
-            transitions: Vec::new(),
-            single: Map::default(),
-            sorted: Map::default(),
-            bytes: 0,
-            most_bytes: usize::MAX,
-            work_left: MAX_WORK,
-            walk: Walk::default(),
-        };
-        for may_end in [false, true] {
-            states.numbered(may_end, &[]);
-        }
-        states
+        Self::new(ENDLESS)
     }
 }
 
 impl States {
+    /// Tables for texts of at most so many characters: repetitions of more rounds are endless.
+    pub fn new(most_rounds: u32) -> Self {
+        let mut states = Self {
+            all: Vec::new(),
+            identities: Vec::new(),
+            facts: Vec::new(),
+            numbers: Map::default(),
+            counted: Counted::default(),
+            most_rounds,
+            unions: Map::default(),
+            closed: Map::default(),
+            imported: Map::default(),
+            transitions: Vec::new(),
+            single: Map::default(),
+            sorted: Map::default(),
+            bytes: 0,
+            budget: Budget::default(),
+            walk: 1,
+            closures: Closures::default(),
+        };
+        let mut add = |may_end| {
+            let edges = Arc::default();
+            let identity = Identity::of_end(may_end);
+            states.add(State { may_end, edges }, identity);
+        };
+        add(false);
+        add(true);
+        states
+    }
+
     /// Bytes that the tables occupy, about.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// To be called before the work for one token, one array or one mask: it may add
-    /// [`MAX_CALL_BYTES`] and take [`MAX_WORK`] steps.
+    /// To be called before the work for one token, one array or one mask.
     pub fn begin_call(&mut self) {
-        self.most_bytes = self.bytes.saturating_add(MAX_CALL_BYTES);
-        self.work_left = MAX_WORK;
+        self.begin_with(Budget::default());
+    }
+
+    /// To be called before work on what is left of a budget.
+    pub fn begin_with(&mut self, budget: Budget) {
+        self.budget = budget;
+        self.begin_walk();
+    }
+
+    /// To be called before one walk through a vocabulary. What a walk finds out depends on where it
+    /// begins alone, not on what earlier ones have found out.
+    pub fn begin_walk(&mut self) {
+        self.walk = self.walk.wrapping_add(1);
     }
 
     /// Counts `n` steps of work.
     #[inline]
     pub fn spend(&mut self, n: usize) -> Result<(), TooMuch> {
-        self.work_left = self.work_left.checked_sub(n).ok_or(TooMuch)?;
-        Ok(())
+        self.budget.spend(n as u64)
     }
 
-    fn check(&self) -> Result<(), TooMuch> {
-        if self.bytes > self.most_bytes {
-            return Err(TooMuch);
-        }
-        Ok(())
+    /// Counts bytes that are kept.
+    fn grow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.budget.keep(bytes);
     }
 
-    /// The number of a set of stacks.
-    fn numbered(&mut self, may_end: bool, edges: &[Edge]) -> StateId {
+    /// The number of a set of stacks, whose edges ascend.
+    fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
         let state = State {
             may_end,
             edges: edges.into(),
         };
         if let Some(&number) = self.numbers.get(&state) {
+            self.budget.would_keep(size_of_state(edges.len()));
             return number;
         }
+        let mut identity = Identity::of_end(may_end);
+        for edge in edges {
+            let (sequence, min, max) = self.told_of(grammar, edge.sequence);
+            identity.add(sequence, (min, max), self.identities[edge.below as usize]);
+        }
+        self.grow(size_of_state(edges.len()));
+        self.add(state, identity)
+    }
+
+    fn add(&mut self, state: State, identity: Identity) -> StateId {
         let number = self.all.len() as StateId;
-        self.bytes += 2 * size_of::<State>() + size_of::<Facts>() + 64 + size_of_val(edges);
         self.all.push(state.clone());
-        self.facts.push(None);
+        self.identities.push(identity);
+        self.facts.push(Facts::default());
         self.numbers.insert(state, number);
         number
+    }
+
+    /// The state with `sequence` on top of each stack of `below`.
+    fn above(&mut self, grammar: &Compiled, sequence: u32, below: StateId) -> StateId {
+        if grammar.rules.is_loop(sequence)
+            && let State {
+                may_end: false,
+                edges,
+            } = &self.all[below as usize]
+            && let [only] = **edges
+            && only.sequence == sequence
+        {
+            return below;
+        }
+        self.numbered(grammar, false, &[Edge { sequence, below }])
     }
 
     /// Whether the text may end in a state.
@@ -198,148 +241,18 @@ impl States {
         &self.all[state as usize].edges
     }
 
+    /// What a state is known by in all tables of its grammar.
+    pub fn identity(&self, state: StateId) -> Identity {
+        self.identities[state as usize]
+    }
+
     /// The state at the beginning of a text.
     pub fn initial(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
-        self.walk.begin();
+        self.begin_closure();
         for &alternative in grammar.alternatives(grammar.rules.root) {
             self.enter(alternative, DONE)?;
         }
         self.close(grammar)
-    }
-
-    /// Goes on with a sequence and what is below it.
-    fn enter(&mut self, sequence: u32, below: StateId) -> Result<(), TooMuch> {
-        let n = match sequence {
-            EMPTY => self.edges(below).len(),
-            _ => 1,
-        };
-        // Counted before they take room.
-        self.walk.n_edges += n;
-        if self.walk.n_edges > MAX_STEP {
-            return Err(TooMuch);
-        }
-        self.spend(n + 1)?;
-        if sequence != EMPTY {
-            self.walk.to_do.push(Edge { sequence, below });
-            return Ok(());
-        }
-        let state = &self.all[below as usize];
-        self.walk.may_end |= state.may_end;
-        self.walk.to_do.extend_from_slice(&state.edges);
-        Ok(())
-    }
-
-    /// Follows references until all tops are characters or tokens.
-    fn close(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
-        while let Some(edge) = self.walk.to_do.pop() {
-            let Some(first) = grammar.first(edge.sequence) else {
-                continue;
-            };
-            let Element::Rule(rule) = first.item else {
-                self.walk.found.push(edge);
-                continue;
-            };
-            if !self.walk.seen.insert(edge) {
-                continue;
-            }
-            let below = match first.rest {
-                EMPTY => edge.below,
-                sequence => self.numbered(
-                    false,
-                    &[Edge {
-                        sequence,
-                        below: edge.below,
-                    }],
-                ),
-            };
-            self.check()?;
-            for &alternative in grammar.alternatives(rule) {
-                self.enter(alternative, below)?;
-            }
-        }
-        self.gathered()
-    }
-
-    /// The state of all tops that were found.
-    fn gathered(&mut self) -> Result<StateId, TooMuch> {
-        let mut found = std::mem::take(&mut self.walk.found);
-        found.sort_unstable();
-        found.dedup();
-        let mut tops = Vec::new();
-        for same in found.chunk_by(|a, b| a.sequence == b.sequence) {
-            let below = self.union_of(same)?;
-            tops.push(Edge { below, ..same[0] });
-        }
-        let state = self.numbered(self.walk.may_end, &tops);
-        self.walk.found = found;
-        self.check()?;
-        Ok(state)
-    }
-
-    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs:
-    /// one after the other, each stack would be copied once for every edge behind it.
-    fn union_of(&mut self, edges: &[Edge]) -> Result<StateId, TooMuch> {
-        let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
-        while states.len() > 1 {
-            let n_pairs = states.len().div_ceil(2);
-            for i in 0..n_pairs {
-                states[i] = match states.get(2 * i + 1) {
-                    Some(&other) => self.union(states[2 * i], other)?,
-                    None => states[2 * i],
-                };
-            }
-            states.truncate(n_pairs);
-        }
-        Ok(states.first().copied().unwrap_or(NONE))
-    }
-
-    /// The state with the stacks of both. Not recursive: stacks may be deep.
-    fn union(&mut self, a: StateId, b: StateId) -> Result<StateId, TooMuch> {
-        let mut pending = vec![(a, b)];
-        while let Some(&(a, b)) = pending.last() {
-            if self.known_union(a, b).is_some() {
-                pending.pop();
-                continue;
-            }
-            let n_pending = pending.len();
-            let (left, right) = (self.all[a as usize].clone(), self.all[b as usize].clone());
-            self.spend(left.edges.len() + right.edges.len() + 1)?;
-            let mut merged = Vec::with_capacity(left.edges.len() + right.edges.len());
-            let (mut i, mut j) = (0, 0);
-            while let (Some(&x), Some(&y)) = (left.edges.get(i), right.edges.get(j)) {
-                i += usize::from(x.sequence <= y.sequence);
-                j += usize::from(y.sequence <= x.sequence);
-                if x.sequence != y.sequence {
-                    merged.push(x.min(y));
-                    continue;
-                }
-                match self.known_union(x.below, y.below) {
-                    Some(below) => merged.push(Edge { below, ..x }),
-                    None => pending.push((x.below, y.below)),
-                }
-            }
-            if pending.len() > n_pending {
-                continue;
-            }
-            merged.extend_from_slice(&left.edges[i..]);
-            merged.extend_from_slice(&right.edges[j..]);
-            let state = self.numbered(left.may_end || right.may_end, &merged);
-            self.unions.insert((a.min(b), a.max(b)), state);
-            self.bytes += 24;
-            self.check()?;
-            pending.pop();
-        }
-        self.known_union(a, b).ok_or(TooMuch)
-    }
-
-    fn known_union(&self, a: StateId, b: StateId) -> Option<StateId> {
-        if a == b || b == NONE {
-            return Some(a);
-        }
-        if a == NONE {
-            return Some(b);
-        }
-        self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
     /// The closed state behind a character of a group.
@@ -350,16 +263,17 @@ impl States {
         state: StateId,
         group: u32,
     ) -> Result<StateId, TooMuch> {
-        let row = self.facts(grammar, state).row;
+        self.touch(grammar, state)?;
+        let row = self.facts[state as usize].row;
         if row != NO_ROW
             && let Some(next) = self.known_step(row as usize, group)
         {
             return Ok(next);
         }
-        self.new_step(grammar, state, group)
+        self.on_account(state, |states| states.new_step(grammar, state, group))
     }
 
-    /// The same by the state's row, if it was asked for before.
+    /// The state that [`step`](Self::step) has given before, by the state's row.
     #[inline]
     pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
         if self.transitions.is_empty() {
@@ -371,19 +285,23 @@ impl States {
 
     /// Where the transitions of a state begin.
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
-        let mut facts = self.facts(grammar, state);
-        if facts.row == NO_ROW {
-            let n = grammar.n_groups();
-            facts.row = state;
-            if n <= MOST_IN_ROW {
-                facts.row = self.transitions.len() as u32;
-                self.transitions.resize(self.transitions.len() + n, UNKNOWN);
-                self.bytes += 4 * n;
-            }
-            self.facts[state as usize] = Some(facts);
-            self.check()?;
+        self.touch(grammar, state)?;
+        let row = self.facts[state as usize].row;
+        if row != NO_ROW {
+            return Ok(row as usize);
         }
-        Ok(facts.row as usize)
+        self.on_account(state, |states| {
+            let n = grammar.n_groups();
+            let mut row = state as usize;
+            if n <= MOST_IN_ROW {
+                row = states.transitions.len();
+                states.transitions.resize(row + n, UNKNOWN);
+                states.grow(4 * n);
+            }
+            states.facts[state as usize].row = row as u32;
+            states.budget.check()?;
+            Ok(row)
+        })
     }
 
     #[cold]
@@ -394,7 +312,7 @@ impl States {
         group: u32,
     ) -> Result<StateId, TooMuch> {
         let code_point = grammar.one_of(group);
-        self.walk.begin();
+        self.begin_closure();
         for edge in self.edges_for(grammar, state, group)?.iter() {
             let Some(first) = grammar.first(edge.sequence) else {
                 continue;
@@ -412,7 +330,7 @@ impl States {
             *place = next;
         } else {
             self.single.insert((state, group), next);
-            self.bytes += 24;
+            self.grow(24);
         }
         Ok(next)
     }
@@ -434,9 +352,9 @@ impl States {
             let key = |edge: &Edge| grammar.only_group(edge.sequence).unwrap_or(SEVERAL);
             let mut keyed: Vec<_> = edges.iter().map(|edge| (key(edge), *edge)).collect();
             keyed.sort_unstable();
-            self.bytes += size_of_val(&*keyed);
+            self.grow(size_of_val(&*keyed));
             self.sorted.insert(state, keyed);
-            self.check()?;
+            self.budget.check()?;
         }
         let keyed = &self.sorted[&state];
         let of = |key| {
@@ -458,8 +376,7 @@ impl States {
         token: Token,
         chars: &[u32],
     ) -> Result<StateId, TooMuch> {
-        let facts = self.facts(grammar, state);
-        if facts.has_tokens || chars.is_empty() {
+        if chars.is_empty() || self.has_tokens(grammar, state)? {
             return self.accept_tokens(grammar, state, token, chars);
         }
         self.accept_characters(grammar, state, chars)
@@ -490,7 +407,7 @@ impl States {
         let edges = Arc::clone(&self.all[state as usize].edges);
         self.spend(edges.len() + 1)?;
         let mut characters = Vec::new();
-        self.walk.begin();
+        self.begin_closure();
         for &edge in edges.iter() {
             let Some(first) = grammar.first(edge.sequence) else {
                 continue;
@@ -503,10 +420,19 @@ impl States {
         }
         let by_token = self.close(grammar)?;
         // A text without characters leaves those as they are.
-        let by_characters = self.numbered(false, &characters);
+        let by_characters = self.numbered(grammar, false, &characters);
         let by_characters = self.accept_characters(grammar, by_characters, chars)?;
-        self.union(by_token, by_characters)
+        self.union(grammar, by_token, by_characters)
     }
+}
+
+/// About what a state of so many edges occupies.
+fn size_of_state(n_edges: usize) -> usize {
+    2 * size_of::<State>()
+        + size_of::<Facts>()
+        + size_of::<Identity>()
+        + 64
+        + n_edges * size_of::<Edge>()
 }
 
 /// Whether an item that is a token element takes `token`.

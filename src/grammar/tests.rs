@@ -1,7 +1,5 @@
 //! Grammars that were made to do harm, and what is kept of grammars.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
@@ -9,10 +7,9 @@ use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Element, Rules};
 use crate::grammar::limits::{MAX_STEP, MAX_WORK};
-use crate::grammar::mask::{Mask, mask};
+use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::parser::parse;
 use crate::grammar::states::{States, TooMuch};
-use crate::grammar::utf8::Partial;
 use crate::grammar::{Dead, Grammar, VocabularyTree};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
@@ -110,20 +107,24 @@ fn the_steps_of_one_mask_are_limited() {
         text += &format!("x{i} ::= \"{letter}\"\n");
     }
     for i in 0..1000 {
-        text += &format!("c{i} ::= c{}\n", i + 1);
+        text += &format!("c{i} ::= c{} nothing\n", i + 1);
     }
-    text += "c1000 ::= \"0\"\n";
+    text += "c1000 ::= \"0\"\nnothing ::= \"\"\n";
     let compiled = Compiled::new(rules(&text), Arc::clone(&tree));
     let mut states = States::default();
     let state = states.initial(&compiled).expect("a class");
     // A step leads through a thousand rules.
     states.begin_call();
     states.spend(MAX_WORK - 20_000).expect("as much is allowed");
-    let partial = Partial::default();
-    assert_eq!(mask(&mut states, &compiled, state, partial), Err(TooMuch));
+    assert_eq!(
+        mask::of_band(&mut states, &compiled, state, 0),
+        Err(TooMuch)
+    );
     states.begin_call();
-    let mask = mask(&mut states, &compiled, state, partial).expect("within the limit");
-    assert_eq!(mask.count(), letters.len());
+    let ranks = mask::of_band(&mut states, &compiled, state, 0).expect("within the limit");
+    let mut mask = MaskWriter::new(&compiled.tree, false);
+    mask.add_band(0, &ranks);
+    assert_eq!(mask.done().count(), letters.len());
 }
 
 #[test]
@@ -178,33 +179,15 @@ fn a_limit_met_half_way_leaves_the_end_as_it_was() {
 }
 
 #[test]
-fn tables_that_a_panic_cut_short_are_not_used_again() {
-    let (text, tree) = ("root ::= \"a\" \"b\"", tree(["a".into()]));
-    let grammar = grammar(text, &tree);
-    let find = || cache::cached(text.as_bytes(), b"root", &tree).expect("it is cached");
-    let (key, engine) = find();
-    let place = engine.initial().expect("few stacks");
-    let cut = || engine.test(place, |_| -> Result<(), TooMuch> { panic!("the fault") });
-    let fault: Result<_, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(cut));
-    assert!(fault.is_err());
-    assert!(!engine.is_sound() && cache::kept(key).is_none());
-    let (_, other) = find();
-    assert!(other.is_sound());
-    // A sampler of the old one goes on after a reset.
-    let mut grammar = grammar;
-    grammar.reset();
-    assert_eq!(grammar.slot().dead(), None);
-    assert!(grammar.slot().allowed().allows(1));
-}
-
-#[test]
 fn what_was_forgotten_does_not_come_back() {
     let (text, tree) = ("root ::= \"a\" \"c\"", tree(["a".into()]));
-    let _used = grammar(text, &tree);
+    let mut used = grammar(text, &tree);
     let find = || cache::cached(text.as_bytes(), b"root", &tree);
-    let (key, engine) = find().expect("it is cached");
+    assert!(find().is_some());
     cache::forget(&tree);
-    cache::replace(key, &engine);
+    used.accept(1);
+    used.reset();
+    assert!(used.slot().allowed().allows(1));
     assert!(find().is_none());
 }
 

@@ -1,8 +1,10 @@
 //! A vocabulary's texts, sorted out once per vocabulary.
 //!
-//! Tokens whose text is well-formed up to its end are in a [tree](Nodes). The few others are in two
-//! lists and looked at one by one: those that begin within a character, and odd ones (overlong
-//! forms, bytes that are taken for the rest of a character though they do not look like it).
+//! Tokens whose text is well-formed up to its end are in [trees](Nodes), one for each band of
+//! lengths: a repetition of which so many rounds are left that no token of a band takes them all is
+//! as good as endless for that band. The few others are in two lists and looked at one by one:
+//! those that begin within a character, and odd ones (overlong forms, bytes that are taken for the
+//! rest of a character though they do not look like it).
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,7 +24,7 @@ pub enum Kind {
     EndOfGeneration,
     /// Its text is empty or begins with NUL: never allowed.
     Blank,
-    /// It is in the tree.
+    /// It is in the tree of a band.
     Ranked,
     /// It begins within a character.
     Continues,
@@ -45,13 +47,34 @@ pub struct VocabularyTree {
     end_of_generation: Vec<Token>,
     continues: Vec<Token>,
     odd: Vec<Token>,
-    /// Ranks to tokens.
-    ranked: Vec<u32>,
-    /// Tokens to ranks.
+    bands: Vec<Band>,
+    /// Tokens to their ranks within their bands.
     rank_of: Vec<u32>,
-    /// Bit per token: whether it is in the tree.
-    in_tree: Vec<u64>,
-    nodes: Nodes,
+    /// Tokens to their bands.
+    band_of: Vec<u8>,
+    most_chars: usize,
+}
+
+/// Bands end with tokens of so many characters; the last one has all that are longer.
+const ENDS: [usize; 2] = [8, 16];
+
+/// The tokens of some lengths.
+#[derive(Debug, Default)]
+pub struct Band {
+    /// The most characters of one of them, one that is not complete included.
+    pub most_chars: usize,
+    /// Ranks, in the order of the texts, to tokens.
+    pub ranked: Vec<u32>,
+    /// Bit per token: whether it is one of them.
+    pub has: Vec<u64>,
+    /// The tree of their texts.
+    pub nodes: Nodes,
+}
+
+impl Band {
+    fn bytes(&self) -> usize {
+        4 * self.ranked.capacity() + 8 * self.has.capacity() + self.nodes.bytes()
+    }
 }
 
 impl VocabularyTree {
@@ -60,7 +83,6 @@ impl VocabularyTree {
         let n_tokens = vocabulary.n_tokens();
         let mut tree = Self {
             n_tokens,
-            in_tree: vec![0; n_tokens.div_ceil(64)],
             ..Self::default()
         };
         tree.read(vocabulary);
@@ -99,8 +121,8 @@ impl VocabularyTree {
         self.texts.shrink_to_fit();
     }
 
-    /// Sorts the tokens by text. No text has NUL in it, so that shorter ones may be filled up with
-    /// it for comparison.
+    /// Sorts the tokens by text and deals them into bands. No text has NUL in it, so that shorter
+    /// ones may be filled up with it for comparison.
     fn rank(&mut self) {
         let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
         for token in 0..self.n_tokens as u32 {
@@ -118,27 +140,53 @@ impl VocabularyTree {
                 .then_with(|| text(a.1).cmp(text(b.1)))
                 .then_with(|| a.1.cmp(&b.1))
         });
-        self.ranked = keyed.iter().map(|&(_, token)| token).collect();
         self.rank_of = vec![u32::MAX; self.n_tokens];
-        for (rank, &token) in self.ranked.iter().enumerate() {
-            self.rank_of[token as usize] = rank as u32;
-            self.in_tree[token as usize / 64] |= 1 << (token % 64);
+        self.band_of = vec![0; self.n_tokens];
+        self.bands.resize_with(ENDS.len() + 1, Band::default);
+        let mut chars = Vec::new();
+        for (_, token) in keyed {
+            let end = decode(self.text(token as Token), Partial::default(), &mut chars);
+            let n_chars = chars.len() + usize::from(end.is_pending());
+            let number = ENDS.iter().filter(|&&end| end < n_chars).count();
+            let band = &mut self.bands[number];
+            if band.has.is_empty() {
+                band.has = vec![0; self.n_tokens.div_ceil(64)];
+            }
+            self.rank_of[token as usize] = band.ranked.len() as u32;
+            self.band_of[token as usize] = number as u8;
+            band.most_chars = band.most_chars.max(n_chars);
+            band.has[token as usize / 64] |= 1 << (token % 64);
+            band.ranked.push(token);
         }
+        // Of those that are in no tree, at most as many characters as bytes.
+        let others = self.continues.iter().chain(&self.odd);
+        let in_others = others.map(|&token| self.text(token).len());
+        let in_bands = self.bands.iter().map(|band| band.most_chars);
+        self.most_chars = in_others.chain(in_bands).max().unwrap_or(0);
     }
 
     /// Makes the nodes, of texts that stand in the order of their ranks.
     fn link(&mut self) {
-        let mut bytes = with_room(self.texts.len()).unwrap_or_else(exhausted);
-        let mut offsets = with_room(self.ranked.len() + 1).unwrap_or_else(exhausted);
-        offsets.push(0);
-        for &token in &self.ranked {
-            bytes.extend_from_slice(self.text(token as Token));
-            offsets.push(bytes.len() as u32);
+        let mut bands = std::mem::take(&mut self.bands);
+        for band in &mut bands {
+            let n_bytes = band
+                .ranked
+                .iter()
+                .map(|&token| self.text(token as Token).len());
+            let mut bytes = with_room(n_bytes.sum()).unwrap_or_else(exhausted);
+            let mut offsets = with_room(band.ranked.len() + 1).unwrap_or_else(exhausted);
+            offsets.push(0);
+            for &token in &band.ranked {
+                bytes.extend_from_slice(self.text(token as Token));
+                offsets.push(bytes.len() as u32);
+            }
+            band.nodes = Nodes::new(&Sorted {
+                bytes: &bytes,
+                offsets: &offsets,
+            });
+            band.ranked.shrink_to_fit();
         }
-        self.nodes = Nodes::new(&Sorted {
-            bytes: &bytes,
-            offsets: &offsets,
-        });
+        self.bands = bands;
     }
 
     /// How many tokens the vocabulary has.
@@ -181,26 +229,21 @@ impl VocabularyTree {
         &self.odd
     }
 
-    /// The tokens of the tree, by rank.
-    pub fn ranked(&self) -> &[u32] {
-        &self.ranked
+    /// The tokens in bands, the shortest first.
+    pub fn bands(&self) -> &[Band] {
+        &self.bands
     }
 
-    /// The rank of a token in the tree.
-    pub fn rank_of(&self, token: u32) -> Option<usize> {
+    /// The rank of a token in the band of this number, if it is in that one.
+    pub fn rank_in(&self, band: usize, token: u32) -> Option<usize> {
         let rank = *self.rank_of.get(token as usize)?;
-        (rank != u32::MAX).then_some(rank as usize)
+        let is_in = rank != u32::MAX && usize::from(self.band_of[token as usize]) == band;
+        is_in.then_some(rank as usize)
     }
 
-    /// Bit per token: whether it is in the tree.
-    pub fn in_tree(&self) -> &[u64] {
-        &self.in_tree
-    }
-
-    /// The tree of the texts that are well-formed.
-    #[inline]
-    pub fn nodes(&self) -> &Nodes {
-        &self.nodes
+    /// No token has more characters, one that is not complete included.
+    pub fn most_chars(&self) -> usize {
+        self.most_chars
     }
 
     /// How many characters are complete in a token's text.
@@ -220,14 +263,13 @@ impl VocabularyTree {
                 .iter()
                 .map(|(_, text)| text.len())
                 .sum::<usize>()
-            + 8 * self.in_tree.capacity()
+            + self.band_of.capacity()
+            + self.bands.iter().map(Band::bytes).sum::<usize>()
             + 4 * (self.offsets.capacity()
                 + self.end_of_generation.capacity()
                 + self.continues.capacity()
                 + self.odd.capacity()
-                + self.ranked.capacity()
                 + self.rank_of.capacity())
-            + self.nodes.bytes()
     }
 }
 

@@ -137,6 +137,8 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
     let long = format!("root ::= \"{}\"", "ab".repeat(500_000));
     assert!(made(vocabulary, &long).is_some());
     let much = format!("root ::= \"{}\"{{2000}}", "a".repeat(10_000));
+    assert!(made(vocabulary, &much).is_some());
+    let much = format!("root ::= \"{}\"", "a".repeat(5_000_000));
     assert!(made(vocabulary, &much).is_none());
     assert!(said().contains("elements"), "{}", said());
     // Exponentially many stacks.

@@ -9,9 +9,10 @@ use vendor_llama_cpp::reference::StdRegex;
 use vendor_llama_cpp::sys;
 
 use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
+use crate::stacks::Anywhere;
 use crate::support::{HostSampler, Rng, replay};
 use crate::triggers::{STEPS, ends_soon, pattern};
-use crate::walk::{self, array, check_dead, is_too_ambiguous};
+use crate::walk::{self, array, check_dead};
 
 /// What a lazy grammar waits for.
 #[derive(Clone, Debug, Default)]
@@ -142,12 +143,16 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     let Some(mut pair) = wait.pair(&grammar, vocabulary) else {
         return Streams::default();
     };
+    let Some(stacks) = walk::stacks(&grammar, vocabulary) else {
+        return Streams::default();
+    };
+    let mut stacks = stacks.anywhere();
     let mut streams = Streams::default();
     for _ in 0..4 {
         let tokens: Vec<i32> = (0..12)
             .map(|_| rng.below(vocabulary.n_tokens) as i32)
             .collect();
-        match stream(&mut pair, &wait, vocabulary, &tokens, rng) {
+        match stream(&mut pair, &mut stacks, &wait, vocabulary, &tokens, rng) {
             Ok(Some(has_begun)) => {
                 streams.compared += 1;
                 streams.begun += usize::from(has_begun);
@@ -164,6 +169,7 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
             }
         }
         pair.reset();
+        stacks.reset();
     }
     streams
 }
@@ -172,6 +178,7 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
 /// grammar has begun; `None` where the built-in would take too long.
 fn stream(
     pair: &mut Pair,
+    stacks: &mut Anywhere,
     wait: &Wait,
     vocabulary: &Vocabulary,
     tokens: &[i32],
@@ -204,7 +211,8 @@ fn stream(
         }
         pair.ours.accept(token);
         so_far.extend_from_slice(&vocabulary.pieces[token as usize]);
-        if is_too_ambiguous(pair, vocabulary) || !(has_begun || wait.is_short(&so_far)) {
+        let piece = &vocabulary.pieces[token as usize];
+        if !stacks.accept(piece, &vocabulary.pieces) || !(has_begun || wait.is_short(&so_far)) {
             return Ok(None);
         }
         // SAFETY: the sampler lives.
@@ -289,15 +297,18 @@ const TEXTS: [&str; 8] = [
 /// Texts with and without calls of tools; how often the grammar was begun.
 pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     let mut begun = 0;
+    let stacks = walk::stacks(CALLS.as_bytes(), vocabulary).expect("few stacks");
+    let mut stacks = stacks.anywhere();
     for wait in realistic_waits() {
         let mut pair = wait.pair(CALLS.as_bytes(), vocabulary).expect("patterns");
         for text in TEXTS {
             let tokens = spelled(text.as_bytes(), vocabulary, rng);
-            match stream(&mut pair, &wait, vocabulary, &tokens, rng) {
+            match stream(&mut pair, &mut stacks, &wait, vocabulary, &tokens, rng) {
                 Ok(has_begun) => begun += usize::from(has_begun == Some(true)),
                 Err(what) => panic!("{what}\n{wait:?}\n{text}\n{tokens:?}\n{}", replay()),
             }
             pair.reset();
+            stacks.reset();
         }
     }
     begun

@@ -11,6 +11,7 @@ mod pair;
 mod random;
 mod real;
 mod realistic;
+mod stacks;
 mod triggers;
 mod walk;
 

@@ -4,13 +4,8 @@ use llama_sieve::grammar::parser;
 
 use crate::left_recursion::is_left_recursive;
 use crate::pair::{self, Pair, Vocabulary, quietly};
+use crate::stacks::Stacks;
 use crate::support::{Array, HostSampler, Rng, replay};
-
-/// More stacks than this are too many for the built-in, which goes through all of them again for
-/// each character of a token.
-const MOST_STACKS: u64 = 25;
-/// With no more than these it does not matter what a token adds.
-const FEW_STACKS: u64 = 8;
 
 /// Whether the built-in reads it; asserts that ours does as well.
 pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
@@ -69,13 +64,17 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     if would_not_return(text, vocabulary) {
         return None;
     }
-    let mut pair = read(text, vocabulary)?;
+    let pair = read(text, vocabulary)?;
+    let Some(stacks) = stacks(text, vocabulary) else {
+        return Some(0);
+    };
+    let mut walk = Walk { pair, stacks };
     let mut history = Vec::new();
     for i in 0..n_steps {
-        if is_too_ambiguous(&pair, vocabulary) {
+        if !walk.stacks.may_apply(&vocabulary.pieces) {
             return Some(i);
         }
-        let step = one_step(&mut pair, vocabulary, &mut history, rng);
+        let step = one_step(&mut walk, vocabulary, &mut history, rng);
         match step {
             Ok(true) => {}
             Ok(false) => return Some(i + 1),
@@ -92,27 +91,26 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-/// Whether the built-in would take too long for the next token.
-pub fn is_too_ambiguous(pair: &Pair, vocabulary: &Vocabulary) -> bool {
-    // Where there are few no mask is made yet, so that tokens are tested one by one.
-    if most_stacks(pair) > FEW_STACKS {
-        pair::mask(&pair.ours, vocabulary.n_tokens);
-    }
-    most_stacks(pair) > MOST_STACKS
+/// What the built-in would go through; `None` if it is too much from the first.
+pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
+    let token = |text: &[u8]| token_of(text, vocabulary);
+    Stacks::new(parser::written(text, b"root", token).ok()?)
 }
 
-fn most_stacks(pair: &Pair) -> u64 {
-    // SAFETY: the sampler lives.
-    unsafe { llama_sieve::ffi::grammar::most_stacks_of(pair.ours.as_ptr().cast()) }
+/// Both sides, and what the built-in goes through.
+struct Walk {
+    pair: Pair,
+    stacks: Stacks,
 }
 
 /// Compares what both allow, and goes on with one token. False where the walk ends.
 fn one_step(
-    pair: &mut Pair,
+    walk: &mut Walk,
     vocabulary: &Vocabulary,
     history: &mut Vec<i32>,
     rng: &mut Rng,
 ) -> Result<bool, String> {
+    let Walk { pair, stacks } = walk;
     let n = vocabulary.n_tokens;
     // One by one first, as long as no mask is known.
     for _ in 0..4 {
@@ -145,6 +143,7 @@ fn one_step(
     }
     if rng.chance(0.03) {
         pair.reset();
+        stacks.reset();
         history.clear();
         return Ok(true);
     }
@@ -159,12 +158,16 @@ fn one_step(
         pair.ours.accept(token);
         return check_dead(pair, vocabulary).map(|()| false);
     }
+    if !stacks.accept(&vocabulary.pieces[token as usize]) {
+        return Ok(false);
+    }
     match pair.accept(token)? {
         true => Ok(true),
         false => {
             check_dead(pair, vocabulary)?;
             if rng.chance(0.5) {
                 pair.reset();
+                stacks.reset();
                 history.clear();
                 return Ok(true);
             }

@@ -5,6 +5,8 @@
 
 #[path = "../../../tests/grammar/pair.rs"]
 mod pair;
+#[path = "../../../tests/grammar/stacks.rs"]
+mod stacks;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 

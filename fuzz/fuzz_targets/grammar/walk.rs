@@ -1,9 +1,9 @@
 //! A grammar's text, up to the first byte 255, and what is done with it, in two bytes each.
 
 use llama_sieve::grammar::parser;
-use llama_sieve_fuzz::gbnf::Stacks;
 
 use crate::pair::{self, Pair};
+use crate::stacks::Stacks;
 use crate::support::HostSampler;
 use crate::{VOCABULARY, apply, array, check_dead};
 

@@ -29,7 +29,7 @@ use crate::grammar::{Dead, Grammar, cache, limits};
 /// The most bytes of a grammar's text.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TEXT: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TEXT == limits::MAX_TEXT);
-/// The most elements of a grammar's rules, with repetitions written out.
+/// The most elements of a grammar's rules. What a counted repetition repeats counts once.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
 /// The most rules of a grammar, those that groups and repetitions make included.
@@ -38,12 +38,17 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
 /// The most stacks of rules that one character may lead through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
-/// The most steps that a grammar may take for one token, one array or one mask.
-pub const LLAMA_SIEVE_GRAMMAR_MAX_STEPS: usize = 16_777_216;
+/// The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
+/// a step. What is known from earlier calls counts as if it had to be found.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_STEPS: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
+
+/// The most vocabularies of which something is kept. One more takes the place of the one that was
+/// added first, so that a program which goes around through more finds nothing again.
+pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 
 /// Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
 ///
@@ -184,15 +189,4 @@ unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     shared
         .and_then(|shared| shared.downcast::<Slot>().ok())
         .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INVALID, "the sampler is out of use"))
-}
-
-/// The most stacks that any text has left so far; the differential tests keep it small, since the
-/// built-in goes through each. Not exported to C.
-///
-/// # Safety
-/// `smpl` is NULL or a live sampler.
-#[doc(hidden)]
-pub unsafe fn most_stacks_of(smpl: *const llama_sampler) -> u64 {
-    // SAFETY: the caller guarantees the sampler.
-    unsafe { slot_of(smpl) }.map_or(0, |slot| slot.most_stacks())
 }

@@ -1,5 +1,12 @@
 use super::*;
 
+fn written(rules: &[Vec<Element>]) -> Written {
+    Written {
+        rules: rules.to_vec(),
+        ..Written::default()
+    }
+}
+
 #[test]
 fn a_class_has_what_is_listed() {
     let class = Class::of(false, vec![(0x61, 0x7A), (0x30, 0x30)]);
@@ -34,7 +41,7 @@ fn equal_alternatives_are_one() {
         rule.extend([Element::Class(class), Element::Alternative]);
     }
     rule.resize(2000, Element::Alternative);
-    let rules = Rules::link(Vec::new(), &[rule], 0).expect("not recursive");
+    let rules = Rules::link(written(&[rule])).expect("not recursive");
     assert_eq!(rules.alternatives[0].len(), 71);
 }
 
@@ -60,7 +67,7 @@ fn part_of_a_character_is_judged_by_what_it_may_become() {
 fn equal_rests_are_one_sequence() {
     let (a, b) = (Element::Class(0), Element::Class(1));
     let rule = vec![a, b, Element::Alternative, b, Element::Alternative, b, b];
-    let rules = Rules::link(Vec::new(), &[rule], 0).expect("not recursive");
+    let rules = Rules::link(written(&[rule])).expect("not recursive");
     let heads = &rules.alternatives[0];
     assert_eq!(heads.len(), 3);
     // b; a b; b b; and the empty one.
@@ -72,7 +79,7 @@ fn equal_rests_are_one_sequence() {
 fn left_recursion_is_found_as_far_as_the_host_finds_it() {
     let (rule, end) = (Element::Rule, Element::Alternative);
     let class = Element::Class(0);
-    let link = |rules: &[Vec<Element>]| Rules::link(Vec::new(), rules, 0).err();
+    let link = |rules: &[Vec<Element>]| left_recursive(&written(rules));
     assert!(link(&[vec![rule(0)]]).is_some());
     assert!(link(&[vec![class, rule(0)]]).is_none());
     assert!(link(&[vec![rule(1)], vec![class, end, rule(0)]]).is_some());
@@ -94,14 +101,77 @@ fn rules_that_begin_with_two_others_double_the_hosts_check() {
         rules
     };
     let class = || vec![Element::Class(0)];
-    assert!(host_check_ends(&chain(10, class()), 5000));
-    assert!(!host_check_ends(&chain(60, class()), 1 << 20));
-    assert!(Rules::link(Vec::new(), &chain(60, class()), 0).is_ok());
+    assert!(host_check_ends(&written(&chain(10, class())), 5000));
+    assert!(!host_check_ends(&written(&chain(60, class())), 1 << 20));
+    assert!(left_recursive(&written(&chain(60, class()))).is_none());
     // It ends with the first rule that begins with itself, if it gets there.
     let circle = vec![Element::Rule(0)];
-    assert!(host_check_ends(&chain(60, circle.clone()), 1000));
+    assert!(host_check_ends(&written(&chain(60, circle.clone())), 1000));
     let mut late = chain(60, class());
     late.push(vec![Element::Rule(60)]);
-    assert!(!host_check_ends(&late, 1 << 20));
-    assert!(Rules::link(Vec::new(), &late, 0).is_err());
+    assert!(!host_check_ends(&written(&late), 1 << 20));
+    assert!(left_recursive(&written(&late)).is_some());
+}
+
+#[test]
+fn a_repetition_begins_with_its_item_and_ends_the_check_where_the_host_ends_it() {
+    let (rule, repeat, end) = (Element::Rule, Element::Repeat, Element::Alternative);
+    let class = Element::Class(0);
+    let begins_with_itself = |rules: &[Vec<Element>], item: Vec<Element>, min, max| {
+        let written = Written {
+            repeats: vec![Repeat { item, min, max }],
+            ..written(rules)
+        };
+        left_recursive(&written).is_some()
+    };
+    assert!(begins_with_itself(&[vec![repeat(0)]], vec![rule(0)], 2, 2));
+    assert!(begins_with_itself(&[vec![repeat(0)]], vec![rule(0)], 0, 3));
+    assert!(!begins_with_itself(
+        &[vec![repeat(0)]],
+        vec![class, rule(0)],
+        0,
+        3
+    ));
+    // Behind rounds of which there may be none.
+    assert!(begins_with_itself(
+        &[vec![repeat(0), rule(0)]],
+        vec![class],
+        0,
+        3
+    ));
+    assert!(!begins_with_itself(
+        &[vec![repeat(0), rule(0)]],
+        vec![class],
+        1,
+        3
+    ));
+    // Endless rounds of what is written empty.
+    let rules = [vec![repeat(0)], vec![class, end]];
+    assert!(begins_with_itself(&rules, vec![rule(1)], 2, ENDLESS));
+    assert!(!begins_with_itself(&rules, vec![rule(1)], 2, 9));
+}
+
+#[test]
+fn what_may_be_empty_is_found_through_rules_and_repetitions() {
+    let (rule, repeat, end) = (Element::Rule, Element::Repeat, Element::Alternative);
+    let class = Element::Class(0);
+    let item = |item, min| Repeat { item, min, max: 9 };
+    let written = Written {
+        repeats: vec![
+            item(vec![class], 0),
+            item(vec![class], 1),
+            item(vec![rule(1)], 2),
+        ],
+        ..written(&[
+            vec![rule(1), rule(2)],
+            vec![class, end],
+            vec![repeat(0), repeat(2)],
+            vec![repeat(1)],
+            vec![class, rule(0)],
+        ])
+    };
+    let rules = Rules::link(written).expect("not recursive");
+    let heads = rules.alternatives.iter().flatten();
+    let empty: Vec<bool> = heads.map(|&head| rules.may_be_empty(head)).collect();
+    assert_eq!(empty, [true, false, true, true, false, false]);
 }

@@ -65,8 +65,12 @@ fn a_summary_says_what_is_below() {
     let digit = digit.expect("there are such texts");
     assert_eq!(nodes.at(digit).step(), Step::Complete('1' as u32));
     assert!(nodes.next_in(children, char_bit('2' as u32)).is_none());
-    let long = "a".repeat(40);
-    assert_eq!(tree(&[&long]).at(ROOT).summary().height(), None);
+    let height = |n: usize| tree(&[&"a".repeat(n)]).at(ROOT).summary().height();
+    for n in 1..=128 {
+        let most = height(n).expect("a bound");
+        assert!((n..n.max(6) * 2).contains(&(most as usize)), "{n}");
+    }
+    assert_eq!([height(40), height(129)], [Some(64), None]);
 }
 
 #[test]

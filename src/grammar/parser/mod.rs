@@ -10,8 +10,11 @@ mod repetitions;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::ops::Range;
 
-use crate::grammar::elements::{Class, Classes, Element, Rules, Unlinked, host_check_ends};
+use crate::grammar::elements::{
+    Class, Classes, ENDLESS, Element, Repeat, Rules, Written, host_check_ends, left_recursive,
+};
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
 use crate::grammar::utf8::counted;
 use crate::token::Token;
@@ -94,20 +97,8 @@ pub fn parse(
     parser.rules(root).map_err(|fault| place(text, fault))
 }
 
-/// Rules as they are written, repetitions and groups written out as rules of their own: what
-/// llama.cpp's own goes through.
-#[derive(Debug)]
-pub struct Written {
-    /// By number.
-    pub classes: Vec<Class>,
-    /// The elements of each rule.
-    pub rules: Vec<Vec<Element>>,
-    /// The rule that a text must follow.
-    pub root: u32,
-}
-
-/// The same as [`parse`], before the rules are linked and looked at for left recursion. For tests
-/// that must know beforehand what llama.cpp's own would go through.
+/// The rules of `text` before they are linked and looked at for left recursion: for tests that must
+/// know beforehand what llama.cpp's own would go through.
 #[doc(hidden)]
 pub fn written(
     text: &[u8],
@@ -168,18 +159,30 @@ struct Frame {
     item_start: usize,
     /// How many rules that item stands for.
     item_rules: u64,
-    /// How many symbols there were before the group.
-    symbols_before: usize,
+    /// How many rules llama.cpp would have made before the group.
+    numbers_before: u64,
     /// Where the group was opened.
     opened_at: usize,
 }
 
 /// The name of a rule.
 struct Symbol {
-    /// The name; of a rule that a group or repetition made, that of the rule it stands in.
+    /// The rule that has the name; of a rule that a group or repetition made, the one it stands in.
     named: u32,
+    /// The number that llama.cpp gives to the rule, which is part of the names of those that were
+    /// made.
+    number: u64,
     /// Where it is mentioned first.
     at: usize,
+}
+
+/// The numbers of rules that llama.cpp makes of a counted repetition: the first for one optional
+/// round, each other one for one round more; or one rule of rounds without end.
+struct Skipped {
+    numbers: Range<u64>,
+    repeat: u32,
+    /// The rule that has the name.
+    named: u32,
 }
 
 struct Parser<'a> {
@@ -190,8 +193,15 @@ struct Parser<'a> {
     /// Names that the text gives.
     names: HashMap<&'a [u8], u32>,
     symbols: Vec<Symbol>,
+    /// How many rules llama.cpp would have numbered so far.
+    n_numbers: u64,
+    /// The number behind the last that it would have defined: it finds a rule missing below.
+    defined_before: u64,
+    /// The numbers of the rules that it makes of counted repetitions.
+    skipped: Vec<Skipped>,
     /// `None` while a rule is not defined.
     rules: Vec<Option<Vec<Element>>>,
+    repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
 }
 
@@ -204,18 +214,22 @@ impl<'a> Parser<'a> {
             classes: Classes::default(),
             names: HashMap::new(),
             symbols: Vec::new(),
+            n_numbers: 0,
+            defined_before: 0,
+            skipped: Vec::new(),
             rules: Vec::new(),
+            repeats: Vec::new(),
             n_elements: 0,
         }
     }
 
     fn rules(&mut self, root: &[u8]) -> Parsed<Rules> {
         let written = self.written(root)?;
-        let rules = &written.rules;
-        Rules::link(written.classes, rules, written.root).map_err(|unlinked| match unlinked {
-            Unlinked::LeftRecursion(rule) => self.left_recursion(rule, rules),
-            Unlinked::TooMany => Fault::nowhere("the grammar has too many different sequences"),
-        })
+        if let Some(rule) = left_recursive(&written) {
+            return Err(self.left_recursion(rule, &written));
+        }
+        Rules::link(written)
+            .map_err(|_| Fault::nowhere("the grammar has too many different sequences"))
     }
 
     fn written(&mut self, root: &[u8]) -> Parsed<Written> {
@@ -230,9 +244,11 @@ impl<'a> Parser<'a> {
             self.rule()?;
         }
         self.all_defined()?;
+        let root = self.root(root)?;
         Ok(Written {
-            root: self.root(root)?,
+            root,
             rules: self.rules.drain(..).flatten().collect(),
+            repeats: std::mem::take(&mut self.repeats),
             classes: std::mem::take(&mut self.classes.all),
         })
     }
@@ -243,16 +259,21 @@ impl<'a> Parser<'a> {
             return Err(Fault::nowhere("there is no rule"));
         }
         let is_defined = |rule: usize| matches!(self.rules.get(rule), Some(Some(_)));
-        for (number, rule) in self.rules.iter().enumerate() {
-            let Some(elements) = rule else {
-                return self.undefined(number);
-            };
-            for element in elements {
-                if let Element::Rule(to) = *element
-                    && !is_defined(to as usize)
-                {
-                    return self.undefined(to as usize);
-                }
+        let defined = self.rules.iter().map(Option::is_some);
+        let defined = defined.chain(std::iter::repeat(false));
+        let mut symbols = self.symbols.iter().zip(defined);
+        if let Some(rule) = symbols
+            .position(|(symbol, is_defined)| !is_defined && symbol.number < self.defined_before)
+        {
+            return self.undefined(rule);
+        }
+        let in_rules = self.rules.iter().flatten().flatten();
+        let in_repeats = self.repeats.iter().flat_map(|repeat| &repeat.item);
+        for element in in_rules.chain(in_repeats) {
+            if let Element::Rule(to) = *element
+                && !is_defined(to as usize)
+            {
+                return self.undefined(to as usize);
             }
         }
         Ok(())
@@ -263,41 +284,36 @@ impl<'a> Parser<'a> {
         fault(at, format!("rule '{}' is not defined", self.name_of(rule)))
     }
 
-    fn left_recursion(&self, rule: u32, rules: &[Vec<Element>]) -> Fault {
+    fn left_recursion(&self, rule: u32, written: &Written) -> Fault {
         let name = self.name_of(rule as usize);
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
             // llama.cpp looks for it by recursion from rule to rule, and anew on every way.
-            is_trap: self.symbols.len() > DEEP || !host_check_ends(rules, MOST_CHECKED),
+            is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
         }
     }
 
     fn name_of(&self, rule: usize) -> String {
-        let named = self.symbols.get(rule).map_or(0, |symbol| symbol.named);
+        let symbol = self.symbols.get(rule);
+        let (named, made) = symbol.map_or((0, 0), |symbol| (symbol.named, symbol.number));
         let name = self.names.iter().find(|&(_, &number)| number == named);
         let name = name.map_or_else(String::new, |(name, _)| {
             String::from_utf8_lossy(name).into_owned()
         });
         match named as usize == rule {
             true => name,
-            false => format!("{name}_{rule}"),
+            false => format!("{name}_{made}"),
         }
     }
 
     /// The rule named `root`. What groups and repetitions make has a name, too: that of the rule it
     /// stands in, an underline, and its number.
-    fn root(&self, root: &[u8]) -> Parsed<u32> {
-        let made = || {
-            let underline = root.iter().rposition(|&byte| byte == b'_')?;
-            let (name, number) = (root.get(..underline)?, root.get(underline + 1..)?);
-            let text = std::str::from_utf8(number).ok()?;
-            let number: u32 = text.parse().ok()?;
-            let symbol = self.symbols.get(number as usize)?;
-            let is_made = symbol.named != number && self.names.get(name) == Some(&symbol.named);
-            (is_made && number.to_string() == text).then_some(number)
+    fn root(&mut self, root: &[u8]) -> Parsed<u32> {
+        let found = match self.names.get(root) {
+            Some(&rule) => Some(rule),
+            None => self.root_that_was_made(root),
         };
-        let found = self.names.get(root).copied().or_else(made);
         let defined = found.filter(|&rule| matches!(self.rules.get(rule as usize), Some(Some(_))));
         defined.ok_or_else(|| Fault {
             // llama.cpp looks the rule up wherever the name is mentioned.
@@ -307,6 +323,43 @@ impl<'a> Parser<'a> {
                 String::from_utf8_lossy(root)
             ))
         })
+    }
+
+    fn root_that_was_made(&mut self, root: &[u8]) -> Option<u32> {
+        let underline = root.iter().rposition(|&byte| byte == b'_')?;
+        let (name, digits) = (root.get(..underline)?, root.get(underline + 1..)?);
+        let digits = std::str::from_utf8(digits).ok()?;
+        let number: u64 = digits.parse().ok()?;
+        let named = *self.names.get(name)?;
+        if number.to_string() != digits {
+            return None;
+        }
+        let is_it = |(rule, symbol): &(u32, &Symbol)| {
+            symbol.number == number && symbol.named == named && *rule != named
+        };
+        if let Some((rule, _)) = (0..).zip(&self.symbols).find(is_it) {
+            return Some(rule);
+        }
+        let mut skipped = self.skipped.iter();
+        let skipped = skipped.find(|skipped| skipped.numbers.contains(&number))?;
+        let repeat = self.repeats.get(skipped.repeat as usize)?;
+        let rounds = match repeat.max {
+            ENDLESS => ENDLESS,
+            _ => (number - skipped.numbers.start + 1) as u32,
+        };
+        if skipped.named != named {
+            return None;
+        }
+        let item = repeat.item.clone();
+        let number = self.repeats.len() as u32;
+        self.repeats.push(Repeat {
+            item,
+            min: 0,
+            max: rounds,
+        });
+        let rule = self.rules.len().max(self.symbols.len()) as u32;
+        self.define(rule, vec![Element::Repeat(number)]);
+        Some(rule)
     }
 
     fn peek(&self) -> Option<u8> {
@@ -358,18 +411,41 @@ impl<'a> Parser<'a> {
         if self.symbols.len() >= MAX_RULES {
             return fault(at, format!("the grammar has more than {MAX_RULES} rules"));
         }
-        let number = self.symbols.len() as u32;
-        let named = within.map_or(number, |rule| {
-            self.symbols
-                .get(rule as usize)
-                .map_or(rule, |symbol| symbol.named)
+        let rule = self.symbols.len() as u32;
+        self.symbols.push(Symbol {
+            named: within.map_or(rule, |rule| self.named(rule)),
+            number: self.n_numbers,
+            at,
         });
-        self.symbols.push(Symbol { named, at });
-        Ok(number)
+        self.n_numbers += 1;
+        Ok(rule)
+    }
+
+    /// The rule that has the name.
+    fn named(&self, rule: u32) -> u32 {
+        let symbol = self.symbols.get(rule as usize);
+        symbol.map_or(rule, |symbol| symbol.named)
+    }
+
+    /// Uses up the numbers of the rules that llama.cpp makes of a repetition in `rule`.
+    fn skip(&mut self, rule: u32, repeat: u32, n: u64) {
+        let numbers = self.n_numbers..self.n_numbers + n;
+        self.n_numbers = numbers.end;
+        if n > 0 {
+            self.defined_before = self.defined_before.max(numbers.end);
+        }
+        self.skipped.push(Skipped {
+            numbers,
+            repeat,
+            named: self.named(rule),
+        });
     }
 
     fn define(&mut self, rule: u32, elements: Vec<Element>) {
         let rule = rule as usize;
+        if let Some(symbol) = self.symbols.get(rule) {
+            self.defined_before = self.defined_before.max(symbol.number + 1);
+        }
         if self.rules.len() <= rule {
             self.rules.resize_with(rule + 1, || None);
         }
@@ -476,9 +552,9 @@ impl<'a> Parser<'a> {
             }
             self.at += 1;
             self.space(frame.is_group);
-            let made = self.symbols.len() - done.symbols_before;
+            let made = self.n_numbers - done.numbers_before;
             frame.begin_item();
-            frame.item_rules = made.max(1) as u64;
+            frame.item_rules = made.max(1);
             self.push(&mut frame, Element::Rule(done.rule))?;
         }
     }
@@ -488,7 +564,7 @@ impl<'a> Parser<'a> {
         let opened_at = self.at;
         self.at += 1;
         self.space(true);
-        let before = self.symbols.len();
+        let before = self.n_numbers;
         let number = self.new_symbol(Some(rule), opened_at)?;
         Ok(Frame::new(number, true, before, opened_at))
     }
@@ -564,14 +640,14 @@ impl<'a> Parser<'a> {
 }
 
 impl Frame {
-    fn new(rule: u32, is_group: bool, symbols_before: usize, opened_at: usize) -> Self {
+    fn new(rule: u32, is_group: bool, numbers_before: u64, opened_at: usize) -> Self {
         Self {
             rule,
             is_group,
             elements: Vec::new(),
             item_start: 0,
             item_rules: 1,
-            symbols_before,
+            numbers_before,
             opened_at,
         }
     }

@@ -1,7 +1,11 @@
 //! Repetitions: `*`, `+`, `?` and `{m,n}` behind an item.
+//!
+//! llama.cpp writes them out: the item as often as it must come, and a rule for each optional round.
+//! `*`, `+` and `?` become such rules here, too. All others stay numbers, [`Element::Repeat`], and
+//! only their rules' numbers are used up, since these are part of names.
 
 use super::{Fault, Frame, Parsed, Parser, fault};
-use crate::grammar::elements::Element;
+use crate::grammar::elements::{ENDLESS, Element, Repeat};
 use crate::grammar::limits::MAX_REPETITIONS;
 
 impl Parser<'_> {
@@ -49,8 +53,7 @@ impl Parser<'_> {
         Ok((min, max.filter(|&max| max <= MAX_REPETITIONS)))
     }
 
-    /// Repeats the last item `min` to `max` times: the item itself `min` times, then a chain of
-    /// rules of which each is the item and the next, or nothing.
+    /// Repeats the last item `min` to `max` times.
     pub(super) fn repeat(
         &mut self,
         frame: &mut Frame,
@@ -83,29 +86,43 @@ impl Parser<'_> {
             // The item as it stands: a copy of it, which nothing would count, is not needed.
             return Ok(());
         }
-        let item = frame.elements.split_off(frame.item_start);
-        if min > 0 {
-            frame.elements.extend_from_slice(&item);
+        let mut item = frame.elements.split_off(frame.item_start);
+        match (min, max) {
+            (_, Some(0)) => Ok(()),
+            (0, Some(1)) => {
+                let number = self.new_symbol(Some(rule), at)?;
+                item.push(Element::Alternative);
+                self.optional(frame, number, item)
+            }
+            (0 | 1, None) => {
+                let number = self.new_symbol(Some(rule), at)?;
+                if min == 1 {
+                    frame.elements.extend_from_slice(&item);
+                }
+                item.extend([Element::Rule(number), Element::Alternative]);
+                self.optional(frame, number, item)
+            }
+            _ => {
+                let number = self.repeats.len() as u32;
+                // One rule, or one for each optional round.
+                self.skip(rule, number, max.map_or(1, |max| max - min));
+                self.repeats.push(Repeat {
+                    item,
+                    min: bounded(min),
+                    max: max.map_or(ENDLESS, bounded),
+                });
+                self.push(frame, Element::Repeat(number))
+            }
         }
-        for _ in 1..min {
-            self.grown(item.len())?;
-            frame.elements.extend_from_slice(&item);
-        }
-        let n_optional = max.map_or(1, |max| max - min);
-        let mut last = None;
-        for _ in 0..n_optional {
-            self.grown(item.len() + 2)?;
-            let number = self.new_symbol(Some(rule), at)?;
-            let mut elements = item.clone();
-            let next = if max.is_none() { Some(number) } else { last };
-            elements.extend(next.map(Element::Rule));
-            elements.push(Element::Alternative);
-            self.define(number, elements);
-            last = Some(number);
-        }
-        if let Some(last) = last {
-            self.push(frame, Element::Rule(last))?;
-        }
-        Ok(())
     }
+
+    fn optional(&mut self, frame: &mut Frame, rule: u32, elements: Vec<Element>) -> Parsed<()> {
+        self.grown(elements.len())?;
+        self.define(rule, elements);
+        self.push(frame, Element::Rule(rule))
+    }
+}
+
+fn bounded(rounds: u64) -> u32 {
+    u32::try_from(rounds).map_or(ENDLESS - 1, |rounds| rounds.min(ENDLESS - 1))
 }

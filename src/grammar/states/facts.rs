@@ -6,54 +6,110 @@
     reason = "numbers of states are positions in tables that only grow"
 )]
 
-use super::{Facts, NO_ROW, NONE, StateId, States, TooMuch};
+use super::{NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
 use crate::grammar::nodes::{CharSet, Summary};
 
 /// Fewer characters that lead to one state are not worth the steps that find them.
 const FEWEST_UNIFORM: u32 = 8;
-/// So many characters of a long text are followed.
-const MOST_UNIFORM: u32 = 32;
+/// The row of a state that has none.
+pub(super) const NO_ROW: u32 = u32::MAX;
+
+/// What is remembered of a state beside its stacks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Where its row of the transitions begins.
+    pub(super) row: u32,
+    /// The last walk that has asked for it.
+    walk: u32,
+    /// The characters of its classes.
+    cover: CharSet,
+    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody
+    /// has asked.
+    uniform: Option<(Summary, StateId)>,
+    /// The last walk that has asked for these.
+    uniform_walk: u32,
+    /// Whether a top is a token.
+    has_tokens: bool,
+    /// Whether cover and tokens are known.
+    is_known: bool,
+    /// At most so many steps were taken for all that is remembered, transitions included.
+    cost: u64,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            row: NO_ROW,
+            walk: 0,
+            cover: 0,
+            uniform: None,
+            uniform_walk: 0,
+            has_tokens: false,
+            is_known: false,
+            cost: 0,
+        }
+    }
+}
 
 impl States {
+    /// To be called before what is remembered of a state is used: charges it once a walk.
     #[inline]
-    pub(super) fn facts(&mut self, grammar: &Compiled, state: StateId) -> Facts {
-        match self.facts[state as usize] {
-            Some(facts) => facts,
-            None => self.new_facts(grammar, state),
+    pub(super) fn touch(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
+        let facts = &mut self.facts[state as usize];
+        if facts.walk == self.walk {
+            return Ok(());
         }
+        facts.walk = self.walk;
+        let (cost, is_known) = (facts.cost, facts.is_known);
+        self.budget.charge(cost);
+        if !is_known {
+            self.on_account(state, |states| states.find_facts(grammar, state))?;
+        }
+        self.budget.check()
+    }
+
+    /// Does what is to be remembered of a state.
+    pub(super) fn on_account<T>(
+        &mut self,
+        state: StateId,
+        body: impl FnOnce(&mut Self) -> Result<T, TooMuch>,
+    ) -> Result<T, TooMuch> {
+        let bound = self.budget.bound();
+        let result = body(self);
+        let cost = self.budget.bound() - bound;
+        let facts = &mut self.facts[state as usize];
+        facts.cost = facts.cost.saturating_add(cost);
+        result
     }
 
     #[cold]
-    fn new_facts(&mut self, grammar: &Compiled, state: StateId) -> Facts {
-        let mut cover = 0;
-        let mut has_tokens = false;
+    fn find_facts(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
+        let (mut cover, mut has_tokens) = (0, false);
+        self.spend(self.edges(state).len())?;
         for edge in self.all[state as usize].edges.iter() {
             if let Some(first) = grammar.first(edge.sequence) {
                 cover |= grammar.cover(first.item);
                 has_tokens |= matches!(first.item, Element::Token(_) | Element::TokenNot(_));
             }
         }
-        let facts = Facts {
-            row: NO_ROW,
-            cover,
-            has_tokens,
-            uniform: None,
-        };
-        self.facts[state as usize] = Some(facts);
-        facts
+        let facts = &mut self.facts[state as usize];
+        (facts.cover, facts.has_tokens, facts.is_known) = (cover, has_tokens, true);
+        Ok(())
     }
 
     /// The characters that some top takes; bit 0 where one that is not ASCII, or part of one, may
     /// be taken.
-    pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> CharSet {
-        self.facts(grammar, state).cover
+    pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> Result<CharSet, TooMuch> {
+        self.touch(grammar, state)?;
+        Ok(self.facts[state as usize].cover)
     }
 
     /// Whether a top is a token.
-    pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> bool {
-        self.facts(grammar, state).has_tokens
+    pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> Result<bool, TooMuch> {
+        self.touch(grammar, state)?;
+        Ok(self.facts[state as usize].has_tokens)
     }
 
     /// Whether every text is taken of which `texts` is the summary. May say no where it is yes,
@@ -68,10 +124,16 @@ impl States {
     ) -> Result<bool, TooMuch> {
         let mut taken = 0;
         loop {
-            let (kinds, next) = match self.facts(grammar, state).uniform {
-                Some(uniform) => uniform,
-                None if finds_out => self.uniform(grammar, state)?,
-                None => return Ok(false),
+            self.touch(grammar, state)?;
+            let facts = &mut self.facts[state as usize];
+            let (kinds, next) = match facts.uniform {
+                // Known from an earlier walk counts as unknown.
+                _ if facts.uniform_walk != self.walk && !finds_out => return Ok(false),
+                Some(uniform) => {
+                    facts.uniform_walk = self.walk;
+                    uniform
+                }
+                None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
             };
             if !texts.is_within(kinds) {
                 return Ok(false);
@@ -80,8 +142,7 @@ impl States {
             if next == state || texts.height().is_some_and(|height| height <= taken) {
                 return Ok(true);
             }
-            // The tallest are not worth the steps.
-            if texts.height().is_none() && taken > MOST_UNIFORM {
+            if texts.height().is_none() {
                 return Ok(false);
             }
             state = next;
@@ -90,12 +151,12 @@ impl States {
 
     /// The largest set of characters that lead to one state, as kinds, and that state.
     #[cold]
-    fn uniform(
+    fn find_uniform(
         &mut self,
         grammar: &Compiled,
         state: StateId,
     ) -> Result<(Summary, StateId), TooMuch> {
-        let cover = self.facts(grammar, state).cover;
+        let cover = self.facts[state as usize].cover;
         let mut sets: Vec<(StateId, CharSet)> = Vec::new();
         if cover.count_ones() >= FEWEST_UNIFORM {
             for (group, set) in grammar.ascii_groups() {
@@ -114,9 +175,8 @@ impl States {
         let best = largest.map_or((Summary::default(), NONE), |(next, set)| {
             (Summary::within(set), next)
         });
-        let mut facts = self.facts(grammar, state);
-        facts.uniform = Some(best);
-        self.facts[state as usize] = Some(facts);
+        let facts = &mut self.facts[state as usize];
+        (facts.uniform, facts.uniform_walk) = (Some(best), self.walk);
         Ok(best)
     }
 }

@@ -5,8 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use llama_sieve::grammar::elements::{Class, Element, host_check_ends};
-use llama_sieve::grammar::parser::Written;
+use llama_sieve::grammar::elements::{Class, ENDLESS, Element, Repeat, Written, host_check_ends};
 use llama_sieve::grammar::utf8::{Partial, counted, decode};
 
 /// Places of elements, the top one last.
@@ -19,9 +18,84 @@ const MOST_STACKS: usize = 40;
 /// How many elements a grammar may have, repetitions written out.
 const MOST_ELEMENTS: usize = 20_000;
 
+/// The rules with counted repetitions as llama.cpp writes them out: the item as often as it must
+/// come, then a rule for each optional round.
+fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
+    let mut rules = Vec::new();
+    rules.resize_with(written.rules.len(), Vec::new);
+    let mut out = WriteOut {
+        written: Vec::new(),
+        rules,
+        left: MOST_ELEMENTS,
+    };
+    // What stands within an item was counted before it.
+    for repeat in &written.repeats {
+        let item = out.elements(&repeat.item)?;
+        let elements = out.repeat(&item, repeat)?;
+        out.written.push(elements);
+    }
+    for (number, rule) in written.rules.iter().enumerate() {
+        out.rules[number] = out.elements(rule)?;
+    }
+    Some(out.rules)
+}
+
+struct WriteOut {
+    /// What has become of each repetition.
+    written: Vec<Vec<Element>>,
+    rules: Vec<Vec<Element>>,
+    left: usize,
+}
+
+impl WriteOut {
+    fn take(&mut self, n: usize) -> Option<()> {
+        self.left = self.left.checked_sub(n)?;
+        Some(())
+    }
+
+    fn elements(&mut self, elements: &[Element]) -> Option<Vec<Element>> {
+        let mut all = Vec::new();
+        for &element in elements {
+            match element {
+                Element::Repeat(number) => all.extend(&self.written[number as usize]),
+                other => all.push(other),
+            }
+        }
+        self.take(all.len() + 1)?;
+        Some(all)
+    }
+
+    fn repeat(&mut self, item: &[Element], repeat: &Repeat<Vec<Element>>) -> Option<Vec<Element>> {
+        let mut elements = Vec::new();
+        for _ in 0..repeat.min {
+            self.take(item.len())?;
+            elements.extend_from_slice(item);
+        }
+        let mut last = None;
+        let is_endless = repeat.max == ENDLESS;
+        let rounds = if is_endless {
+            1
+        } else {
+            repeat.max - repeat.min
+        };
+        for _ in 0..rounds {
+            self.take(item.len() + 2)?;
+            let number = self.rules.len() as u32;
+            let mut rule = item.to_vec();
+            let next = if is_endless { Some(number) } else { last };
+            rule.extend(next.map(Element::Rule));
+            rule.push(Element::Alternative);
+            self.rules.push(rule);
+            last = Some(number);
+        }
+        elements.extend(last.map(Element::Rule));
+        Some(elements)
+    }
+}
+
 /// Where a text stands in a grammar, each stack by itself. `None` and `false` say everywhere that
 /// the built-in is not to be asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Stacks {
     classes: Vec<Class>,
     /// Of all rules, one behind the other, with an end behind each.
@@ -36,13 +110,13 @@ pub struct Stacks {
 impl Stacks {
     /// Where a text begins.
     pub fn new(written: Written) -> Option<Self> {
-        let n_elements: usize = written.rules.iter().map(|rule| rule.len() + 1).sum();
-        if n_elements > MOST_ELEMENTS || !host_check_ends(&written.rules, MOST) {
+        if !host_check_ends(&written, MOST) {
             return None;
         }
-        let mut elements = Vec::with_capacity(n_elements);
+        let rules = written_out(&written)?;
+        let mut elements = Vec::new();
         let mut beginnings = Vec::new();
-        for rule in &written.rules {
+        for rule in &rules {
             let start = elements.len() as u32;
             let is_end = |element: &Element| *element == Element::Alternative;
             let ends = (start..).zip(rule).filter(|(_, element)| is_end(element));
@@ -132,6 +206,14 @@ impl Stacks {
         }
     }
 
+    /// Where one text begins anew at each byte of another: a lazy grammar may begin anywhere.
+    pub fn anywhere(self) -> Anywhere {
+        Anywhere {
+            begin: self,
+            all: Vec::new(),
+        }
+    }
+
     /// Whether the built-in can be asked which of these texts are allowed now.
     pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
         let mut known = HashMap::new();
@@ -215,5 +297,40 @@ impl Stacks {
             }
         }
         Some(all)
+    }
+}
+
+/// Where a text may stand in a grammar, which may have begun at any of its bytes.
+#[derive(Clone, Debug)]
+pub struct Anywhere {
+    begin: Stacks,
+    all: Vec<Stacks>,
+}
+
+impl Anywhere {
+    /// Begins anew.
+    pub fn reset(&mut self) {
+        self.all.clear();
+    }
+
+    /// Goes on with a token. Whether the built-in can be asked to, wherever it has begun, and then
+    /// which of these texts are allowed.
+    pub fn accept(&mut self, piece: &[u8], pieces: &[Vec<u8>]) -> bool {
+        if !self.all.iter_mut().all(|stacks| stacks.accept(piece)) {
+            return false;
+        }
+        for start in 0..piece.len() {
+            let mut stacks = self.begin.clone();
+            if !stacks.accept(&piece[start..]) {
+                return false;
+            }
+            self.all.push(stacks);
+        }
+        // Where nothing can follow, or the same can, there is nothing more to ask.
+        self.all.retain(|stacks| !stacks.stacks.is_empty());
+        self.all.sort_by(|a, b| a.stacks.cmp(&b.stacks));
+        self.all
+            .dedup_by(|a, b| a.stacks == b.stacks && a.partial == b.partial);
+        self.all.iter().all(|stacks| stacks.may_apply(pieces))
     }
 }

@@ -1,0 +1,90 @@
+//! How much one call may do.
+//!
+//! An answer must not depend on what was asked before, and tables that grow make work cheaper. So
+//! two sums are kept: the steps that this call has taken, and a bound on those that it would have
+//! taken with empty tables. While the bound is within the limit, so is a call with empty tables.
+//! Where it is not, the call is to be made again with empty tables, and the steps that it takes
+//! there decide.
+//!
+//! Bytes count, too: [`BYTES_OF_A_STEP`] are one step.
+
+use crate::grammar::limits::{MAX_CALL_BYTES, MAX_WORK};
+
+/// The grammar asks for more work than one token may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch;
+
+/// Who keeps so many bytes has taken a step.
+pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
+const LIMIT: u64 = MAX_WORK as u64;
+
+/// What a call has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Budget {
+    /// Steps that were taken.
+    taken: u64,
+    /// At most so many would have been with empty tables.
+    bound: u64,
+    /// Whether the tables were empty when the call began.
+    is_fresh: bool,
+}
+
+impl Budget {
+    /// That of a call with empty tables.
+    pub fn fresh() -> Self {
+        Self {
+            is_fresh: true,
+            ..Self::default()
+        }
+    }
+
+    /// Takes steps.
+    #[inline]
+    pub fn spend(&mut self, steps: u64) -> Result<(), TooMuch> {
+        self.taken += steps;
+        self.charge(steps);
+        self.check()
+    }
+
+    /// Counts what was known already.
+    #[inline]
+    pub fn charge(&mut self, steps: u64) {
+        self.bound = self.bound.saturating_add(steps);
+    }
+
+    /// Counts bytes that are kept from now on.
+    pub fn keep(&mut self, bytes: usize) {
+        self.taken += (bytes / BYTES_OF_A_STEP) as u64;
+        self.would_keep(bytes);
+    }
+
+    /// Counts bytes that were kept already.
+    pub fn would_keep(&mut self, bytes: usize) {
+        self.charge((bytes / BYTES_OF_A_STEP) as u64);
+    }
+
+    /// Whether the call is known to be within the limit.
+    #[inline]
+    pub fn check(&self) -> Result<(), TooMuch> {
+        let steps = if self.is_fresh {
+            self.taken
+        } else {
+            self.bound
+        };
+        match steps <= LIMIT {
+            true => Ok(()),
+            false => Err(TooMuch),
+        }
+    }
+
+    /// Whether a call with empty tables might be within the limit: false where the steps that were
+    /// taken are not.
+    pub fn may_be_enough(&self) -> bool {
+        self.taken <= LIMIT
+    }
+
+    /// The bound on what was done so far.
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+}

@@ -1,0 +1,267 @@
+//! An open state becomes a closed one: references are followed until all tops are characters or
+//! tokens.
+//!
+//! ```text
+//! close(edges):                       found = {}
+//!   for each edge (sequence, below):
+//!     a character or token first      found += edge
+//!     a rule first                    for each alternative of it:
+//!                                       close (alternative, below with the rest on top)
+//!     nothing left                    found += closed(below)      # a *pop*
+//! ```
+//!
+//! What a pop finds depends on the state below alone, so it is found once, by a closure of its own.
+//! A text that closes a thousand levels with one character thereby takes one step, if the text
+//! before has closed all but the last of them. Not so where the state below was put there by this
+//! very closure: an empty text led there, possibly in a circle, and its edges are followed here.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "numbers of states are positions in tables that only grow"
+)]
+
+use super::{Edge, Found, State, StateId, States, TooMuch};
+use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::{EMPTY, ENDLESS, Element};
+use crate::grammar::hash::Set;
+use crate::grammar::limits::MAX_STEP;
+
+/// In the set of what was seen, stands for a state that this closure has put below something.
+const PUSHED: u32 = u32::MAX;
+/// Likewise, where an empty text that leads to it adds nothing.
+const NEXT_ROUND: u32 = u32::MAX - 1;
+/// Likewise, whose closure this one has waited for.
+const WAITED_FOR: u32 = u32::MAX - 2;
+/// What a pop costs beside the closure that it waits for.
+const POP: u64 = 4;
+/// Scratch of deeper closures is not kept.
+const MOST_KEPT: usize = 32;
+
+/// Closures that wait for each other, the innermost last, and scratch of others.
+#[derive(Debug, Default)]
+pub(super) struct Closures {
+    all: Vec<Closure>,
+    /// The innermost.
+    top: usize,
+}
+
+#[derive(Debug, Default)]
+struct Closure {
+    /// The open state that is closed.
+    of: StateId,
+    /// The budget's bound when it began.
+    bound: u64,
+    to_do: Vec<Edge>,
+    seen: Set<Edge>,
+    found: Vec<Edge>,
+    may_end: bool,
+    /// Edges that were met.
+    n_edges: usize,
+}
+
+impl Closures {
+    fn begin(&mut self, of: StateId, bound: u64) {
+        if self.all.len() <= self.top {
+            self.all.resize_with(self.top + 1, Closure::default);
+        }
+        let closure = &mut self.all[self.top];
+        closure.of = of;
+        closure.bound = bound;
+        closure.to_do.clear();
+        closure.seen.clear();
+        closure.found.clear();
+        closure.may_end = false;
+        closure.n_edges = 0;
+    }
+
+    fn innermost(&mut self) -> &mut Closure {
+        &mut self.all[self.top]
+    }
+}
+
+impl States {
+    /// To be called before edges are entered.
+    pub(super) fn begin_closure(&mut self) {
+        self.closures.top = 0;
+        self.closures.all.truncate(MOST_KEPT);
+        self.closures.begin(super::NONE, 0);
+    }
+
+    /// Goes on with a sequence and what is below it.
+    pub(super) fn enter(&mut self, sequence: u32, below: StateId) -> Result<(), TooMuch> {
+        self.count_edges(1)?;
+        let closure = self.closures.innermost();
+        closure.to_do.push(Edge { sequence, below });
+        Ok(())
+    }
+
+    /// Counted before they take room.
+    fn count_edges(&mut self, n: usize) -> Result<(), TooMuch> {
+        let closure = self.closures.innermost();
+        closure.n_edges += n;
+        if closure.n_edges > MAX_STEP {
+            return Err(TooMuch);
+        }
+        self.spend(n + 1)
+    }
+
+    /// The closed state of all that was entered.
+    pub(super) fn close(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
+        loop {
+            let Some(edge) = self.closures.innermost().to_do.pop() else {
+                let state = self.gathered(grammar)?;
+                if self.closures.top == 0 {
+                    return Ok(state);
+                }
+                self.keep_closed(state);
+                continue;
+            };
+            if edge.sequence == EMPTY {
+                self.pop(edge)?;
+                continue;
+            }
+            let Some(first) = self.first(grammar, edge.sequence) else {
+                continue;
+            };
+            let closure = self.closures.innermost();
+            match first.item {
+                Element::Rule(_) | Element::Repeat(_) if !closure.seen.insert(edge) => {}
+                Element::Rule(rule) => {
+                    let below = self.push(grammar, first.rest, edge.below)?;
+                    for &alternative in grammar.alternatives(rule) {
+                        self.enter(alternative, below)?;
+                    }
+                }
+                Element::Repeat(repeat) => self.rounds(grammar, edge, repeat, first.rest)?,
+                _ => closure.found.push(edge),
+            }
+        }
+    }
+
+    /// The state below an alternative: what follows it, and then `below`.
+    fn push(&mut self, grammar: &Compiled, rest: u32, below: StateId) -> Result<StateId, TooMuch> {
+        if rest == EMPTY {
+            return Ok(below);
+        }
+        let state = self.above(grammar, rest, below);
+        self.budget.check()?;
+        self.see(PUSHED, state);
+        Ok(state)
+    }
+
+    fn see(&mut self, sequence: u32, below: StateId) -> bool {
+        let closure = self.closures.innermost();
+        closure.seen.insert(Edge { sequence, below })
+    }
+
+    /// Goes on with what a counted repetition may do: end, or begin another round.
+    fn rounds(
+        &mut self,
+        grammar: &Compiled,
+        edge: Edge,
+        repeat: u32,
+        rest: u32,
+    ) -> Result<(), TooMuch> {
+        let Some(repeat) = grammar.rules.repeats.get(repeat as usize) else {
+            return Ok(());
+        };
+        let (sequence, mut min, max) = self.told_of(grammar, edge.sequence);
+        let may_be_empty = grammar.rules.may_be_empty(repeat.item);
+        if may_be_empty {
+            // Those that must come may all be empty.
+            min = 0;
+        }
+        if min == 0 {
+            self.enter(rest, edge.below)?;
+        }
+        let left = match max {
+            0 => return Ok(()),
+            ENDLESS => ENDLESS,
+            rounds => rounds - 1,
+        };
+        let next = match left {
+            0 => self.push(grammar, rest, edge.below)?,
+            _ => {
+                let sequence = self.counted(grammar, sequence, min.saturating_sub(1), left);
+                let state = self.above(grammar, sequence, edge.below);
+                self.budget.check()?;
+                if may_be_empty {
+                    self.see(NEXT_ROUND, state);
+                }
+                state
+            }
+        };
+        self.enter(repeat.item, next)
+    }
+
+    /// Adds what the closed state of what is below has.
+    fn pop(&mut self, edge: Edge) -> Result<(), TooMuch> {
+        let below = edge.below;
+        if !self.see(edge.sequence, below) {
+            return Ok(());
+        }
+        let State { may_end, edges } = self.all[below as usize].clone();
+        let closure = self.closures.innermost();
+        let was_seen = |sequence| closure.seen.contains(&Edge { sequence, below });
+        if was_seen(NEXT_ROUND) {
+            // The round before may do all that this one may.
+            return Ok(());
+        }
+        if edges.is_empty() || was_seen(PUSHED) {
+            closure.may_end |= may_end;
+            self.count_edges(edges.len())?;
+            self.closures.innermost().to_do.extend_from_slice(&edges);
+            return Ok(());
+        }
+        if let Some(&Found { state, cost }) = self.closed.get(&below) {
+            if !was_seen(WAITED_FOR) {
+                self.budget.charge(cost);
+            }
+            let State { may_end, edges } = self.all[state as usize].clone();
+            self.count_edges(edges.len())?;
+            let closure = self.closures.innermost();
+            closure.may_end |= may_end;
+            closure.found.extend_from_slice(&edges);
+            return Ok(());
+        }
+        // First the closure of what is below, then this again.
+        closure.seen.remove(&edge);
+        closure.to_do.push(edge);
+        self.see(WAITED_FOR, below);
+        self.closures.top += 1;
+        let bound = self.budget.bound();
+        self.closures.begin(below, bound);
+        self.closures.innermost().may_end = may_end;
+        self.count_edges(edges.len())?;
+        self.closures.innermost().to_do.extend_from_slice(&edges);
+        Ok(())
+    }
+
+    /// Remembers what the innermost closure has found, and goes back to the one that waits for it.
+    fn keep_closed(&mut self, state: StateId) {
+        let closure = self.closures.innermost();
+        let (of, bound) = (closure.of, closure.bound);
+        self.closures.top -= 1;
+        self.grow(size_of::<(StateId, Found)>() + 8);
+        let cost = self.budget.bound() - bound + POP;
+        self.closed.insert(of, Found { state, cost });
+    }
+
+    /// The state of all tops that were found.
+    fn gathered(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
+        let closure = self.closures.innermost();
+        let may_end = closure.may_end;
+        let mut found = std::mem::take(&mut closure.found);
+        found.sort_unstable();
+        found.dedup();
+        let mut tops = Vec::new();
+        for same in found.chunk_by(|a, b| a.sequence == b.sequence) {
+            let below = self.union_of(grammar, same)?;
+            tops.push(Edge { below, ..same[0] });
+        }
+        let state = self.numbered(grammar, may_end, &tops);
+        self.closures.innermost().found = found;
+        self.budget.check()?;
+        Ok(state)
+    }
+}

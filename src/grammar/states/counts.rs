@@ -1,0 +1,130 @@
+//! How many rounds of a repetition are left.
+//!
+//! A repetition that has begun is a sequence of the grammar with two numbers: how many rounds must
+//! still come, and how many may. Such pairs get numbers of their own, behind those of the
+//! grammar's sequences. No text of n characters can tell more than n rounds from endless ones, for
+//! a round that takes no character may be left out; so tables for texts of at most n characters
+//! write down no larger number, and the states of all counts above n are one.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "numbers of counted sequences are positions in a table that only grows"
+)]
+
+use super::{Edge, States};
+use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::{ENDLESS, Element, Sequence};
+use crate::grammar::hash::Map;
+
+/// A sequence of the grammar that begins with a repetition, the rounds that must come, and those
+/// that may.
+type Counts = (u32, u32, u32);
+
+/// Repetitions that have begun.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    all: Vec<Counts>,
+    numbers: Map<Counts, u32>,
+}
+
+impl States {
+    /// The number of a sequence that begins with a repetition of which so many rounds are left.
+    pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
+        let (min, max) = self.limited(min, max);
+        let first = grammar.rules.sequences.len() as u32;
+        let counts = (sequence, min, max);
+        if let Some(&number) = self.counted.numbers.get(&counts) {
+            self.budget.would_keep(2 * size_of::<Counts>() + 8);
+            return first + number;
+        }
+        let number = self.counted.all.len() as u32;
+        self.counted.all.push(counts);
+        self.counted.numbers.insert(counts, number);
+        self.grow(2 * size_of::<Counts>() + 8);
+        first + number
+    }
+
+    fn limited(&self, min: u32, max: u32) -> (u32, u32) {
+        let most = self.most_rounds;
+        let max = if max >= most { ENDLESS } else { max };
+        (min.min(most), max)
+    }
+
+    /// The sequence of the grammar, and how many rounds of the repetition that it begins with are
+    /// left: at least, and at most. Zeros where it begins with none.
+    pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
+        let n = grammar.rules.sequences.len();
+        if let Some(number) = (sequence as usize).checked_sub(n) {
+            return self.counted.all[number];
+        }
+        match grammar.first(sequence).map(|first| first.item) {
+            Some(Element::Repeat(repeat)) => {
+                let repeat = grammar.rules.repeats.get(repeat as usize);
+                let (min, max) = repeat.map_or((0, 0), |repeat| (repeat.min, repeat.max));
+                let (min, max) = self.limited(min, max);
+                (sequence, min, max)
+            }
+            _ => (sequence, 0, 0),
+        }
+    }
+
+    /// What stands first in a sequence, and what follows; `None` of the empty one.
+    pub(super) fn first(&self, grammar: &Compiled, sequence: u32) -> Option<Sequence> {
+        let n = grammar.rules.sequences.len();
+        match (sequence as usize).checked_sub(n) {
+            Some(number) => grammar.first(self.counted.all[number].0),
+            None => grammar.first(sequence),
+        }
+    }
+
+    /// Whether a text of no characters follows a sequence.
+    pub(super) fn may_be_empty(&self, grammar: &Compiled, sequence: u32) -> bool {
+        let n = grammar.rules.sequences.len();
+        let Some(number) = (sequence as usize).checked_sub(n) else {
+            return grammar.rules.may_be_empty(sequence);
+        };
+        let (sequence, min, _) = self.counted.all[number];
+        let Some(first) = grammar.first(sequence) else {
+            return false;
+        };
+        let Element::Repeat(repeat) = first.item else {
+            return false;
+        };
+        let repeat = grammar.rules.repeats.get(repeat as usize);
+        let item = repeat.is_some_and(|repeat| grammar.rules.may_be_empty(repeat.item));
+        (min == 0 || item) && grammar.rules.may_be_empty(first.rest)
+    }
+
+    /// Makes one of edges that differ in the rounds that are left alone, where there is none
+    /// between these.
+    pub(super) fn merge_counts(&mut self, grammar: &Compiled, edges: &mut Vec<Edge>) {
+        let n = grammar.rules.sequences.len() as u32;
+        let is_counted = |edge: &Edge| edge.sequence >= n;
+        if edges.iter().filter(|edge| is_counted(edge)).count() < 2 {
+            return;
+        }
+        let split = edges.partition_point(|edge| !is_counted(edge));
+        let mut counted: Vec<_> = edges
+            .drain(split..)
+            .map(|edge| {
+                let (sequence, min, max) = self.told_of(grammar, edge.sequence);
+                (sequence, edge.below, min, max)
+            })
+            .collect();
+        counted.sort_unstable();
+        counted.dedup_by(|next, last| {
+            let touches =
+                (next.0, next.1) == (last.0, last.1) && next.2 <= last.3.saturating_add(1);
+            if touches {
+                last.3 = last.3.max(next.3);
+            }
+            touches
+        });
+        edges.extend(counted.into_iter().map(|(sequence, below, min, max)| Edge {
+            sequence: self.counted(grammar, sequence, min, max),
+            below,
+        }));
+        edges[split..].sort_unstable();
+        edges.dedup();
+    }
+}

@@ -1,0 +1,69 @@
+//! A state of other tables.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "numbers of states are positions in tables that only grow"
+)]
+
+use super::{Edge, State, StateId, States, TooMuch};
+use crate::grammar::compiled::Compiled;
+use crate::grammar::hash::Map;
+
+impl States {
+    /// The state of these tables that has the stacks of `state` of `other`, as far as texts of the
+    /// length that these tables are for can tell. `other` is one and the same until
+    /// [`forget_imports`](Self::forget_imports).
+    pub fn import(
+        &mut self,
+        grammar: &Compiled,
+        other: &Self,
+        state: StateId,
+    ) -> Result<StateId, TooMuch> {
+        if let Some(&known) = self.imported.get(&state) {
+            return Ok(known);
+        }
+        let mut pending = vec![state];
+        while let Some(&from) = pending.last() {
+            if self.imported.contains_key(&from) {
+                pending.pop();
+                continue;
+            }
+            let State { may_end, edges } = &other.all[from as usize];
+            let n_pending = pending.len();
+            let below = edges.iter().map(|edge| edge.below);
+            pending.extend(below.filter(|to| !self.imported.contains_key(to)));
+            if pending.len() > n_pending {
+                continue;
+            }
+            let mut moved = Vec::with_capacity(edges.len());
+            for edge in edges.iter() {
+                let below = self.imported[&edge.below];
+                let mut sequence = edge.sequence;
+                if sequence as usize >= grammar.rules.sequences.len() {
+                    let (first, min, max) = other.told_of(grammar, sequence);
+                    sequence = self.counted(grammar, first, min, max);
+                }
+                moved.push(Edge { sequence, below });
+            }
+            // Counts that were different may be endless now.
+            moved.sort_unstable();
+            moved.dedup();
+            let mut tops = Vec::with_capacity(moved.len());
+            for same in moved.chunk_by(|a, b| a.sequence == b.sequence) {
+                let below = self.union_of(grammar, same)?;
+                tops.push(Edge { below, ..same[0] });
+            }
+            self.merge_counts(grammar, &mut tops);
+            let number = self.numbered(grammar, *may_end, &tops);
+            self.imported.insert(from, number);
+            self.grow(16);
+            pending.pop();
+        }
+        Ok(self.imported[&state])
+    }
+
+    /// To be called before a state of other tables than before is imported.
+    pub fn forget_imports(&mut self) {
+        self.imported = Map::default();
+    }
+}

@@ -1,0 +1,170 @@
+//! The stacks of two states together.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "numbers of states are positions in tables that only grow"
+)]
+
+use super::{Edge, Found, NONE, StateId, States, TooMuch};
+use crate::grammar::compiled::Compiled;
+
+/// So many levels are searched for a state that another one may turn into by taking nothing.
+const MOST_LEVELS: usize = 16;
+
+impl States {
+    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs:
+    /// one after the other, each stack would be copied once for every edge behind it.
+    pub(super) fn union_of(
+        &mut self,
+        grammar: &Compiled,
+        edges: &[Edge],
+    ) -> Result<StateId, TooMuch> {
+        let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
+        if states.len() > 2 {
+            // Their numbers depend on what was asked before, and which are paired may decide how
+            // much there is to do.
+            states.sort_unstable_by_key(|&state| self.identity(state));
+        }
+        while states.len() > 1 {
+            let n_pairs = states.len().div_ceil(2);
+            for i in 0..n_pairs {
+                states[i] = match states.get(2 * i + 1) {
+                    Some(&other) => self.union(grammar, states[2 * i], other)?,
+                    None => states[2 * i],
+                };
+            }
+            states.truncate(n_pairs);
+        }
+        Ok(states.first().copied().unwrap_or(NONE))
+    }
+
+    /// The state with the stacks of both. Not recursive: stacks may be deep.
+    pub(super) fn union(
+        &mut self,
+        grammar: &Compiled,
+        a: StateId,
+        b: StateId,
+    ) -> Result<StateId, TooMuch> {
+        if let Some(found) = self.known_union(a, b) {
+            self.budget.charge(found.cost);
+            return Ok(found.state);
+        }
+        // Pairs, and whether unions that they wait for have been begun.
+        let mut pending = vec![(a, b, false)];
+        while let Some(&(a, b, has_waited)) = pending.last() {
+            if self.known_union(a, b).is_some() {
+                pending.pop();
+                continue;
+            }
+            if let Some(wider) = self.wider_of(grammar, a, b)? {
+                let cost = MOST_LEVELS as u64 * 2;
+                self.keep_union(a, b, Found { state: wider, cost })?;
+                pending.pop();
+                continue;
+            }
+            let n_pending = pending.len();
+            let (left, right) = (self.all[a as usize].clone(), self.all[b as usize].clone());
+            let n_edges = left.edges.len() + right.edges.len();
+            self.spend(n_edges + 1)?;
+            let mut merged = Vec::with_capacity(n_edges);
+            let mut cost_of_known = 0;
+            let (mut i, mut j) = (0, 0);
+            while let (Some(&x), Some(&y)) = (left.edges.get(i), right.edges.get(j)) {
+                i += usize::from(x.sequence <= y.sequence);
+                j += usize::from(y.sequence <= x.sequence);
+                if x.sequence != y.sequence {
+                    merged.push(x.min(y));
+                    continue;
+                }
+                match self.known_union(x.below, y.below) {
+                    Some(found) => {
+                        cost_of_known += found.cost;
+                        let below = found.state;
+                        merged.push(Edge { below, ..x });
+                    }
+                    None => pending.push((x.below, y.below, false)),
+                }
+            }
+            if !has_waited {
+                // What has been waited for was paid for then.
+                self.budget.charge(cost_of_known);
+            }
+            if pending.len() > n_pending {
+                pending[n_pending - 1].2 = true;
+                continue;
+            }
+            merged.extend_from_slice(&left.edges[i..]);
+            merged.extend_from_slice(&right.edges[j..]);
+            let bound = self.budget.bound();
+            self.merge_counts(grammar, &mut merged);
+            let state = self.numbered(grammar, left.may_end || right.may_end, &merged);
+            let own = self.budget.bound() - bound + 2 * (n_edges + 1 + 2 * MOST_LEVELS) as u64;
+            let cost = own.saturating_add(cost_of_known);
+            self.keep_union(a, b, Found { state, cost })?;
+            pending.pop();
+        }
+        self.known_union(a, b)
+            .map(|found| found.state)
+            .ok_or(TooMuch)
+    }
+
+    fn keep_union(&mut self, a: StateId, b: StateId, found: Found) -> Result<(), TooMuch> {
+        self.grow(size_of::<((StateId, StateId), Found)>() + 8);
+        self.unions.insert((a.min(b), a.max(b)), found);
+        self.budget.check()
+    }
+
+    fn known_union(&self, a: StateId, b: StateId) -> Option<Found> {
+        let known = |state| Found { state, cost: 0 };
+        if a == b || b == NONE {
+            return Some(known(a));
+        }
+        if a == NONE {
+            return Some(known(b));
+        }
+        self.unions.get(&(a.min(b), a.max(b))).copied()
+    }
+
+    /// One of the two, if by taking nothing it may turn into the other: it has all stacks that
+    /// matter. Without this a text that opens a thousand optional ends would have a thousand
+    /// stacks, one for each number of ends that are left out.
+    fn wider_of(
+        &mut self,
+        grammar: &Compiled,
+        a: StateId,
+        b: StateId,
+    ) -> Result<Option<StateId>, TooMuch> {
+        if self.turns_into(grammar, a, b)? {
+            return Ok(Some(a));
+        }
+        Ok(self.turns_into(grammar, b, a)?.then_some(b))
+    }
+
+    fn turns_into(
+        &mut self,
+        grammar: &Compiled,
+        mut state: StateId,
+        other: StateId,
+    ) -> Result<bool, TooMuch> {
+        for _ in 0..MOST_LEVELS {
+            self.budget.spend(self.edges(state).len() as u64)?;
+            let mut only = None;
+            for edge in self.edges(state) {
+                if !self.may_be_empty(grammar, edge.sequence) {
+                    continue;
+                }
+                if edge.below == other {
+                    return Ok(true);
+                }
+                if only.replace(edge.below).is_some() {
+                    return Ok(false);
+                }
+            }
+            let Some(next) = only else {
+                return Ok(false);
+            };
+            state = next;
+        }
+        Ok(false)
+    }
+}
