@@ -158,6 +158,37 @@ pub struct Writer {
     n_looked_at: usize,
 }
 
+/// What is still to be written, in front of what was written last.
+enum Task {
+    /// A node.
+    Node(u32),
+    /// The begin of a group.
+    Open { group: u32 },
+    /// A look-ahead, whose body was written last.
+    Look { negated: bool, next: Address },
+    /// One more alternative in front of what was written last, with `next` behind it.
+    Alternative { next: Address },
+    /// Two alternatives, of which the first was written last.
+    Split,
+    /// A body that was written last, or none.
+    Repeat { exit: Address, lazy: bool },
+    /// The body of the repetition at `repeat` was written last. Whether it begins with its body.
+    Loop { repeat: Address, enters: bool },
+    /// So many more bodies, each of which may be missing with those behind it.
+    Optional {
+        body: u32,
+        left: u32,
+        lazy: bool,
+        exit: Address,
+    },
+    /// So many more bodies. Before the last one was written, `before` stood first.
+    Copies {
+        body: u32,
+        left: u32,
+        before: Option<Address>,
+    },
+}
+
 /// How many instructions are looked at to know what follows others, in all.
 const MOST_LOOKED_AT: usize = 1 << 19;
 
@@ -169,7 +200,7 @@ impl Writer {
         let begin = self.program.code.len() as Address;
         let pattern = self.program.patterns.len() as u32;
         let accept = self.emit(Inst::Accept { pattern })?;
-        let entry = self.node(tree, tree.root, accept)?;
+        let entry = self.tree(tree, accept)?;
         let end = self.program.code.len() as Address;
         for address in begin..end {
             self.note_what_follows(address);
@@ -190,7 +221,11 @@ impl Writer {
 
     /// The program.
     pub fn finish(self) -> Program {
-        self.program
+        let mut program = self.program;
+        program.code.shrink_to_fit();
+        program.sets.shrink_to_fit();
+        program.patterns.shrink_to_fit();
+        program
     }
 
     fn emit(&mut self, inst: Inst) -> Result<Address, TooLarge> {
@@ -213,35 +248,112 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// The address of a node behind which comes `next`.
-    fn node(&mut self, tree: &Tree, number: u32, next: Address) -> Result<Address, TooLarge> {
+    /// The address of a tree behind which comes `next`. What is still to be written is kept in a
+    /// list: a pattern may be nested deeper than a small stack allows.
+    fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
+        let mut tasks = vec![Task::Node(tree.root)];
+        // Of alternatives: those behind the one at hand.
+        let mut others = Vec::new();
+        let mut at = next;
+        while let Some(task) = tasks.pop() {
+            at = match task {
+                Task::Node(number) => self.node(tree, number, at, &mut tasks)?,
+                Task::Open { group } => self.emit(Inst::Open { group, next: at })?,
+                Task::Look { negated, next } => self.emit(Inst::Look {
+                    body: at,
+                    negated,
+                    next,
+                })?,
+                Task::Alternative { next } => {
+                    others.push(at);
+                    next
+                }
+                Task::Split => match others.pop() {
+                    Some(second) => self.emit(Inst::Split { first: at, second })?,
+                    None => at,
+                },
+                Task::Repeat { exit, lazy } => {
+                    let counter = self.counter();
+                    self.emit(Inst::Repeat {
+                        body: at,
+                        exit,
+                        lazy,
+                        counter,
+                    })?
+                }
+                Task::Loop { repeat, enters } => {
+                    if let Inst::Repeat { body, .. } = &mut self.program.code[repeat as usize] {
+                        *body = at;
+                    }
+                    if enters { at } else { repeat }
+                }
+                Task::Optional {
+                    body,
+                    left,
+                    lazy,
+                    exit,
+                } => {
+                    if left > 0 {
+                        tasks.push(Task::Optional {
+                            body,
+                            left: left - 1,
+                            lazy,
+                            exit,
+                        });
+                        tasks.push(Task::Repeat { exit, lazy });
+                        tasks.push(Task::Node(body));
+                    }
+                    at
+                }
+                Task::Copies { body, left, before } => {
+                    // A body that is empty makes no code however often it stands.
+                    if left > 0 && before != Some(at) {
+                        tasks.push(Task::Copies {
+                            body,
+                            left: left - 1,
+                            before: Some(at),
+                        });
+                        tasks.push(Task::Node(body));
+                    }
+                    at
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    /// Writes a node, or notes what there is to do for it, the last first. What is to follow next.
+    fn node(
+        &mut self,
+        tree: &Tree,
+        number: u32,
+        next: Address,
+        tasks: &mut Vec<Task>,
+    ) -> Result<Address, TooLarge> {
         match *tree.node(number) {
             Node::Set(set) => {
                 let set = self.set(set);
                 self.emit(Inst::Byte { set, next })
             }
             Node::Sequence(ref parts) => {
-                let mut next = next;
-                for &part in parts.iter().rev() {
-                    next = self.node(tree, part, next)?;
-                }
+                tasks.extend(parts.iter().map(|&part| Task::Node(part)));
                 Ok(next)
             }
             Node::Alternatives(ref parts) => {
-                let mut rest: Option<Address> = None;
-                for &part in parts.iter().rev() {
-                    let first = self.node(tree, part, next)?;
-                    rest = Some(match rest {
-                        None => first,
-                        Some(second) => self.emit(Inst::Split { first, second })?,
-                    });
+                for (i, &part) in parts.iter().enumerate() {
+                    if i + 1 < parts.len() {
+                        tasks.push(Task::Split);
+                        tasks.push(Task::Node(part));
+                        tasks.push(Task::Alternative { next });
+                    } else {
+                        tasks.push(Task::Node(part));
+                    }
                 }
-                Ok(rest.unwrap_or(next))
+                Ok(next)
             }
             Node::Group { group, body } => {
-                let close = self.emit(Inst::Close { group, next })?;
-                let next = self.node(tree, body, close)?;
-                self.emit(Inst::Open { group, next })
+                tasks.extend([Task::Open { group }, Task::Node(body)]);
+                self.emit(Inst::Close { group, next })
             }
             Node::Begin => self.emit(Inst::Begin { next }),
             Node::End => self.emit(Inst::End { next }),
@@ -252,77 +364,62 @@ impl Writer {
             }
             Node::Look { body, negated } => {
                 self.forgets = false;
-                let accept = self.emit(Inst::Accept { pattern: 0 })?;
-                let body = self.node(tree, body, accept)?;
-                self.emit(Inst::Look {
-                    body,
-                    negated,
-                    next,
-                })
+                tasks.extend([Task::Look { negated, next }, Task::Node(body)]);
+                self.emit(Inst::Accept { pattern: 0 })
             }
-            Node::Repeat { body, times, lazy } => self.repeat(tree, body, times, lazy, next),
-        }
-    }
-
-    fn repeat(
-        &mut self,
-        tree: &Tree,
-        body: u32,
-        times: Times,
-        lazy: bool,
-        next: Address,
-    ) -> Result<Address, TooLarge> {
-        match times {
-            Times::Any => Ok(self.endless(tree, body, lazy, next)?.0),
-            Times::Some => {
-                let (again, first) = self.endless(tree, body, lazy, next)?;
-                // The first time is the same code, where there is one.
-                match first {
-                    Some(first) => Ok(first),
-                    None => self.node(tree, body, again),
-                }
-            }
-            Times::Once => self.optional(tree, body, lazy, next, next),
-            Times::Between { min, more } => {
-                let mut address = next;
-                match more {
-                    None => address = self.endless(tree, body, lazy, next)?.0,
-                    Some(more) => {
-                        for _ in 0..more {
-                            address = self.optional(tree, body, lazy, address, next)?;
-                        }
+            Node::Repeat { body, times, lazy } => {
+                let exit = next;
+                match times {
+                    Times::Any => self.endless(tree, body, lazy, exit, false, tasks),
+                    Times::Some => self.endless(tree, body, lazy, exit, true, tasks),
+                    Times::Once => {
+                        tasks.extend([Task::Repeat { exit, lazy }, Task::Node(body)]);
+                        Ok(next)
+                    }
+                    Times::Between { min, more } => {
+                        tasks.push(Task::Copies {
+                            body,
+                            left: min,
+                            before: None,
+                        });
+                        let Some(left) = more else {
+                            return self.endless(tree, body, lazy, exit, false, tasks);
+                        };
+                        tasks.push(Task::Optional {
+                            body,
+                            left,
+                            lazy,
+                            exit,
+                        });
+                        Ok(next)
                     }
                 }
-                for _ in 0..min {
-                    let before = address;
-                    address = self.node(tree, body, before)?;
-                    if address == before {
-                        // It is empty, and makes no code however often it stands.
-                        break;
-                    }
-                }
-                Ok(address)
             }
         }
     }
 
-    /// `body` any number of times; also where `body` itself begins, unless it is a run.
+    /// `body` any number of times. It begins with `body` itself where it `enters`, and else with
+    /// the question whether it goes around at all.
     fn endless(
         &mut self,
         tree: &Tree,
         body: u32,
         lazy: bool,
         exit: Address,
-    ) -> Result<(Address, Option<Address>), TooLarge> {
+        enters: bool,
+        tasks: &mut Vec<Task>,
+    ) -> Result<Address, TooLarge> {
         if let Some(set) = single(tree, body) {
+            if enters {
+                tasks.push(Task::Node(body));
+            }
             let set = self.set(set);
-            let run = self.emit(Inst::Run {
+            return self.emit(Inst::Run {
                 set,
                 exit,
                 lazy,
                 first: NO_SET,
-            })?;
-            return Ok((run, None));
+            });
         }
         if tree.is_nullable(body) {
             self.forgets = false;
@@ -334,32 +431,8 @@ impl Writer {
             lazy,
             counter,
         })?;
-        let first = self.node(tree, body, repeat)?;
-        self.program.code[repeat as usize] = Inst::Repeat {
-            body: first,
-            exit,
-            lazy,
-            counter,
-        };
-        Ok((repeat, Some(first)))
-    }
-
-    fn optional(
-        &mut self,
-        tree: &Tree,
-        body: u32,
-        lazy: bool,
-        next: Address,
-        exit: Address,
-    ) -> Result<Address, TooLarge> {
-        let body = self.node(tree, body, next)?;
-        let counter = self.counter();
-        self.emit(Inst::Repeat {
-            body,
-            exit,
-            lazy,
-            counter,
-        })
+        tasks.extend([Task::Loop { repeat, enters }, Task::Node(body)]);
+        Ok(repeat)
     }
 
     fn counter(&mut self) -> u32 {
@@ -425,13 +498,15 @@ impl Writer {
 }
 
 /// The set, of a node that is one byte, in parentheses that remember nothing or in none.
-fn single(tree: &Tree, number: u32) -> Option<ByteSet> {
-    match *tree.node(number) {
-        Node::Set(set) => Some(set),
-        Node::Sequence(ref parts) => match **parts {
-            [only] => single(tree, only),
-            _ => None,
-        },
-        _ => None,
+fn single(tree: &Tree, mut number: u32) -> Option<ByteSet> {
+    loop {
+        match *tree.node(number) {
+            Node::Set(set) => return Some(set),
+            Node::Sequence(ref parts) => match **parts {
+                [only] => number = only,
+                _ => return None,
+            },
+            _ => return None,
+        }
     }
 }

@@ -92,7 +92,6 @@ pub struct Tree {
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     nullable: bool,
-    depth: usize,
     /// How many states `std::regex` has for it.
     states: u64,
 }
@@ -116,33 +115,23 @@ impl Tree {
     fn facts_of(&self, node: &Node) -> Facts {
         let leaf = |nullable| Facts {
             nullable,
-            depth: 1,
             states: 1,
         };
-        let all = |parts: &[u32]| {
-            let depth = parts.iter().map(|&part| self.facts(part).depth).max();
-            let states: u64 = parts.iter().map(|&part| self.facts(part).states).sum();
-            (depth.unwrap_or(0) + 1, states)
+        let states = |parts: &[u32]| -> u64 {
+            let states = parts.iter().map(|&part| self.facts(part).states);
+            states.sum()
         };
         match *node {
             Node::Set(_) => leaf(false),
             Node::Begin | Node::End | Node::Word { .. } | Node::Backreference(_) => leaf(true),
-            Node::Sequence(ref parts) => {
-                let (depth, states) = all(parts);
-                Facts {
-                    nullable: parts.iter().all(|&part| self.facts(part).nullable),
-                    depth,
-                    states: states + 1,
-                }
-            }
-            Node::Alternatives(ref parts) => {
-                let (depth, states) = all(parts);
-                Facts {
-                    nullable: parts.iter().any(|&part| self.facts(part).nullable),
-                    depth,
-                    states: states + 2 * (parts.len() as u64 - 1),
-                }
-            }
+            Node::Sequence(ref parts) => Facts {
+                nullable: parts.iter().all(|&part| self.facts(part).nullable),
+                states: states(parts) + 1,
+            },
+            Node::Alternatives(ref parts) => Facts {
+                nullable: parts.iter().any(|&part| self.facts(part).nullable),
+                states: states(parts) + 2 * (parts.len() as u64 - 1),
+            },
             Node::Group { body, .. } => self.facts(body).around(2),
             Node::Look { body, .. } => Facts {
                 nullable: true,
@@ -156,7 +145,6 @@ impl Tree {
 impl Facts {
     fn around(self, states: u64) -> Self {
         Self {
-            depth: self.depth + 1,
             states: self.states + states,
             ..self
         }
@@ -185,7 +173,6 @@ impl Facts {
                 };
                 Self {
                     nullable: self.nullable || min == 0,
-                    depth: self.depth + 1,
                     states,
                 }
             }
@@ -298,9 +285,7 @@ impl Parser<'_> {
 
     fn open_group(&mut self, kind: Kind) -> Result<(), Refusal> {
         if self.open.len() > MAX_TRIGGER_DEPTH {
-            return self
-                .scanner
-                .refuse("parentheses and repetitions are nested too deep");
+            return self.scanner.refuse("parentheses are nested too deep");
         }
         self.open.push(Open::new(kind));
         Ok(())
@@ -316,16 +301,11 @@ impl Parser<'_> {
     }
 
     /// A node whose states are counted by the caller.
-    fn node(&mut self, node: Node) -> Result<u32, Refusal> {
+    fn node(&mut self, node: Node) -> u32 {
         let facts = self.tree.facts_of(&node);
-        if facts.depth > 3 * MAX_TRIGGER_DEPTH {
-            return self
-                .scanner
-                .refuse("parentheses and repetitions are nested too deep");
-        }
         self.tree.nodes.push(node);
         self.tree.facts.push(facts);
-        Ok(self.tree.nodes.len() as u32 - 1)
+        self.tree.nodes.len() as u32 - 1
     }
 
     fn current(&mut self) -> Result<&mut Open, Refusal> {
@@ -338,7 +318,7 @@ impl Parser<'_> {
 
     fn push(&mut self, node: Node) -> Result<(), Refusal> {
         self.count(1)?;
-        let number = self.node(node)?;
+        let number = self.node(node);
         self.current()?.parts.push(number);
         Ok(())
     }
@@ -357,7 +337,7 @@ impl Parser<'_> {
     fn end_alternative(&mut self) -> Result<(), Refusal> {
         self.count(1)?;
         let parts = std::mem::take(&mut self.current()?.parts);
-        let number = self.node(Node::Sequence(parts))?;
+        let number = self.node(Node::Sequence(parts));
         let open = self.current()?;
         open.alternatives.push(number);
         if open.alternatives.len() > 1 {
@@ -374,7 +354,7 @@ impl Parser<'_> {
         };
         let body = match *open.alternatives {
             [only] => only,
-            _ => self.node(Node::Alternatives(open.alternatives))?,
+            _ => self.node(Node::Alternatives(open.alternatives)),
         };
         Ok((open.kind, body))
     }
@@ -394,11 +374,11 @@ impl Parser<'_> {
             }
             Kind::Group(group) => {
                 self.count(2)?;
-                self.node(Node::Group { group, body })?
+                self.node(Node::Group { group, body })
             }
             Kind::Look { negated } => {
                 self.count(2)?;
-                self.node(Node::Look { body, negated })?
+                self.node(Node::Look { body, negated })
             }
         };
         self.current()?.parts.push(number);
@@ -411,7 +391,7 @@ impl Parser<'_> {
             return self.scanner.refuse("there is nothing to repeat");
         };
         let before = self.tree.facts(body).states;
-        let number = self.node(Node::Repeat { body, times, lazy })?;
+        let number = self.node(Node::Repeat { body, times, lazy });
         let states = self.tree.facts(number).states;
         self.count(match times {
             // Copies; what was copied stays.
