@@ -290,9 +290,21 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
 
 /*
- The most steps that the search for one trigger pattern may take, once it can have matched.
+ The most steps that one token may take while its grammar waits for a trigger, all patterns
+ together.
  */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 16777216
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
+
+/*
+ The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
+ with all that may come to be remembered of them while texts are read.
+ */
+#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
+
+/*
+ The most sets of trigger patterns that are kept.
+ */
+#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS 64
 
 /*
  The most trigger tokens of a lazy grammar.
@@ -1253,7 +1265,7 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 
  NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
  pattern is NULL or no regular expression, where there are to be patterns or tokens and the
- pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A search that takes more steps
+ pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
  than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
  LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
  again. All is copied.

@@ -39,13 +39,21 @@ pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
 pub const MAX_TRIGGER_STATES: usize = 1 << 18;
 /// How deep parentheses of a trigger pattern may be nested.
 pub const MAX_TRIGGER_DEPTH: usize = 100;
-/// The most steps of one search for a trigger pattern.
-pub const MAX_TRIGGER_STEPS: usize = 1 << 24;
-/// The most places that such a search may have to come back to.
+/// The most steps that one call may take while it waits for a trigger, all patterns together.
+pub const MAX_TRIGGER_STEPS: usize = 1 << 22;
+/// The most places that the search for a trigger may have to come back to.
 pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
-/// The most bytes of what is remembered of the patterns of one grammar while texts are read.
+/// The most bytes of what is remembered of the patterns of one grammar while texts are read: so
+/// many,
+pub const MIN_TRIGGER_TABLES: usize = 64 << 10;
+/// and so many for each of their states,
+pub const TRIGGER_TABLES_PER_STATE: usize = 256;
+/// but no more than this.
 pub const MAX_TRIGGER_TABLES: usize = 4 << 20;
-/// The most bytes that patterns occupy which are kept for later.
+/// The most bytes that patterns occupy which are kept for later, with what may come to be
+/// remembered of them.
 pub const MAX_TRIGGER_CACHE: usize = 32 << 20;
+/// The most sets of patterns that are kept for later.
+pub const MAX_TRIGGERS_CACHED: usize = 64;
 /// The most bytes of a text in which a trigger is waited for.
 pub const MAX_WAITING_TEXT: usize = 256 << 20;

@@ -3,15 +3,17 @@
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
+use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT;
 use llama_sieve::ffi::grammar::lazy as sieve;
-use llama_sieve::grammar::triggers::Triggers;
+use llama_sieve::grammar::limits::MAX_TRIGGER_DEPTH;
+use llama_sieve::grammar::triggers::{Budget, Triggers};
 use vendor_llama_cpp::reference::StdRegex;
 use vendor_llama_cpp::sys;
 
 use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
 use crate::stacks::Anywhere;
 use crate::support::{HostSampler, Rng, replay};
-use crate::triggers::{STEPS, ends_soon, pattern};
+use crate::triggers::{STEPS, costly, ends_soon, nested, on_a_small_stack, pattern};
 use crate::walk::{self, array, check_dead};
 
 /// What a lazy grammar waits for.
@@ -28,11 +30,34 @@ impl Wait {
     fn is_short(&self, text: &[u8]) -> bool {
         let is_short = |pattern: &Vec<u8>| {
             let triggers = Triggers::new(&[pattern]).expect("it was read before");
-            let takes_long = |whole| triggers.matched(0, text, whole, STEPS).is_err();
+            let takes_long = |whole| triggers.matched(0, text, whole, Budget::of(STEPS)).is_err();
             let regex = StdRegex::new(pattern).expect("it was read before");
             !(takes_long(true) || takes_long(false)) && ends_soon(&regex, text)
         };
         self.are_words || self.texts.iter().all(is_short)
+    }
+
+    /// Our sampler alone.
+    fn ours(&self, grammar: &[u8], vocabulary: &Vocabulary) -> HostSampler {
+        assert!(!self.are_words && self.tokens.is_empty());
+        let (text, root) = (c_string(grammar), c"root");
+        let texts: Vec<CString> = self.texts.iter().map(|text| c_string(text)).collect();
+        let mut pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        let list = pointers.as_mut_ptr();
+        // SAFETY: C strings and a vocabulary that live through the call.
+        let ours = unsafe {
+            sieve::llama_sieve_init_grammar_lazy_patterns(
+                vocabulary.as_ours(),
+                text.as_ptr(),
+                root.as_ptr(),
+                list,
+                self.texts.len(),
+                null(),
+                0,
+            )
+        };
+        assert!(!ours.is_null(), "{}", llama_sieve::last_error::get());
+        HostSampler::new(ours)
     }
 
     /// Both samplers; `None` where both refuse. A wait that both refuse alike is fine.
@@ -390,4 +415,44 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
         )
     };
     drop(HostSampler::new(nothing));
+}
+
+fn patterns(texts: &[String]) -> Wait {
+    Wait {
+        texts: texts.iter().map(|text| text.as_bytes().to_vec()).collect(),
+        ..Wait::default()
+    }
+}
+
+/// How much patterns may ask of one token, and of a stack.
+pub fn limits(vocabulary: &Vocabulary) {
+    let n = vocabulary.n_tokens;
+    let a = vocabulary.pieces.iter().position(|piece| piece == b"a");
+    let a = a.expect("it has one") as i32;
+    let grammar = b"root ::= .*";
+    for depth in [80, MAX_TRIGGER_DEPTH] {
+        for pattern in nested(depth) {
+            on_a_small_stack(|| {
+                let waits = patterns(&[pattern]).ours(grammar, vocabulary);
+                for _ in 0..4 {
+                    waits.accept(a);
+                }
+                drop(waits.clone());
+            });
+        }
+    }
+    // No pattern takes too much by itself.
+    let one = patterns(&costly(1)).ours(grammar, vocabulary);
+    let hundred = patterns(&costly(100)).ours(grammar, vocabulary);
+    for _ in 0..98 {
+        one.accept(a);
+        hundred.accept(a);
+    }
+    assert_eq!(pair::error(&one), 0);
+    assert_eq!(pair::mask(&one, n).len(), n);
+    assert_eq!(pair::error(&hundred), LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT);
+    assert_eq!(pair::mask(&hundred, n), vocabulary.eog);
+    hundred.reset();
+    assert_eq!(pair::error(&hundred), 0);
+    assert_eq!(pair::mask(&hundred, n).len(), n);
 }

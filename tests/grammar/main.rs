@@ -135,6 +135,7 @@ fn borders_of_lazy_grammars() {
     silence();
     let vocabulary = realistic::vocabulary(&mut fresh_rng("lazy borders"));
     lazy::wrong_arguments(&vocabulary);
+    lazy::limits(&vocabulary);
 }
 
 #[test]
@@ -142,6 +143,24 @@ fn patterns_are_those_of_std_regex() {
     let mut rng = fresh_rng("patterns");
     triggers::every_byte();
     triggers::random_patterns(n_grammars(20_000), &mut rng);
+}
+
+/// `std::regex` needs a stack as deep as the text is long.
+fn on_a_large_stack(body: fn()) {
+    let thread = std::thread::Builder::new().stack_size(1 << 30);
+    let thread = thread.spawn(body).expect("a thread");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn patterns_in_long_texts() {
+    on_a_large_stack(|| {
+        let mut rng = fresh_rng("loops");
+        triggers::long_texts();
+        triggers::random_loops(n_grammars(1000), &mut rng);
+    });
 }
 
 #[test]
@@ -163,4 +182,14 @@ fn repetitions_go_around_twice_at_one_place() {
 #[test]
 fn patterns_that_were_made_to_do_harm() {
     triggers::hostile();
+}
+
+#[test]
+fn one_budget_for_all_patterns() {
+    triggers::budgets();
+}
+
+#[test]
+fn the_deepest_patterns_on_a_small_stack() {
+    triggers::deepest();
 }

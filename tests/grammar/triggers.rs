@@ -1,6 +1,7 @@
 //! Trigger patterns against `std::regex`: what is read, what matches, where, and which groups.
 
-use llama_sieve::grammar::triggers::{Triggers, Waiting, syntax};
+use llama_sieve::grammar::limits::MAX_TRIGGER_DEPTH;
+use llama_sieve::grammar::triggers::{Budget, Endless, Triggers, Waiting, syntax};
 use vendor_llama_cpp::reference::StdRegex;
 
 use crate::support::{Rng, replay};
@@ -140,8 +141,10 @@ fn text(rng: &mut Rng, most: usize) -> Vec<u8> {
     text
 }
 
+/// The end of a long text.
 fn shown(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
+    let from = bytes.len().saturating_sub(1000);
+    bytes[from..].escape_ascii().to_string()
 }
 
 /// What both make of `n` random patterns.
@@ -165,7 +168,7 @@ pub fn random_patterns(n: usize, rng: &mut Rng) {
             }
             for whole in [true, false] {
                 // `std::regex` would go on for as long.
-                let Ok(ours) = ours.matched(0, &text, whole, STEPS) else {
+                let Ok(ours) = ours.matched(0, &text, whole, Budget::of(STEPS)) else {
                     continue;
                 };
                 let ours = ours.map(|found| found.groups);
@@ -223,7 +226,9 @@ pub fn every_byte() {
             continue;
         };
         for byte in 0..=u8::MAX {
-            let found = ours.matched(0, &[byte], true, STEPS).expect("few steps");
+            let found = ours
+                .matched(0, &[byte], true, Budget::of(STEPS))
+                .expect("few steps");
             let found = found.map(|found| found.groups);
             assert_eq!(
                 found,
@@ -259,6 +264,152 @@ pub fn sizes() {
     }
 }
 
+/// After how many steps of a search it is noted what was begun where: at once, soon, where the
+/// library does it by itself, and never.
+const NOTES: [Option<usize>; 5] = [Some(0), Some(1), Some(50), None, Some(usize::MAX)];
+
+fn noting(after: Option<usize>, steps: usize) -> Budget {
+    let budget = Budget::of(steps);
+    after.map_or(budget, |steps| budget.noting_after(steps))
+}
+
+/// Compares what is found with what `std::regex` finds, whatever is noted. How often something is
+/// found; `None` where `std::regex` does not end soon.
+fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
+    let ours = Triggers::new(&[source]).expect("a pattern");
+    let theirs = StdRegex::new(source).expect("a pattern");
+    let mut n_found = 0;
+    for whole in [true, false] {
+        if !theirs.ends(text, whole, looks) {
+            return None;
+        }
+        let theirs = theirs.find(text, whole);
+        n_found += usize::from(theirs.is_some());
+        for after in NOTES {
+            let ours = ours.matched(0, text, whole, noting(after, 100 * looks));
+            let ours = ours.map(|found| found.map(|found| found.groups));
+            assert_eq!(
+                ours,
+                Ok(theirs.clone()),
+                "whole: {whole}, noting after {after:?}: {} in {}\n{}",
+                shown(source),
+                shown(text),
+                replay()
+            );
+        }
+    }
+    Some(n_found)
+}
+
+/// Lazy runs in loops behind texts that take more steps than a search that notes nothing.
+pub fn long_texts() {
+    let prose = "The quick brown fox jumps over the lazy dog, and why not. ".repeat(1300);
+    let failing = "<t>so why not</b> ".repeat(2000);
+    let letters = "a".repeat(16);
+    for (pattern, text) in [
+        (
+            "<t>(?:[^<]*?(?:(X)|y))*</t>",
+            format!("{prose}<t>an X, why, y</t>{{"),
+        ),
+        (
+            "<t>(?:[^<]*?(?:(X)|y))*</t>",
+            format!("{failing}<t>an X, why, y</t>{{"),
+        ),
+        (
+            "<t>(?:[^<]*?(?:(X)|(y)))*?</t>",
+            format!("{failing}<t>a y, X why, y</t>{{"),
+        ),
+        (
+            "<t>(?:([^<])*?(?:(X)|y)+?)+</t>",
+            format!("{failing}<t>an X, why, y</t>{{"),
+        ),
+        ("[ab](?:(a+?))*c", format!("{letters}d aaaac")),
+        ("[ab](?:(a+?))*$", format!("{letters}d aaaa")),
+        ("(?:(a+?)|(b??))+?c", "aaaaad aaabaac".to_owned()),
+        ("(?:(a*?)(?:(a)|(b)))*c", "aaaaad aababac".to_owned()),
+    ] {
+        let found = found_alike(pattern.as_bytes(), text.as_bytes(), 1 << 26);
+        assert_eq!(found, Some(1), "{pattern}");
+    }
+}
+
+const SETS: [&str; 10] = [
+    "a", "b", "X", "<", "[ab]", "[^<]", "[^\\n]", "[abX]", "\\w", "ab",
+];
+const RUNS: [&str; 12] = [
+    "", "", "*?", "*?", "+?", "+?", "*", "+", "??", "{1,}?", "{2,3}?", "{0,2}",
+];
+const LOOPS: [&str; 12] = [
+    "*", "*", "+", "+", "*?", "+?", "?", "", "{1,3}", "{2,}?", "{0,2}?", "{2}",
+];
+
+/// Runs in loops in loops, most of them lazy.
+fn loops(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
+    for _ in 0..1 + rng.below(3) {
+        if depth < 3 && rng.chance(0.5) {
+            let looks = depth > 0 && rng.chance(0.05);
+            let opening = match looks {
+                true => rng.pick(&["(?=", "(?!"]),
+                false => rng.pick(&["(", "(", "(?:"]),
+            };
+            out.extend_from_slice(opening.as_bytes());
+            for i in 0..1 + rng.below(3) {
+                if i > 0 {
+                    out.push(b'|');
+                }
+                loops(rng, depth + 1, out);
+            }
+            out.push(b')');
+            if !looks {
+                out.extend_from_slice(rng.pick(&LOOPS).as_bytes());
+            }
+        } else if rng.chance(0.03) {
+            out.extend_from_slice(b"\\1");
+        } else {
+            out.extend_from_slice(rng.pick(&SETS).as_bytes());
+            out.extend_from_slice(rng.pick(&RUNS).as_bytes());
+        }
+    }
+}
+
+/// Random loops in short texts, and in long ones of many lines, most of which do not match.
+pub fn random_loops(n: usize, rng: &mut Rng) {
+    let (mut compared, mut found, mut long) = (0, 0, 0);
+    for _ in 0..n {
+        let mut source = Vec::new();
+        loops(rng, 0, &mut source);
+        if rng.chance(0.5) {
+            source.extend_from_slice(b"<");
+        }
+        // A reference to a group that there is not.
+        if StdRegex::new(&source).is_none() {
+            assert!(Triggers::new(&[&source]).is_err(), "{}", shown(&source));
+            continue;
+        }
+        for n_lines in [1, 1, 1, 300] {
+            let mut text = Vec::new();
+            for _ in 0..n_lines {
+                for _ in 0..rng.below(16) {
+                    text.push(rng.pick(b"aaabbX<"));
+                }
+                if n_lines > 1 {
+                    text.push(b'\n');
+                }
+            }
+            if let Some(n) = found_alike(&source, &text, LOOKS) {
+                compared += 1;
+                found += n;
+                long += usize::from(n_lines > 1);
+            }
+        }
+    }
+    println!("{compared} texts, {long} of them long, {found} matches");
+    assert!(
+        compared > 2 * n && long > n / 4 && found > n,
+        "{compared} texts, {long} of them long, {found} matches, of {n} patterns"
+    );
+}
+
 /// How often repetitions go around at one place: twice, and what the rounds leave in the groups.
 pub fn rounds() {
     // A round sets one group, so that two rounds are needed for two, and three for three.
@@ -281,7 +432,9 @@ pub fn rounds() {
                             continue;
                         }
                         for whole in [true, false] {
-                            let Ok(ours) = ours.matched(0, text.as_bytes(), whole, STEPS) else {
+                            let Ok(ours) =
+                                ours.matched(0, text.as_bytes(), whole, Budget::of(STEPS))
+                            else {
                                 continue;
                             };
                             let ours = ours.map(|found| found.groups);
@@ -338,6 +491,7 @@ pub fn streams(n: usize, rng: &mut Rng) {
         }
         let texts: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
         let triggers = Triggers::new(&texts).expect("std::regex has read them");
+        let read = || Triggers::read(&texts).expect("it was read before");
         let theirs = sources.iter().map(|source| {
             let regex = StdRegex::new(source).expect("it was read before");
             (source.clone(), regex)
@@ -345,27 +499,31 @@ pub fn streams(n: usize, rng: &mut Rng) {
         let theirs: Vec<_> = theirs.collect();
         for _ in 0..4 {
             let mut waiting = Waiting::default();
+            // With states that nobody else has asked for, and with notes from the first step on.
+            let (cold, mut in_the_cold) = (read(), Waiting::default());
+            let mut noting = Waiting::default();
             let mut so_far = Vec::new();
             for token in 0..8 {
                 let piece = text(rng, 3);
                 so_far.extend_from_slice(&piece);
                 let is_short = |pattern: usize| {
-                    let whole = triggers.matched(pattern as u32, &so_far, true, STEPS);
-                    let part = triggers.matched(pattern as u32, &so_far, false, STEPS);
+                    let whole = triggers.matched(pattern as u32, &so_far, true, Budget::of(STEPS));
+                    let part = triggers.matched(pattern as u32, &so_far, false, Budget::of(STEPS));
                     whole.is_ok() && part.is_ok() && ends_soon(&theirs[pattern].1, &so_far)
                 };
                 if !(0..sources.len()).all(is_short) {
                     break;
                 }
-                let ours = waiting.accept(&triggers, token, &piece).expect("few steps");
-                let theirs = begin(&theirs, &so_far);
-                assert_eq!(
-                    ours,
-                    theirs,
-                    "{sources:?} in {}\n{}",
-                    shown(&so_far),
-                    replay()
-                );
+                let context = || format!("{sources:?} in {}\n{}", shown(&so_far), replay());
+                let (mut budget, mut same) = (Budget::default(), Budget::default());
+                let ours = waiting.accept_within(&triggers, token, &piece, &mut budget);
+                let alike = in_the_cold.accept_within(&cold, token, &piece, &mut same);
+                assert_eq!((ours, budget), (alike, same), "{}", context());
+                let mut budget = Budget::default().noting_after(0);
+                let alike = noting.accept_within(&triggers, token, &piece, &mut budget);
+                assert_eq!(ours, alike, "{}", context());
+                let ours = ours.expect("few steps");
+                assert_eq!(ours, begin(&theirs, &so_far), "{}", context());
                 if ours.is_some() {
                     n_found += 1;
                     break;
@@ -440,7 +598,8 @@ pub fn hostile() {
             assert_eq!(waiting.accept(&triggers, token, &text).ok(), Some(None));
         }
     }
-    assert!(triggers.bytes() < 8 << 20, "{}", triggers.bytes());
+    let (bytes, most) = (triggers.bytes(), triggers.most_bytes());
+    assert!(bytes <= most && most < 1 << 20, "{bytes} of {most}");
     let found = one.accept(&triggers, 300, b"c").expect("few steps");
     assert_eq!(
         found.is_some(),
@@ -449,4 +608,125 @@ pub fn hostile() {
             .expect("few steps")
             .is_some()
     );
+}
+
+/// Patterns whose look-aheads fail late, each of which takes some of what one call may take.
+pub fn costly(n: usize) -> Vec<String> {
+    (10..10 + n)
+        .map(|i| format!("(a|a){{10}}(?=b{i})"))
+        .collect()
+}
+
+/// The steps of one call are bounded for all patterns together, and counted alike whether the
+/// states of the patterns were made before or not.
+pub fn budgets() {
+    let used = |n: usize, triggers: &Triggers, budget: Budget| {
+        let texts = costly(n);
+        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        assert_eq!(triggers.n_patterns(), texts.len());
+        let mut left = budget;
+        let found = Waiting::default().accept_within(triggers, 0, &[b'a'; 98], &mut left);
+        (found, budget.left() - left.left())
+    };
+    let read = |n: usize| {
+        let texts = costly(n);
+        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        Triggers::read(&texts).expect("patterns")
+    };
+    let most = Budget::default();
+    let (found, one) = used(1, &read(1), most);
+    assert_eq!(found, Ok(None));
+    assert!(one > most.left() / 10, "{one}");
+    // Each alone is within the limit.
+    let (found, hundred) = used(100, &read(100), most);
+    assert_eq!(found, Err(Endless));
+    assert!(hundred <= most.left(), "{hundred}");
+    let (found, hundred) = used(100, &read(100), Budget::of(1 << 40));
+    assert_eq!(found, Ok(None));
+    assert!(hundred > 90 * one, "{hundred} for a hundred, {one} for one");
+    // To the last step, again and again.
+    let warm = read(2);
+    for round in 0..3 {
+        let (found, steps) = used(2, &read(2), most);
+        assert_eq!(found, Ok(None));
+        for triggers in [&warm, &read(2)] {
+            assert_eq!(
+                used(2, triggers, Budget::of(steps)),
+                (Ok(None), steps),
+                "{round}"
+            );
+            assert_eq!(
+                used(2, triggers, Budget::of(steps - 1)).0,
+                Err(Endless),
+                "{round}"
+            );
+        }
+    }
+    // What the states of many patterns cost counts as well, and again where they are known.
+    let texts: Vec<String> = (0..15_000).map(|i| format!("\\w*{i}(?=a)")).collect();
+    let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+    let triggers = Triggers::read(&texts).expect("patterns");
+    for _ in 0..2 {
+        let found = Waiting::default().accept(&triggers, 0, &b"one and two ".repeat(30));
+        assert_eq!(found, Err(Endless));
+    }
+}
+
+/// What `body` returns on a stack of 64 KiB.
+pub fn on_a_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(64 << 10);
+        let thread = thread.spawn_scoped(scope, body).expect("a thread");
+        thread.join().expect("no panic")
+    })
+}
+
+/// Patterns with parentheses nested so deep.
+pub fn nested(depth: usize) -> Vec<String> {
+    let kinds = [
+        (1, "(", ")"),
+        (1, "(?:", ")"),
+        (1, "(?=", ")"),
+        (1, "(?!", ")"),
+        (1, "(a|", ")*"),
+        (1, "(?:b|", ")+?"),
+        (1, "(?=b|", ")"),
+        (2, "(?:(?=a)a|(", "))*?"),
+        (2, "((?!b|", "))"),
+        (2, "(?=(", ")b?)"),
+    ];
+    let nested = kinds.map(|(levels, open, close)| {
+        let n = depth / levels;
+        open.repeat(n) + "a" + &close.repeat(n)
+    });
+    nested.into()
+}
+
+/// As deep as parentheses may be nested, on a small stack.
+pub fn deepest() {
+    let matched = |pattern: &str, notes_after: usize| {
+        let triggers = Triggers::read(&[pattern.as_bytes()]).ok()?;
+        let budget = Budget::default().noting_after(notes_after);
+        let accepted = Waiting::default().accept(&triggers, 0, b"aaaa");
+        let matched = triggers.matched(0, b"aaaa", false, budget);
+        assert_eq!(accepted.is_ok(), matched.is_ok(), "{pattern}");
+        Some(matched)
+    };
+    for notes_after in [0, 1 << 30] {
+        for depth in [2, 4, MAX_TRIGGER_DEPTH] {
+            for pattern in nested(depth) {
+                let found = on_a_small_stack(|| matched(&pattern, notes_after));
+                let found = found.unwrap_or_else(|| panic!("{pattern} is refused"));
+                if depth < MAX_TRIGGER_DEPTH {
+                    let found = found.expect("few steps").map(|found| found.groups);
+                    let theirs = StdRegex::new(pattern.as_bytes()).expect("a pattern");
+                    assert_eq!(found, theirs.find(b"aaaa", false), "{pattern}");
+                }
+            }
+        }
+        for pattern in nested(MAX_TRIGGER_DEPTH + 2) {
+            let found = on_a_small_stack(|| matched(&pattern, notes_after));
+            assert_eq!(found, None, "{pattern}");
+        }
+    }
 }

@@ -10,6 +10,8 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that this thread has allocated, less those that it has freed.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
     /// Whether the next one is reported with where it comes from.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
@@ -21,21 +23,28 @@ fn count() {
     }
 }
 
+fn add(bytes: isize) {
+    let _ = BYTES.try_with(|n| n.set(n.get() + bytes));
+}
+
 // SAFETY: every call is handed to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        add(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        add(size as isize - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(ptr, layout, size) }
     }
@@ -48,6 +57,12 @@ static ALLOCATOR: Counting = Counting;
 /// are not.
 fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
+}
+
+/// How many bytes this thread holds more than it did before: only Rust's, and as if no other thread
+/// freed any of them.
+pub fn bytes_since(before: isize) -> isize {
+    BYTES.with(Cell::get) - before
 }
 
 /// What `f` returns, which must not allocate: of the first allocation a backtrace is printed.
@@ -66,4 +81,9 @@ fn the_counter_counts() {
     let before = allocations();
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(allocations(), before + 1);
+    let before = bytes_since(0);
+    let held = std::hint::black_box(vec![0_u8; 1000]);
+    assert_eq!(bytes_since(before), 1000);
+    drop(held);
+    assert_eq!(bytes_since(before), 0);
 }

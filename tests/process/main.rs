@@ -13,3 +13,4 @@ mod soak;
 mod support;
 #[path = "../support/thread_time.rs"]
 mod thread_time;
+mod triggers;

@@ -10,3 +10,4 @@ mod sieve;
 #[path = "../support/mod.rs"]
 mod support;
 mod trie;
+mod triggers;

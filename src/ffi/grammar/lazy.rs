@@ -20,9 +20,17 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIG
 /// How deep the parentheses of a trigger pattern may be nested.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGGER_DEPTH);
-/// The most steps that the search for one trigger pattern may take, once it can have matched.
-pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 16_777_216;
+/// The most steps that one token may take while its grammar waits for a trigger, all patterns
+/// together.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
+/// The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
+/// with all that may come to be remembered of them while texts are read.
+pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES: usize = 33_554_432;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES == limits::MAX_TRIGGER_CACHE);
+/// The most sets of trigger patterns that are kept.
+pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS: usize = 64;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS == limits::MAX_TRIGGERS_CACHED);
 /// The most trigger tokens of a lazy grammar.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS: usize = 1_048_576;
 /// The most bytes of a text in which a lazy grammar waits for its trigger.
@@ -106,7 +114,7 @@ pub(super) unsafe fn of_patterns(
 ///
 /// NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
 /// pattern is NULL or no regular expression, where there are to be patterns or tokens and the
-/// pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A search that takes more steps
+/// pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
 /// than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
 /// LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
 /// again. All is copied.

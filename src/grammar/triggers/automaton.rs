@@ -5,6 +5,10 @@
 //! token costs its bytes. What is kept is bounded: beyond it all states are dropped, and each
 //! sampler brings its own back in.
 //!
+//! A state is made while nothing is held: others go on where states are known. Each transition
+//! counts the steps that making it takes, also where it is known, so that it does not matter who
+//! has asked before.
+//!
 //! It is exact but for look-aheads, which it takes for fulfilled, and back references, which it
 //! takes for any text: there it says *maybe*.
 
@@ -14,14 +18,23 @@
 )]
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
-use crate::grammar::limits::MAX_TRIGGER_TABLES;
+use crate::grammar::limits::{MAX_TRIGGER_TABLES, MIN_TRIGGER_TABLES, TRIGGER_TABLES_PER_STATE};
+use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::byte_set::is_word;
 use crate::grammar::triggers::program::{Address, Inst, Program};
+use crate::sync::Mutex;
 
 /// A transition that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
+/// So many bytes of a text are gone through before others may.
+const AT_ONCE: usize = 1 << 12;
+/// So many instructions are looked at in one step.
+const PER_STEP: usize = 2;
+/// What an allocation takes beside its bytes.
+const ALLOCATION: usize = 16;
 
 /// What stands before a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,9 +60,11 @@ enum Right {
     Other,
 }
 
-/// A state.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// What a state is.
+#[derive(Debug, PartialEq, Eq)]
 struct Shape {
+    /// Of the rest.
+    hash: u64,
     left: Left,
     /// Whether some of `items` wait for what follows.
     waits: bool,
@@ -59,15 +74,34 @@ struct Shape {
     hits: Box<[u32]>,
 }
 
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 /// Where a text stands.
 #[derive(Clone, Debug, Default)]
-pub struct Cursor {
-    shape: Option<Arc<Shape>>,
+pub struct Cursor(Option<Place>);
+
+/// A state, and its number as long as the tables are of this generation.
+#[derive(Clone, Debug)]
+struct Place {
+    shape: Arc<Shape>,
     state: u32,
     generation: u64,
 }
 
-/// The states so far.
+/// Patterns that can match.
+#[derive(Debug, Default)]
+pub struct Hits {
+    /// Somewhere in the text. Some may be there more than once.
+    pub somewhere: Vec<u32>,
+    /// Where the text ends now.
+    pub at_end: Vec<u32>,
+}
+
+/// All patterns as one automaton.
 #[derive(Debug)]
 pub struct Automaton {
     /// The class of each byte, and one byte of each class.
@@ -75,17 +109,47 @@ pub struct Automaton {
     one_of: Vec<u8>,
     /// Whether some pattern asks for the borders of words.
     has_words: bool,
-    states: HashMap<Arc<Shape>, u32>,
-    shapes: Vec<Arc<Shape>>,
-    /// A row of classes per state.
-    transitions: Vec<u32>,
-    /// Per state: what would match if the text ended, once it was asked.
-    at_end: Vec<Option<Arc<[u32]>>>,
+    /// Where every text begins.
+    start: Arc<Shape>,
+    hasher: RandomState,
+    most_bytes: usize,
+    tables: Mutex<Tables>,
+}
+
+/// The states so far.
+#[derive(Debug, Default)]
+struct Tables {
+    numbers: HashMap<Arc<Shape>, u32>,
+    states: Vec<State>,
     bytes: usize,
     /// How often the states were dropped.
     generation: u64,
-    scratch: Scratch,
 }
+
+#[derive(Debug)]
+struct State {
+    shape: Arc<Shape>,
+    /// By class.
+    edges: Box<[Edge]>,
+    at_end: Option<Arc<AtEnd>>,
+}
+
+/// What a byte leads to, and how many steps it takes to find out.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    next: u32,
+    steps: u32,
+}
+
+/// What would match if the text ended, and how many steps it takes to find out.
+#[derive(Debug)]
+struct AtEnd {
+    hits: Box<[u32]>,
+    steps: usize,
+}
+
+/// How the tables of a generation end: freed while nothing is held.
+type Dropped = (HashMap<Arc<Shape>, u32>, Vec<State>);
 
 #[derive(Debug, Default)]
 struct Scratch {
@@ -95,6 +159,8 @@ struct Scratch {
     open: Vec<Address>,
     items: Vec<Address>,
     hits: Vec<u32>,
+    /// How many instructions were looked at.
+    n_looks: usize,
 }
 
 impl Automaton {
@@ -105,153 +171,138 @@ impl Automaton {
             .iter()
             .any(|inst| matches!(inst, Inst::Word { .. }));
         let (class_of, one_of) = classes(program, has_words);
+        let hasher = RandomState::new();
+        let mut scratch = Scratch::default();
+        scratch.begin(program);
+        scratch.close_beginnings(program, Left::Begin);
+        let start = Arc::new(scratch.finish(program, Left::Begin, &hasher));
         Self {
             class_of,
             one_of,
             has_words,
-            states: HashMap::new(),
-            shapes: Vec::new(),
-            transitions: Vec::new(),
-            at_end: Vec::new(),
-            bytes: 0,
-            generation: 0,
-            scratch: Scratch::default(),
+            start,
+            hasher,
+            most_bytes: (MIN_TRIGGER_TABLES + TRIGGER_TABLES_PER_STATE * program.code.len())
+                .min(MAX_TRIGGER_TABLES),
+            tables: Mutex::new(Tables::default()),
         }
     }
 
-    /// Bytes that it occupies.
+    /// Bytes that its states occupy.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.tables.lock().bytes
     }
 
-    /// Goes on with `text`. Adds to `hits` which patterns can have matched somewhere, and gives
-    /// those that can match where the text ends now.
+    /// The most bytes that they ever occupy.
+    pub fn most_bytes(&self) -> usize {
+        self.most_bytes
+    }
+
+    /// Goes on with `text`. Adds to `hits` which patterns can have matched.
     pub fn read(
-        &mut self,
+        &self,
         program: &Program,
         cursor: &mut Cursor,
         text: &[u8],
-        hits: &mut Vec<u32>,
-    ) -> Arc<[u32]> {
-        let mut state = self.state_of(program, cursor);
-        hits.extend(&self.shapes[state as usize].hits);
+        hits: &mut Hits,
+        budget: &mut Budget,
+    ) -> Result<(), Endless> {
+        let mut place = match cursor.0.take() {
+            Some(place) => place,
+            None => {
+                budget.take(self.start.hits.len())?;
+                hits.somewhere.extend(&self.start.hits);
+                Place {
+                    shape: Arc::clone(&self.start),
+                    state: UNKNOWN,
+                    generation: u64::MAX,
+                }
+            }
+        };
+        let mut scratch = Scratch::default();
+        let mut passed = Vec::new();
+        let mut rest = text;
+        while let Some(&byte) = rest.first() {
+            let most = &rest[..rest.len().min(AT_ONCE)];
+            let n = self.follow(&mut place, most, &mut passed, budget)?;
+            for shape in passed.drain(..) {
+                hits.somewhere.extend(&shape.hits);
+            }
+            if n == 0 {
+                let class = self.class_of[usize::from(byte)];
+                let (shape, steps) = self.next(program, &place.shape, class, &mut scratch);
+                budget.take(steps)?;
+                hits.somewhere.extend(&shape.hits);
+                self.link(&mut place, class, shape, steps);
+            }
+            rest = &rest[n.max(1)..];
+        }
+        self.end(program, &place, &mut scratch, hits, budget)?;
+        cursor.0 = Some(place);
+        Ok(())
+    }
+
+    /// Goes on as far as transitions are known: how many bytes. States with hits are noted.
+    fn follow(
+        &self,
+        place: &mut Place,
+        text: &[u8],
+        passed: &mut Vec<Arc<Shape>>,
+        budget: &mut Budget,
+    ) -> Result<usize, Endless> {
+        let tables = self.tables.lock();
+        let Some(mut state) = tables.number(place) else {
+            return Ok(0);
+        };
+        let mut n = 0;
         for &byte in text {
             let class = self.class_of[usize::from(byte)];
-            let place = state as usize * self.one_of.len() + usize::from(class);
-            state = match self.transitions[place] {
-                UNKNOWN => self.transition(program, state, class),
-                known => known,
-            };
-            let found = &self.shapes[state as usize].hits;
-            if !found.is_empty() {
-                hits.extend(found);
+            let edge = tables.states[state as usize].edges[usize::from(class)];
+            if edge.next == UNKNOWN {
+                break;
             }
-        }
-        let at_end = self.hits_at_end(program, state);
-        if cursor.state != state || cursor.generation != self.generation {
-            *cursor = Cursor {
-                shape: Some(Arc::clone(&self.shapes[state as usize])),
-                state,
-                generation: self.generation,
-            };
-        }
-        at_end
-    }
-
-    fn state_of(&mut self, program: &Program, cursor: &mut Cursor) -> u32 {
-        match &cursor.shape {
-            Some(_) if cursor.generation == self.generation => cursor.state,
-            Some(shape) => self.known(Arc::clone(shape)),
-            None => {
-                self.begin_closure(program);
-                self.close_beginnings(program, Left::Begin);
-                let state = self.finish(program, Left::Begin);
-                // It differs from what a new cursor says.
-                cursor.generation = u64::MAX;
-                state
+            budget.take(edge.steps as usize)?;
+            state = edge.next;
+            let shape = &tables.states[state as usize].shape;
+            if !shape.hits.is_empty() {
+                passed.push(Arc::clone(shape));
             }
+            n += 1;
         }
-    }
-
-    fn begin_closure(&mut self, program: &Program) {
-        let scratch = &mut self.scratch;
-        scratch.seen.resize(program.code.len(), 0);
-        scratch.items.clear();
-        scratch.hits.clear();
-        scratch.next_number();
-    }
-
-    fn close_beginnings(&mut self, program: &Program, left: Left) {
-        for pattern in &program.patterns {
-            let entry = pattern.entry;
-            self.scratch.close(program, entry, left, Right::Unknown);
+        if place.state != state || place.generation != tables.generation {
+            *place = tables.place(state);
         }
+        Ok(n)
     }
 
-    /// The state of what a closure has found.
-    fn finish(&mut self, program: &Program, left: Left) -> u32 {
-        let scratch = &mut self.scratch;
-        scratch.items.sort_unstable();
-        scratch.hits.sort_unstable();
-        scratch.hits.dedup();
-        let waits = |&item: &Address| {
-            let inst = program.code[item as usize];
-            matches!(inst, Inst::End { .. } | Inst::Word { .. })
-        };
-        let waits = scratch.items.iter().any(waits);
-        let shape = Shape {
-            left: if waits { left } else { Left::Other },
-            waits,
-            items: scratch.items.as_slice().into(),
-            hits: scratch.hits.as_slice().into(),
-        };
-        self.known(Arc::new(shape))
-    }
-
-    /// The number of a state; it gets one if it has none.
-    fn known(&mut self, shape: Arc<Shape>) -> u32 {
-        if let Some(&state) = self.states.get(&shape) {
-            return state;
-        }
-        let bytes = 4 * (shape.items.len() + shape.hits.len() + self.one_of.len())
-            + size_of::<Shape>()
-            + 64;
-        if self.bytes + bytes > MAX_TRIGGER_TABLES && !self.shapes.is_empty() {
-            self.states.clear();
-            self.shapes.clear();
-            self.transitions.clear();
-            self.at_end.clear();
-            self.bytes = 0;
-            self.generation += 1;
-        }
-        self.bytes += bytes;
-        let state = self.shapes.len() as u32;
-        self.shapes.push(Arc::clone(&shape));
-        self.transitions
-            .resize(self.transitions.len() + self.one_of.len(), UNKNOWN);
-        self.at_end.push(None);
-        self.states.insert(shape, state);
-        state
-    }
-
-    fn transition(&mut self, program: &Program, state: u32, class: u8) -> u32 {
-        let shape = Arc::clone(&self.shapes[state as usize]);
+    /// What a byte of a class leads to, and the steps for that.
+    fn next(
+        &self,
+        program: &Program,
+        shape: &Shape,
+        class: u8,
+        scratch: &mut Scratch,
+    ) -> (Shape, usize) {
         let byte = self.one_of[usize::from(class)];
         let (right, left) = match self.has_words && is_word(byte) {
             true => (Right::Word, Left::Word),
             false => (Right::Other, Left::Other),
         };
+        scratch.n_looks = 0;
+        let (resolved, hits);
         let items = match shape.waits {
-            true => self.resolved(program, &shape, right),
-            false => Vec::new(),
+            true => {
+                (resolved, hits) = scratch.resolved(program, shape, right);
+                &*resolved
+            }
+            false => {
+                hits = Vec::new();
+                &*shape.items
+            }
         };
-        let hits = match shape.waits {
-            true => std::mem::take(&mut self.scratch.hits),
-            false => Vec::new(),
-        };
-        let items = if shape.waits { &items } else { &*shape.items };
-        self.begin_closure(program);
-        self.scratch.hits.extend(hits);
+        scratch.begin(program);
+        scratch.hits = hits;
+        scratch.n_looks += PER_STEP + items.len();
         for &item in items {
             let takes = |set: u32| program.sets[set as usize].has(byte);
             let next = match program.code[item as usize] {
@@ -260,47 +311,136 @@ impl Automaton {
                 Inst::Backreference { .. } => item,
                 _ => continue,
             };
-            self.scratch.close(program, next, left, Right::Unknown);
+            scratch.close(program, next, left, Right::Unknown);
         }
-        self.close_beginnings(program, left);
-        let generation = self.generation;
-        let next = self.finish(program, left);
-        if self.generation == generation {
-            let place = state as usize * self.one_of.len() + usize::from(class);
-            self.transitions[place] = next;
-        }
-        next
+        scratch.close_beginnings(program, left);
+        let shape = scratch.finish(program, left, &self.hasher);
+        let steps = scratch.n_looks / PER_STEP + shape.hits.len();
+        (shape, steps)
     }
 
-    /// The items of a state once it is known what follows; what matches thereby is in the scratch.
-    fn resolved(&mut self, program: &Program, shape: &Shape, right: Right) -> Vec<Address> {
-        self.begin_closure(program);
-        for &item in &shape.items {
-            self.scratch.close(program, item, shape.left, right);
+    /// Notes that a byte of a class leads from one state to another, which is the place then.
+    fn link(&self, place: &mut Place, class: u8, shape: Shape, steps: usize) {
+        let shape = Arc::new(shape);
+        let mut dropped = Vec::new();
+        let mut tables = self.tables.lock();
+        let from = self.known(&mut tables, &place.shape, &mut dropped);
+        let generation = tables.generation;
+        let next = self.known(&mut tables, &shape, &mut dropped);
+        if tables.generation == generation {
+            let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+            tables.states[from as usize].edges[usize::from(class)] = Edge { next, steps };
         }
-        std::mem::take(&mut self.scratch.items)
+        *place = tables.place(next);
+        // Others need not wait until what was dropped is freed.
+        drop(tables);
+        drop(dropped);
     }
 
-    fn hits_at_end(&mut self, program: &Program, state: u32) -> Arc<[u32]> {
-        if let Some(known) = &self.at_end[state as usize] {
-            return Arc::clone(known);
+    /// The number of a state; it gets one if it has none.
+    fn known(&self, tables: &mut Tables, shape: &Arc<Shape>, dropped: &mut Vec<Dropped>) -> u32 {
+        if let Some(&state) = tables.numbers.get(shape) {
+            return state;
         }
-        let shape = Arc::clone(&self.shapes[state as usize]);
-        self.scratch.hits.clear();
-        if shape.waits {
-            self.resolved(program, &shape, Right::End);
+        let bytes = 4 * (shape.items.len() + shape.hits.len())
+            + size_of::<Edge>() * self.one_of.len()
+            + size_of::<Shape>()
+            // Vectors and hash tables have up to twice the room that they need.
+            + 2 * (size_of::<State>() + size_of::<(Arc<Shape>, u32)>())
+            + 5 * ALLOCATION;
+        if tables.bytes + bytes > self.most_bytes && !tables.states.is_empty() {
+            let states = std::mem::take(&mut tables.states);
+            dropped.push((std::mem::take(&mut tables.numbers), states));
+            tables.bytes = 0;
+            tables.generation += 1;
         }
-        let hits = &mut self.scratch.hits;
-        hits.sort_unstable();
-        hits.dedup();
-        let hits: Arc<[u32]> = hits.as_slice().into();
-        self.at_end[state as usize] = Some(Arc::clone(&hits));
-        hits
+        tables.bytes += bytes;
+        let state = tables.states.len() as u32;
+        let unknown = Edge {
+            next: UNKNOWN,
+            steps: 0,
+        };
+        tables.states.push(State {
+            shape: Arc::clone(shape),
+            edges: vec![unknown; self.one_of.len()].into(),
+            at_end: None,
+        });
+        tables.numbers.insert(Arc::clone(shape), state);
+        state
+    }
+
+    /// Adds what matches if the text ends here.
+    fn end(
+        &self,
+        program: &Program,
+        place: &Place,
+        scratch: &mut Scratch,
+        hits: &mut Hits,
+        budget: &mut Budget,
+    ) -> Result<(), Endless> {
+        if !place.shape.waits {
+            return Ok(());
+        }
+        let known = {
+            let tables = self.tables.lock();
+            let state = tables.number(place);
+            state.and_then(|state| tables.states[state as usize].at_end.clone())
+        };
+        let at_end = known.unwrap_or_else(|| {
+            scratch.n_looks = 0;
+            let (_, mut hits) = scratch.resolved(program, &place.shape, Right::End);
+            hits.sort_unstable();
+            hits.dedup();
+            let at_end = Arc::new(AtEnd {
+                steps: 1 + scratch.n_looks / PER_STEP + hits.len(),
+                hits: hits.into(),
+            });
+            self.keep_end(place, &at_end);
+            at_end
+        });
+        budget.take(at_end.steps)?;
+        hits.at_end.extend(&at_end.hits);
+        Ok(())
+    }
+
+    /// Keeps that for others, where there is room.
+    fn keep_end(&self, place: &Place, at_end: &Arc<AtEnd>) {
+        let bytes = size_of::<AtEnd>() + 4 * at_end.hits.len() + 2 * ALLOCATION;
+        let mut tables = self.tables.lock();
+        if let Some(state) = tables.number(place)
+            && tables.states[state as usize].at_end.is_none()
+            && tables.bytes + bytes <= self.most_bytes
+        {
+            tables.bytes += bytes;
+            tables.states[state as usize].at_end = Some(Arc::clone(at_end));
+        }
+    }
+}
+
+impl Tables {
+    /// The number of a state, if it has one now.
+    fn number(&self, place: &Place) -> Option<u32> {
+        match place.generation == self.generation {
+            true => Some(place.state),
+            false => self.numbers.get(&place.shape).copied(),
+        }
+    }
+
+    fn place(&self, state: u32) -> Place {
+        Place {
+            shape: Arc::clone(&self.states[state as usize].shape),
+            state,
+            generation: self.generation,
+        }
     }
 }
 
 impl Scratch {
-    fn next_number(&mut self) {
+    /// Begins a closure.
+    fn begin(&mut self, program: &Program) {
+        self.seen.resize(program.code.len(), 0);
+        self.items.clear();
+        self.hits.clear();
         self.number = self.number.wrapping_add(1);
         if self.number == 0 {
             self.seen.fill(0);
@@ -308,10 +448,53 @@ impl Scratch {
         }
     }
 
+    fn close_beginnings(&mut self, program: &Program, left: Left) {
+        for pattern in &program.patterns {
+            self.close(program, pattern.entry, left, Right::Unknown);
+        }
+    }
+
+    /// The items of a state once it is known what follows, and what matches thereby.
+    fn resolved(
+        &mut self,
+        program: &Program,
+        shape: &Shape,
+        right: Right,
+    ) -> (Vec<Address>, Vec<u32>) {
+        self.begin(program);
+        for &item in &shape.items {
+            self.close(program, item, shape.left, right);
+        }
+        let items = std::mem::take(&mut self.items);
+        (items, std::mem::take(&mut self.hits))
+    }
+
+    /// What a closure has found.
+    fn finish(&mut self, program: &Program, left: Left, hasher: &RandomState) -> Shape {
+        self.items.sort_unstable();
+        self.hits.sort_unstable();
+        self.hits.dedup();
+        let waits = |&item: &Address| {
+            let inst = program.code[item as usize];
+            matches!(inst, Inst::End { .. } | Inst::Word { .. })
+        };
+        let waits = self.items.iter().any(waits);
+        let left = if waits { left } else { Left::Other };
+        let (items, hits) = (self.items.as_slice(), self.hits.as_slice());
+        Shape {
+            hash: hasher.hash_one((left, items, hits)),
+            left,
+            waits,
+            items: items.into(),
+            hits: hits.into(),
+        }
+    }
+
     /// Adds what can be reached from an instruction without a byte.
     fn close(&mut self, program: &Program, from: Address, left: Left, right: Right) {
         self.open.push(from);
         while let Some(address) = self.open.pop() {
+            self.n_looks += 1;
             if std::mem::replace(&mut self.seen[address as usize], self.number) == self.number {
                 continue;
             }

@@ -2,6 +2,7 @@
 //!
 //! - [`byte_set`][], [`scanner`][], [`syntax`][]: a pattern is read.
 //! - [`program`][]: all patterns become instructions.
+//! - [`budget`][]: how much work one call may take.
 //! - [`automaton`][]: where none of them can match yet, in one step per byte of a text.
 //! - [`search`][]: what matches, where the grammar begins, as `std::regex` finds it.
 //! - [`set`][]: the patterns of a grammar, kept for the next one that has them.
@@ -10,6 +11,7 @@
 //! Texts and patterns are bytes, as they are for `std::regex<char>` in the C locale.
 
 pub mod automaton;
+pub mod budget;
 pub mod byte_set;
 pub mod program;
 pub mod scanner;
@@ -20,5 +22,6 @@ pub mod syntax;
 mod tests;
 pub mod waiting;
 
+pub use budget::{Budget, Endless};
 pub use set::Triggers;
 pub use waiting::Waiting;

@@ -3,26 +3,30 @@
 //! It goes through the possibilities in `std::regex`'s order, oddities included: a group keeps what
 //! an earlier round of a repetition has matched, a repetition goes around twice at one place and no
 //! more, and what a look-ahead remembers stays when the way that asked for it is given up. Unlike
-//! `std::regex` it keeps its ways in a list, not on the stack, and gives up after so many steps.
-//! Where a pattern has neither look-ahead nor back reference nor empty repetitions, a place that
-//! led nowhere once is not tried again, so that steps are at most places times instructions.
+//! `std::regex` it keeps its ways in a list, not on the stack, those of look-aheads included, and
+//! gives up when a [`Budget`] is spent.
+//!
+//! Where a pattern has neither look-ahead nor back reference nor empty repetitions, an instruction
+//! that was begun at a place is not begun there again, so that steps are at most places times
+//! instructions. Nothing but the place then decides where it leads: no instruction asks what groups
+//! have matched, and between two visits of one instruction on the same way a byte is taken, so that
+//! no repetition goes around twice at one place. For the second reason the earlier visit is over,
+//! and has led nowhere, when a later one comes. That holds only if an instruction is noted when it
+//! is begun, not when it is put off: what is put off comes behind what may lead to it.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "addresses and positions come from the program and the text that are searched"
 )]
 
-use crate::grammar::limits::{MAX_TRIGGER_STEPS, MAX_TRIGGER_WAYS};
+use crate::grammar::limits::MAX_TRIGGER_WAYS;
+use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::program::{Address, Inst, NO_SET, Pattern, Program};
 
-/// The search takes more steps than are allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endless;
-
-/// After so many steps it is noted which places were tried.
-const FORGETFUL: usize = 1 << 16;
-/// The most bits for that.
-const MOST_BITS: usize = 1 << 29;
+/// The most words for what was begun where.
+const MOST_WORDS: usize = 1 << 22;
+/// So many bytes of a text are looked at in one step, once, or groups and words written.
+const AT_ONCE: usize = 8;
 
 /// What a group has matched.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +55,13 @@ enum Way {
     Group { group: u32, was: Group },
     /// A counter as it was.
     Counter { counter: u32, was: (u32, u8) },
+    /// The look-ahead of this address, asked at this place, finds nothing. `begin` is where the
+    /// text began for what is around it.
+    Look {
+        address: Address,
+        at: u32,
+        begin: u32,
+    },
 }
 
 /// A match.
@@ -71,40 +82,52 @@ impl Found {
 }
 
 /// Where the grammar begins in `text`, if the pattern is found in it.
-pub fn find(program: &Program, pattern: &Pattern, text: &[u8]) -> Result<Option<usize>, Endless> {
+pub fn find(
+    program: &Program,
+    pattern: &Pattern,
+    text: &[u8],
+    budget: &mut Budget,
+) -> Result<Option<usize>, Endless> {
     let mut found = None;
     if pattern.is_whole {
-        found = matched(program, pattern, text, true, MAX_TRIGGER_STEPS)?;
+        found = matched(program, pattern, text, true, budget)?;
     }
     if found.is_none() {
-        found = matched(program, pattern, text, false, MAX_TRIGGER_STEPS)?;
+        found = matched(program, pattern, text, false, budget)?;
     }
     Ok(found.map(|found| found.grammar_begin()))
 }
 
-/// The first match in `text`, or that of the whole of it, with no more than so many steps.
+/// The first match in `text`, or that of the whole of it.
 pub fn matched(
     program: &Program,
     pattern: &Pattern,
     text: &[u8],
     whole: bool,
-    steps: usize,
+    budget: &mut Budget,
 ) -> Result<Option<Found>, Endless> {
-    let mut search = Search::new(program, pattern, text);
-    search.steps = steps;
-    if !pattern.forgets {
-        return search.run(whole);
-    }
-    search.steps = steps.min(FORGETFUL);
-    if let Ok(found) = search.run(whole) {
-        return Ok(found);
-    }
-    search = Search::new(program, pattern, text);
-    search.steps = steps;
-    let bits = pattern.code.len().saturating_mul(text.len() + 1);
-    if bits <= MOST_BITS {
-        search.tried = vec![0; bits.div_ceil(64)];
-    }
+    let n_groups = pattern.n_groups as usize + 1;
+    let n_counters = match pattern.forgets {
+        true => 0,
+        false => pattern.n_counters as usize,
+    };
+    budget.take(16 + (n_groups + n_counters) / AT_ONCE)?;
+    let search = Search {
+        program,
+        pattern,
+        text,
+        begin: 0,
+        follows: false,
+        groups: vec![Group::default(); n_groups],
+        counters: vec![(0, 0); n_counters],
+        ways: Vec::new(),
+        looks: Vec::new(),
+        saved: Vec::new(),
+        remembers_below: budget.left().saturating_sub(budget.notes_after),
+        budget,
+        begun: Vec::new(),
+        begun_from: 0,
+    };
     search.run(whole)
 }
 
@@ -116,48 +139,48 @@ struct Search<'a> {
     begin: usize,
     follows: bool,
     groups: Vec<Group>,
-    /// Where each repetition went around last, and how often there.
+    /// Where each repetition went around last, and how often there. None where no repetition can
+    /// go around twice at one place.
     counters: Vec<(u32, u8)>,
     ways: Vec<Way>,
-    steps: usize,
-    /// A bit per instruction and place, or none.
-    tried: Vec<u64>,
+    /// Where among the ways those of each look-ahead begin that is not answered yet.
+    looks: Vec<usize>,
+    /// For each of these, all groups as they were.
+    saved: Vec<Group>,
+    budget: &'a mut Budget,
+    /// With fewer steps left than so many it is noted what was begun where.
+    remembers_below: usize,
+    /// A bit per instruction, for each place from `begun_from` on.
+    begun: Vec<u64>,
+    begun_from: usize,
 }
 
-impl<'a> Search<'a> {
-    fn new(program: &'a Program, pattern: &'a Pattern, text: &'a [u8]) -> Self {
-        Self {
-            program,
-            pattern,
-            text,
-            begin: 0,
-            follows: false,
-            groups: vec![Group::default(); pattern.n_groups as usize + 1],
-            counters: vec![(0, 0); pattern.n_counters as usize],
-            ways: Vec::new(),
-            steps: 0,
-            tried: Vec::new(),
-        }
-    }
-
-    fn run(&mut self, whole: bool) -> Result<Option<Found>, Endless> {
+impl Search<'_> {
+    fn run(mut self, whole: bool) -> Result<Option<Found>, Endless> {
         if whole {
-            let end = self.matches(self.pattern.entry, 0, true)?;
+            let end = self.matches(0, true)?;
             return Ok(end.map(|end| self.found(0, end)));
         }
-        for begin in 0..=self.text.len() {
-            self.tick(1)?;
-            if !self.may_begin(self.pattern.first, begin) {
-                continue;
-            }
+        let mut from = 0;
+        while let Some(begin) = self.next_begin(from)? {
             (self.begin, self.follows) = (begin, begin > 0);
-            self.tick(self.groups.len() / 8)?;
+            self.tick(self.groups.len() / AT_ONCE)?;
             self.groups.fill(Group::default());
-            if let Some(end) = self.matches(self.pattern.entry, begin, false)? {
+            if let Some(end) = self.matches(begin, false)? {
                 return Ok(Some(self.found(begin, end)));
             }
+            from = begin + 1;
         }
         Ok(None)
+    }
+
+    /// The next place where a match may begin.
+    fn next_begin(&mut self, from: usize) -> Result<Option<usize>, Endless> {
+        let mut places = from..=self.text.len();
+        let begin = places.find(|&at| self.may_begin(self.pattern.first, at));
+        let passed = begin.unwrap_or(self.text.len()).saturating_sub(from);
+        self.tick(1 + passed / AT_ONCE)?;
+        Ok(begin)
     }
 
     fn found(&self, begin: usize, end: usize) -> Found {
@@ -172,8 +195,7 @@ impl<'a> Search<'a> {
     }
 
     fn tick(&mut self, steps: usize) -> Result<(), Endless> {
-        self.steps = self.steps.checked_sub(steps).ok_or(Endless)?;
-        Ok(())
+        self.budget.take(steps)
     }
 
     /// Whether the byte at this place, if there is one, is in the set, if that is known.
@@ -190,17 +212,30 @@ impl<'a> Search<'a> {
         byte.is_some_and(|&byte| self.program.sets[set as usize].has(byte))
     }
 
-    /// Whether this instruction was tried at this place before; from now on it was.
-    fn was_tried(&mut self, address: Address, at: usize) -> bool {
-        if self.tried.is_empty() {
-            return false;
+    /// Whether this instruction was begun at this place before; from now on it was.
+    fn was_begun(&mut self, address: Address, at: usize) -> Result<bool, Endless> {
+        if !self.pattern.forgets || self.budget.left() >= self.remembers_below {
+            return Ok(false);
+        }
+        if self.begun.is_empty() {
+            // Later searches begin later.
+            self.begun_from = self.begin;
         }
         let local = (address - self.pattern.code.start) as usize;
-        let bit = local * (self.text.len() + 1) + at;
-        let word = &mut self.tried[bit / 64];
+        let bit = (at - self.begun_from) * self.pattern.code.len() + local;
+        let place = bit / 64;
+        if place >= MOST_WORDS {
+            return Ok(false);
+        }
+        if place >= self.begun.len() {
+            let n = (place + 1).max(self.begun.len() * 2).clamp(64, MOST_WORDS);
+            self.tick((n - self.begun.len()) / AT_ONCE)?;
+            self.begun.resize(n, 0);
+        }
+        let word = &mut self.begun[place];
         let was = *word >> (bit % 64) & 1 != 0;
         *word |= 1 << (bit % 64);
-        was
+        Ok(was)
     }
 
     fn push(&mut self, way: Way) -> Result<(), Endless> {
@@ -213,30 +248,27 @@ impl<'a> Search<'a> {
 
     /// Where a match from here ends: with the text, if it is to be whole. What the groups have
     /// matched is then in `groups`.
-    fn matches(
-        &mut self,
-        entry: Address,
-        at: usize,
-        whole: bool,
-    ) -> Result<Option<usize>, Endless> {
-        let base = self.ways.len();
-        let (mut address, mut at) = (entry, at);
+    fn matches(&mut self, begin: usize, whole: bool) -> Result<Option<usize>, Endless> {
+        let (mut address, mut at) = (self.pattern.entry, begin);
         loop {
             self.tick(1)?;
-            if let Inst::Accept { .. } = self.program.code[address as usize]
-                && (!whole || at == self.text.len())
-            {
-                self.forget_ways(base);
-                return Ok(Some(at));
-            }
-            let (next, next_at) = match self.step(address, at)? {
-                Some(next) => next,
-                None => match self.give_up(base)? {
-                    Some(next) => next,
-                    None => return Ok(None),
-                },
+            let next = match self.program.code[address as usize] {
+                Inst::Accept { .. } if !self.looks.is_empty() => self.has_seen(),
+                Inst::Accept { .. } if !whole || at == self.text.len() => {
+                    self.forget_ways(0);
+                    return Ok(Some(at));
+                }
+                Inst::Accept { .. } => None,
+                inst => self.step(inst, address, at)?,
             };
-            (address, at) = (next, next_at);
+            let next = match next {
+                Some(next) => Some(next),
+                None => self.give_up()?,
+            };
+            match next {
+                Some(next) => (address, at) = next,
+                None => return Ok(None),
+            }
         }
     }
 
@@ -250,13 +282,19 @@ impl<'a> Search<'a> {
     }
 
     /// Where to go on behind an instruction; `None` if this way leads nowhere.
-    fn step(&mut self, address: Address, at: usize) -> Result<Option<(Address, usize)>, Endless> {
+    fn step(
+        &mut self,
+        inst: Inst,
+        address: Address,
+        at: usize,
+    ) -> Result<Option<(Address, usize)>, Endless> {
         let here = |next: Address| Ok(Some((next, at)));
-        match self.program.code[address as usize] {
+        match inst {
             Inst::Byte { set, next } => Ok(self.has(set, at).then_some((next, at + 1))),
-            Inst::Run { set, lazy, .. } => self.begin_run(address, set, lazy, at),
+            Inst::Run { lazy: true, .. } => self.up(address, at as u32),
+            Inst::Run { set, .. } => self.begin_run(address, set, at),
             Inst::Split { first, second } => {
-                if self.was_tried(address, at) {
+                if self.was_begun(address, at)? {
                     return Ok(None);
                 }
                 self.push(Way::Try {
@@ -265,7 +303,7 @@ impl<'a> Search<'a> {
                 })?;
                 here(first)
             }
-            Inst::Repeat { .. } if self.was_tried(address, at) => Ok(None),
+            Inst::Repeat { .. } if self.was_begun(address, at)? => Ok(None),
             Inst::Repeat { exit, lazy, .. } if lazy => {
                 self.push(Way::Again {
                     address,
@@ -301,11 +339,10 @@ impl<'a> Search<'a> {
             Inst::Word { negated, next } => {
                 Ok((self.is_border(at) != negated).then_some((next, at)))
             }
-            Inst::Look {
-                body,
-                negated,
-                next,
-            } => Ok((self.looks(body, at)? != negated).then_some((next, at))),
+            Inst::Look { body, .. } => {
+                self.begin_look(address, at)?;
+                here(body)
+            }
             Inst::Backreference { group, next } => self.refer_back(group, next, at),
             Inst::Accept { .. } => Ok(None),
         }
@@ -318,7 +355,9 @@ impl<'a> Search<'a> {
 
     /// Whether a repetition may go around at this place; takes note that it does.
     fn again(&mut self, counter: u32, at: usize) -> Result<bool, Endless> {
-        let was = self.counters[counter as usize];
+        let Some(&was) = self.counters.get(counter as usize) else {
+            return Ok(true);
+        };
         let now = match was {
             (place, 1) if place == at as u32 => (place, 2),
             (place, 2) if place == at as u32 => return Ok(false),
@@ -329,33 +368,23 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// All exits of a run are tried by giving up.
+    /// Of a run that takes the most bytes first: the first of its exits.
     fn begin_run(
         &mut self,
         address: Address,
         set: u32,
-        lazy: bool,
         at: usize,
     ) -> Result<Option<(Address, usize)>, Endless> {
-        if self.was_tried(address, at) {
-            return Ok(None);
-        }
-        let low = at as u32;
-        if lazy {
-            self.push(Way::Up { address, at: low })?;
+        if self.was_begun(address, at)? {
             return Ok(None);
         }
         let mut high = at;
-        while self.has(set, high) && !self.was_tried(address, high + 1) {
+        // It is begun at all these places before the first of its exits is tried.
+        while self.has(set, high) && !self.was_begun(address, high + 1)? {
             high += 1;
         }
-        self.tick((high - at) / 16)?;
-        self.push(Way::Down {
-            address,
-            low,
-            high: high as u32,
-        })?;
-        Ok(None)
+        self.tick(2 * (high - at) / AT_ONCE)?;
+        self.down(address, at as u32, high as u32)
     }
 
     fn is_border(&self, at: usize) -> bool {
@@ -367,16 +396,53 @@ impl<'a> Search<'a> {
     }
 
     /// A look-ahead is a search of its own, for which the text begins here.
-    fn looks(&mut self, body: Address, at: usize) -> Result<bool, Endless> {
-        self.tick(self.groups.len() / 8)?;
-        let groups = self.groups.clone();
-        let begin = std::mem::replace(&mut self.begin, at);
-        let found = self.matches(body, at, false)?.is_some();
-        self.begin = begin;
-        if !found {
-            self.groups = groups;
+    fn begin_look(&mut self, address: Address, at: usize) -> Result<(), Endless> {
+        self.tick(self.groups.len() / AT_ONCE)?;
+        if self.saved.len() + self.groups.len() > MAX_TRIGGER_WAYS {
+            return Err(Endless);
         }
-        Ok(found)
+        self.saved.extend_from_slice(&self.groups);
+        self.looks.push(self.ways.len());
+        let begin = std::mem::replace(&mut self.begin, at) as u32;
+        self.push(Way::Look {
+            address,
+            at: at as u32,
+            begin,
+        })
+    }
+
+    /// What comes behind the innermost look-ahead, which has found something. What its groups have
+    /// matched stays.
+    fn has_seen(&mut self) -> Option<(Address, usize)> {
+        let base = self.looks.pop()?;
+        self.forget_ways(base + 1);
+        let Some(Way::Look { address, at, begin }) = self.ways.pop() else {
+            return None;
+        };
+        self.end_look(address, at, begin, true)
+    }
+
+    /// What comes behind the innermost look-ahead, which has found nothing.
+    fn has_not_seen(&mut self, address: Address, at: u32, begin: u32) -> Option<(Address, usize)> {
+        self.looks.pop();
+        let n = self.saved.len() - self.groups.len();
+        self.groups.copy_from_slice(&self.saved[n..]);
+        self.end_look(address, at, begin, false)
+    }
+
+    fn end_look(
+        &mut self,
+        address: Address,
+        at: u32,
+        begin: u32,
+        found: bool,
+    ) -> Option<(Address, usize)> {
+        self.saved.truncate(self.saved.len() - self.groups.len());
+        self.begin = begin as usize;
+        match self.program.code[address as usize] {
+            Inst::Look { negated, next, .. } if found != negated => Some((next, at as usize)),
+            _ => None,
+        }
     }
 
     fn refer_back(
@@ -391,17 +457,14 @@ impl<'a> Search<'a> {
         }
         let said = self.text.get(group.begin as usize..group.end as usize);
         let said = said.unwrap_or_default();
-        self.tick(said.len() / 16)?;
+        self.tick(said.len() / AT_ONCE)?;
         let follows = self.text[at..].starts_with(said);
         Ok(follows.then_some((next, at + said.len())))
     }
 
     /// The next way to try, with everything undone that was done behind it.
-    fn give_up(&mut self, base: usize) -> Result<Option<(Address, usize)>, Endless> {
-        while self.ways.len() > base {
-            let Some(way) = self.ways.pop() else {
-                break;
-            };
+    fn give_up(&mut self) -> Result<Option<(Address, usize)>, Endless> {
+        while let Some(way) = self.ways.pop() {
             self.tick(1)?;
             match way {
                 Way::Try { address, at } => return Ok(Some((address, at as usize))),
@@ -424,11 +487,17 @@ impl<'a> Search<'a> {
                 }
                 Way::Group { group, was } => self.groups[group as usize] = was,
                 Way::Counter { counter, was } => self.counters[counter as usize] = was,
+                Way::Look { address, at, begin } => {
+                    if let Some(next) = self.has_not_seen(address, at, begin) {
+                        return Ok(Some(next));
+                    }
+                }
             }
         }
         Ok(None)
     }
 
+    /// The next exit of a run, from `high` down to `low`.
     fn down(
         &mut self,
         address: Address,
@@ -440,7 +509,7 @@ impl<'a> Search<'a> {
         };
         let mut places = (low..=high).rev();
         let found = places.find(|&at| self.may_begin(first, at as usize));
-        self.tick((high - found.unwrap_or(low)) as usize / 16)?;
+        self.tick((high - found.unwrap_or(low)) as usize / AT_ONCE)?;
         let Some(at) = found else {
             return Ok(None);
         };
@@ -454,6 +523,8 @@ impl<'a> Search<'a> {
         Ok(Some((exit, at as usize)))
     }
 
+    /// The next exit of a run that takes the fewest bytes first. At each place it is begun when the
+    /// exits before have led nowhere, which may have led here.
     fn up(&mut self, address: Address, from: u32) -> Result<Option<(Address, usize)>, Endless> {
         let Inst::Run {
             set, exit, first, ..
@@ -462,20 +533,23 @@ impl<'a> Search<'a> {
             return Ok(None);
         };
         let mut at = from as usize;
-        let found = loop {
+        let is_exit = loop {
+            if self.was_begun(address, at)? {
+                break false;
+            }
             if self.may_begin(first, at) {
                 break true;
             }
-            if !self.has(set, at) || self.was_tried(address, at + 1) {
+            if !self.has(set, at) {
                 break false;
             }
             at += 1;
         };
-        self.tick((at - from as usize) / 16)?;
-        if !found {
+        self.tick(2 * (at - from as usize) / AT_ONCE)?;
+        if !is_exit {
             return Ok(None);
         }
-        if self.has(set, at) && !self.was_tried(address, at + 1) {
+        if self.has(set, at) {
             self.push(Way::Up {
                 address,
                 at: at as u32 + 1,

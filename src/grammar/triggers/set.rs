@@ -6,16 +6,19 @@ use std::sync::Arc;
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
-use crate::grammar::limits::{MAX_TRIGGER_CACHE, MAX_TRIGGER_STATES, MAX_TRIGGER_TEXT};
-use crate::grammar::triggers::automaton::{Automaton, Cursor};
+use crate::grammar::limits::{
+    MAX_TRIGGER_CACHE, MAX_TRIGGER_STATES, MAX_TRIGGER_TEXT, MAX_TRIGGERS_CACHED,
+};
+use crate::grammar::triggers::automaton::{Automaton, Cursor, Hits};
+use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::byte_set::ByteSet;
-use crate::grammar::triggers::program::{Inst, Program, Writer};
-use crate::grammar::triggers::search::{self, Endless, Found};
+use crate::grammar::triggers::program::{Inst, Pattern, Program, Writer};
+use crate::grammar::triggers::search::{self, Found};
 use crate::grammar::triggers::syntax;
 use crate::sync::Mutex;
 
 /// The most sets of patterns that are kept.
-const MOST: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+const MOST: NonZeroUsize = NonZeroUsize::new(MAX_TRIGGERS_CACHED).unwrap();
 
 type Digest32 = [u8; 32];
 
@@ -25,7 +28,7 @@ static CACHE: Mutex<Option<LruCache<Digest32, Arc<Triggers>>>> = Mutex::new(None
 #[derive(Debug)]
 pub struct Triggers {
     program: Program,
-    automaton: Mutex<Automaton>,
+    automaton: Automaton,
 }
 
 impl Triggers {
@@ -64,7 +67,10 @@ impl Triggers {
         Self::new(&[&pattern])
     }
 
-    fn read(patterns: &[&[u8]]) -> Result<Self, String> {
+    /// Reads patterns, as [`new`](Self::new) does where they were not read before, and keeps
+    /// nothing.
+    pub fn read(patterns: &[&[u8]]) -> Result<Self, String> {
+        check(patterns)?;
         let mut writer = Writer::default();
         for (i, pattern) in patterns.iter().enumerate() {
             let tree = syntax::parse(pattern).map_err(|refusal| {
@@ -81,37 +87,46 @@ impl Triggers {
         }
         let program = writer.finish();
         Ok(Self {
-            automaton: Mutex::new(Automaton::new(&program)),
+            automaton: Automaton::new(&program),
             program,
         })
     }
 
-    /// Goes on with `text`: adds to `hits` which patterns can have matched somewhere, and gives
-    /// those that can match where the text ends now.
-    pub fn stream(&self, cursor: &mut Cursor, text: &[u8], hits: &mut Vec<u32>) -> Arc<[u32]> {
-        let mut automaton = self.automaton.lock();
-        automaton.read(&self.program, cursor, text, hits)
+    /// Goes on with `text`. Adds to `hits` which patterns can have matched.
+    pub fn stream(
+        &self,
+        cursor: &mut Cursor,
+        text: &[u8],
+        hits: &mut Hits,
+        budget: &mut Budget,
+    ) -> Result<(), Endless> {
+        let program = &self.program;
+        self.automaton.read(program, cursor, text, hits, budget)
     }
 
     /// Where the grammar begins in `text`, if the pattern of this number is found in it.
-    pub fn find(&self, pattern: u32, text: &[u8]) -> Result<Option<usize>, Endless> {
+    pub fn find(
+        &self,
+        pattern: u32,
+        text: &[u8],
+        budget: &mut Budget,
+    ) -> Result<Option<usize>, Endless> {
         match self.program.patterns.get(pattern as usize) {
-            Some(pattern) => search::find(&self.program, pattern, text),
+            Some(pattern) => search::find(&self.program, pattern, text, budget),
             None => Ok(None),
         }
     }
 
-    /// The first match of the pattern of this number in `text`, or its match of the whole, with no
-    /// more than so many steps.
+    /// The first match of the pattern of this number in `text`, or its match of the whole.
     pub fn matched(
         &self,
         pattern: u32,
         text: &[u8],
         whole: bool,
-        steps: usize,
+        mut budget: Budget,
     ) -> Result<Option<Found>, Endless> {
         match self.program.patterns.get(pattern as usize) {
-            Some(pattern) => search::matched(&self.program, pattern, text, whole, steps),
+            Some(pattern) => search::matched(&self.program, pattern, text, whole, &mut budget),
             None => Ok(None),
         }
     }
@@ -121,13 +136,22 @@ impl Triggers {
         self.program.patterns.len()
     }
 
-    /// Bytes that it occupies.
+    /// Bytes that it occupies now.
     pub fn bytes(&self) -> usize {
+        self.own_bytes() + self.automaton.bytes()
+    }
+
+    /// The most bytes that it ever occupies, whatever texts are read.
+    pub fn most_bytes(&self) -> usize {
+        self.own_bytes() + self.automaton.most_bytes()
+    }
+
+    fn own_bytes(&self) -> usize {
         let program = &self.program;
-        self.automaton.lock().bytes()
+        size_of::<Self>()
             + program.code.capacity() * size_of::<Inst>()
             + program.sets.capacity() * size_of::<ByteSet>()
-            + program.patterns.capacity() * 64
+            + program.patterns.capacity() * size_of::<Pattern>()
     }
 }
 
@@ -169,16 +193,17 @@ fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
     with(|cache| cache.get(key).cloned())
 }
 
+/// Each set of patterns counts with what it may come to occupy: it grows while texts are read, and
+/// then nobody is to wait for the cache.
 fn keep(key: Digest32, triggers: &Arc<Triggers>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();
         removed.extend(cache.push(key, Arc::clone(triggers)));
-        let mut bytes: usize = cache.iter().map(|(_, kept)| kept.bytes()).sum();
-        while cache.len() > 1
-            && bytes > MAX_TRIGGER_CACHE
+        let mut bytes: usize = cache.iter().map(|(_, kept)| kept.most_bytes()).sum();
+        while bytes > MAX_TRIGGER_CACHE
             && let Some(oldest) = cache.pop_lru()
         {
-            bytes = bytes.saturating_sub(oldest.1.bytes());
+            bytes = bytes.saturating_sub(oldest.1.most_bytes());
             removed.push(oldest);
         }
         removed

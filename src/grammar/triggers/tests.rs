@@ -2,13 +2,13 @@
 //! `std::regex`, which says what is expected here.
 
 use super::search::Found;
-use super::{Triggers, Waiting};
+use super::{Budget, Triggers, Waiting};
 
 type Groups = Vec<Option<(usize, usize)>>;
 
 fn groups(pattern: &str, text: &str) -> Option<Groups> {
     let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
-    let found = triggers.matched(0, text.as_bytes(), false, 1000);
+    let found = triggers.matched(0, text.as_bytes(), false, Budget::of(1000));
     found.expect("few steps").map(|Found { groups }| groups)
 }
 

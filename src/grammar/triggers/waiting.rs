@@ -1,8 +1,8 @@
 //! A lazy grammar before its trigger: the text so far, and where the patterns stand in it.
 
 use crate::grammar::limits::MAX_WAITING_TEXT;
-use crate::grammar::triggers::automaton::Cursor;
-use crate::grammar::triggers::search::Endless;
+use crate::grammar::triggers::automaton::{Cursor, Hits};
+use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::set::Triggers;
 use crate::token::Token;
 
@@ -25,6 +25,17 @@ impl Waiting {
         token: Token,
         piece: &[u8],
     ) -> Result<Option<usize>, Endless> {
+        self.accept_within(triggers, token, piece, &mut Budget::default())
+    }
+
+    /// Goes on with a token, as [`accept`](Self::accept) does, with the steps of a budget.
+    pub fn accept_within(
+        &mut self,
+        triggers: &Triggers,
+        token: Token,
+        piece: &[u8],
+        budget: &mut Budget,
+    ) -> Result<Option<usize>, Endless> {
         if self.text.len() + piece.len() > MAX_WAITING_TEXT {
             return Err(Endless);
         }
@@ -33,18 +44,20 @@ impl Waiting {
         if triggers.n_patterns() == 0 {
             return Ok(None);
         }
-        let at_end = triggers.stream(&mut self.cursor, piece, &mut self.maybe);
-        if self.maybe.is_empty() && at_end.is_empty() {
-            return Ok(None);
+        let mut hits = Hits::default();
+        triggers.stream(&mut self.cursor, piece, &mut hits, budget)?;
+        if !hits.somewhere.is_empty() {
+            self.maybe.append(&mut hits.somewhere);
+            self.maybe.sort_unstable();
+            self.maybe.dedup();
         }
-        self.maybe.sort_unstable();
-        self.maybe.dedup();
-        let mut all = self.maybe.clone();
-        all.extend(at_end.iter());
+        let mut all = hits.at_end;
+        all.extend(&self.maybe);
         all.sort_unstable();
         all.dedup();
+        budget.take(all.len())?;
         for pattern in all {
-            if let Some(begin) = triggers.find(pattern, &self.text)? {
+            if let Some(begin) = triggers.find(pattern, &self.text, budget)? {
                 return Ok(Some(begin));
             }
         }

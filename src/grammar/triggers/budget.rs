@@ -1,0 +1,57 @@
+//! How much work one call may take, for all patterns together.
+//!
+//! Steps are counted, not time, and counted alike whether somebody else has done the work before:
+//! no answer depends on the machine's load, or on who has asked what.
+
+use crate::grammar::limits::MAX_TRIGGER_STEPS;
+
+/// A call takes more steps than are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endless;
+
+/// Few searches take so many steps; for those it costs more to note what was begun than it saves.
+const NOTES_AFTER: usize = 1 << 12;
+
+/// The steps that one call may still take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    left: usize,
+    /// After so many steps of one search it is noted what was begun where.
+    pub(super) notes_after: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::of(MAX_TRIGGER_STEPS)
+    }
+}
+
+impl Budget {
+    /// So many steps.
+    pub fn of(steps: usize) -> Self {
+        Self {
+            left: steps,
+            notes_after: NOTES_AFTER,
+        }
+    }
+
+    /// As many, but a search notes what it has begun after so many of its steps already. For
+    /// tests: it changes how many steps are taken, not what is found.
+    pub fn noting_after(self, steps: usize) -> Self {
+        Self {
+            notes_after: steps,
+            ..self
+        }
+    }
+
+    /// How many steps are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Takes so many.
+    pub fn take(&mut self, steps: usize) -> Result<(), Endless> {
+        self.left = self.left.checked_sub(steps).ok_or(Endless)?;
+        Ok(())
+    }
+}
