@@ -123,7 +123,7 @@ pub fn matched(
         ways: Vec::new(),
         looks: Vec::new(),
         saved: Vec::new(),
-        remembers_below: budget.left().saturating_sub(budget.notes_after),
+        budget_before: budget.left(),
         budget,
         begun: Vec::new(),
         begun_from: 0,
@@ -148,8 +148,8 @@ struct Search<'a> {
     /// For each of these, all groups as they were.
     saved: Vec<Group>,
     budget: &'a mut Budget,
-    /// With fewer steps left than so many it is noted what was begun where.
-    remembers_below: usize,
+    /// The steps that were left before.
+    budget_before: usize,
     /// A bit per instruction, for each place from `begun_from` on.
     begun: Vec<u64>,
     begun_from: usize,
@@ -214,7 +214,8 @@ impl Search<'_> {
 
     /// Whether this instruction was begun at this place before; from now on it was.
     fn was_begun(&mut self, address: Address, at: usize) -> Result<bool, Endless> {
-        if !self.pattern.forgets || self.budget.left() >= self.remembers_below {
+        let steps = self.budget_before - self.budget.left();
+        if !self.pattern.forgets || steps <= self.budget.notes_after {
             return Ok(false);
         }
         if self.begun.is_empty() {
