@@ -1,7 +1,7 @@
 //! A trigger pattern beside `std::regex`: up to the first byte 0 the pattern, then a text, in
 //! pieces of as many bytes as the byte in front of each says.
 
-use llama_sieve::grammar::triggers::{Triggers, Waiting};
+use llama_sieve::grammar::triggers::{Budget, Endless, Triggers, Waiting};
 use vendor_llama_cpp::reference::StdRegex;
 
 /// How often `std::regex` may look at the text, and how many steps ours may take.
@@ -25,6 +25,9 @@ pub fn run(data: &[u8]) {
         return;
     };
     let mut waiting = Waiting::default();
+    // Reads the same states for itself alone.
+    let cold = Triggers::read(&[source]).expect("it was read before");
+    let mut in_the_cold = Waiting::default();
     let mut so_far: Vec<u8> = Vec::new();
     let is_whole = source.first() == Some(&b'^') && source.last() == Some(&b'$');
     while let Some((&length, rest)) = text.split_first() {
@@ -36,9 +39,15 @@ pub fn run(data: &[u8]) {
         }
         let mut found = None;
         for whole in [true, false] {
-            let Ok(groups) = ours.matched(0, &so_far, whole, LOOKS) else {
+            let Ok(groups) = ours.matched(0, &so_far, whole, Budget::of(LOOKS)) else {
                 return;
             };
+            // Whatever is noted of what was begun, the same is found.
+            for after in [0, 1, usize::from(length)] {
+                let budget = Budget::default().noting_after(after);
+                let noting = ours.matched(0, &so_far, whole, budget);
+                assert_eq!(noting.as_ref(), Ok(&groups), "whole: {whole}, {after}");
+            }
             let groups = groups.map(|found| (found.grammar_begin(), found.groups));
             // No more than 64 groups are handed over.
             let shown = groups
@@ -53,7 +62,22 @@ pub fn run(data: &[u8]) {
                 found = groups.map(|(begin, _)| begin);
             }
         }
-        let began = waiting.accept(&ours, 1, piece).expect("few steps");
+        let before = waiting.clone();
+        let (mut budget, mut same) = (Budget::default(), Budget::default());
+        let began = waiting.accept_within(&ours, 1, piece, &mut budget);
+        let alike = in_the_cold.accept_within(&cold, 1, piece, &mut same);
+        assert_eq!((began, budget), (alike, same));
+        // The budget decides to the last step, again and again.
+        let steps = Budget::default().left() - budget.left();
+        let again = |steps| {
+            let mut budget = Budget::of(steps);
+            before.clone().accept_within(&ours, 1, piece, &mut budget)
+        };
+        assert_eq!(again(steps), began);
+        if let Some(fewer) = steps.checked_sub(1) {
+            assert_eq!(again(fewer), Err(Endless));
+        }
+        let began = began.expect("few steps");
         assert_eq!(began, found);
         if began.is_some() {
             return;
