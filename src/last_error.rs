@@ -3,27 +3,30 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
+use crate::per_thread::PerThread;
+
 /// What is told where there is no memory for more.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
     /// Stands before the other: a text that needs no memory.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
-    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+    static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }
 
 /// Keeps `text` until the next error or [`clear`].
 pub fn set(text: &str) {
     FIXED.set(None);
-    // A thread that is ending has nowhere to keep it, and nobody to read it.
-    let _ = TEXT.try_with(|kept| {
+    let room = PerThread::with(&TEXT, |kept| {
         let mut kept = kept.borrow_mut();
         kept.clear();
-        match kept.try_reserve(text.len()) {
-            Ok(()) => kept.push_str(text),
-            Err(_) => set_fixed(NO_MEMORY),
-        }
+        kept.try_reserve(text.len()).ok()?;
+        kept.push_str(text);
+        Some(())
     });
+    if room.flatten().is_none() {
+        set_fixed(NO_MEMORY);
+    }
 }
 
 /// The same without an allocation, for where there is no memory.
@@ -34,7 +37,7 @@ pub fn set_fixed(text: &'static CStr) {
 /// Forgets the text.
 pub fn clear() {
     FIXED.set(None);
-    let _ = TEXT.try_with(|kept| kept.borrow_mut().clear());
+    let _ = PerThread::with(&TEXT, |kept| kept.borrow_mut().clear());
 }
 
 /// What was kept, to be given back to [`put`].
@@ -46,14 +49,14 @@ pub struct Kept {
 
 /// A copy of what is kept; without memory for it, that there is none.
 pub fn kept() -> Kept {
-    let text = TEXT.try_with(|kept| {
+    let text = PerThread::with(&TEXT, |kept| {
         let kept = kept.borrow();
         let mut copy = String::new();
         copy.try_reserve_exact(kept.len()).ok()?;
         copy.push_str(&kept);
         Some(copy)
     });
-    let text = text.ok().flatten();
+    let text = text.flatten();
     let fixed = FIXED.get();
     Kept {
         fixed: fixed.or_else(|| text.is_none().then_some(NO_MEMORY)),
@@ -74,10 +77,10 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
-/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` on a thread
-/// that is ending.
+/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` where there
+/// is no memory to keep one.
 pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
-    TEXT.try_with(|kept| look(&kept.borrow())).ok()
+    PerThread::with(&TEXT, |kept| look(&kept.borrow()))
 }
 
 /// The text; empty if there is none.

@@ -77,6 +77,7 @@ pub mod memory;
 pub mod metrics;
 #[cfg(all(test, model))]
 mod models;
+pub mod per_thread;
 pub mod pool;
 pub mod rng;
 pub mod sampler;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::last_error;
+use crate::per_thread::PerThread;
 
 /// How serious a message is; the numbers are those of `enum ggml_log_level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ thread_local! {
     /// Whether this thread is in a sink.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
     static ANY_WAITING: Cell<bool> = const { Cell::new(false) };
-    static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
+    static MESSAGES: PerThread<RefCell<Vec<Message>>> = const { PerThread::new() };
     static LEFT_OUT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -149,10 +150,10 @@ fn kept(level: Level, text: &str) {
     log(level, text);
 }
 
-/// Without memory the message is the last error alone, as on a thread that is ending.
+/// Without memory the message is the last error alone.
 #[cold]
 fn wait(level: Level, text: &str) {
-    let _ = MESSAGES.try_with(|messages| {
+    let _ = PerThread::with(&MESSAGES, |messages| {
         let mut messages = messages.borrow_mut();
         if messages.len() >= WAITING {
             return LEFT_OUT.set(LEFT_OUT.get() + 1);
@@ -172,7 +173,8 @@ fn wait(level: Level, text: &str) {
 #[inline(never)]
 fn deliver_waiting() {
     ANY_WAITING.set(false);
-    let taken = MESSAGES.try_with(|messages| std::mem::take(&mut *messages.borrow_mut()));
+    let take = |messages: &RefCell<Vec<Message>>| std::mem::take(&mut *messages.borrow_mut());
+    let taken = PerThread::with(&MESSAGES, take);
     for message in taken.into_iter().flatten() {
         deliver(message.level, &message.text);
     }

@@ -25,7 +25,7 @@ pub fn resolve_seed(seed: u32) -> u32 {
         return seed;
     }
     // A system that gives no random numbers still gets a different seed at each call.
-    getrandom::u32().unwrap_or_else(|_| {
+    random().map(u32::from_ne_bytes).unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |since| since.as_nanos() as u32)
     })
@@ -36,7 +36,29 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
     if seed != u64::from(DEFAULT_SEED) {
         return seed;
     }
-    getrandom::u64().unwrap_or_else(|_| u64::from(resolve_seed(DEFAULT_SEED)))
+    let random = random().map(u64::from_ne_bytes);
+    random.unwrap_or_else(|| u64::from(resolve_seed(DEFAULT_SEED)))
+}
+
+/// Bytes that the operating system has drawn.
+///
+/// On Linux by the system call: the crate first looks for the C library's function, for which the
+/// dynamic linker's lock is taken.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most so many bytes there.
+    let written = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), N, 0) };
+    if usize::try_from(written) == Ok(N) {
+        return Some(bytes);
+    }
+    getrandom::fill(&mut bytes).ok().map(|()| bytes)
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
 /// A number other than 0, another one in each process: the key of hashes over what a stranger may

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Candidates};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use llama_sieve::per_thread::PerThread;
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
 const NOTHING_BEFORE: u8 = 1;
@@ -173,7 +174,7 @@ impl Columns {
 
 thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
-    static COLUMNS: Cell<Option<Box<Columns>>> = const { Cell::new(None) };
+    static COLUMNS: PerThread<Cell<Option<Box<Columns>>>> = const { PerThread::new() };
 }
 
 /// Whether a call was ever begun. Where this library is off or steps aside, none is, and whatever
@@ -277,15 +278,20 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     })
 }
 
+/// What this thread keeps in columns, to be [put back](put_back).
+fn taken() -> Option<Box<Columns>> {
+    PerThread::with(&COLUMNS, Cell::take).flatten()
+}
+
+fn put_back(columns: Box<Columns>) {
+    let _ = PerThread::with(&COLUMNS, |place| place.set(Some(columns)));
+}
+
 /// Keeps what the chain has left, to answer with it. False if that cannot be kept.
 pub fn keep(left: Candidates<'_>) -> bool {
-    let mut columns = COLUMNS
-        .try_with(Cell::take)
-        .ok()
-        .flatten()
-        .unwrap_or_default();
+    let mut columns = taken().unwrap_or_default();
     let kept = columns.fill(left);
-    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    put_back(columns);
     let answer = |call: &mut Call| {
         call.stage = Stage::Answering;
         Some(())
@@ -308,9 +314,9 @@ fn answer<T>(
         let answers = call.stage == Stage::Answering && (call.ctx, call.idx) == (ctx, idx);
         answers.then_some(())
     })?;
-    let mut columns = COLUMNS.try_with(Cell::take).ok().flatten()?;
+    let mut columns = taken()?;
     let value = from(&mut columns);
-    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    put_back(columns);
     Some(value)
 }
 
@@ -467,7 +473,7 @@ unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_ar
 /// # Safety
 /// As for [`apply`].
 unsafe fn select(array: *mut llama_token_data_array) -> bool {
-    let Some(columns) = COLUMNS.try_with(Cell::take).ok().flatten() else {
+    let Some(columns) = taken() else {
         return false;
     };
     // SAFETY: the caller guarantees the array.
@@ -478,7 +484,7 @@ unsafe fn select(array: *mut llama_token_data_array) -> bool {
         array.selected = columns.selected;
         array.sorted = u8::from(columns.sorted);
     }
-    let _ = COLUMNS.try_with(|slot| slot.set(Some(columns)));
+    put_back(columns);
     found
 }
 

@@ -12,48 +12,91 @@
 //!
 //! Nothing of the host that could throw is called inside the guard.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, c_void};
 use std::fmt::{self, Debug, Write as _};
 use std::io::Write as _;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+use std::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llama_sieve::ffi::certificate::certify;
 use llama_sieve::ffi::guard::guard;
-use llama_sieve::ffi::host;
+use llama_sieve::ffi::host::Host;
 use llama_sieve::ffi::host::build::Build;
+use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
-use llama_sieve::ffi::library::{LLAMA_SIEVE_OK, llama_sieve_bind_host};
 use llama_sieve::{last_error, log};
 
-use crate::constructors::Constructor;
-use crate::host_constructors::{Address, Host, caller, meant, own_of, own_of_any};
+use crate::constructors::{ALL, Constructor};
+use crate::host_constructors::{MARK, caller, library_at, own_of, own_of_any};
 use crate::presence;
 use crate::routes::{Function, Route};
 use crate::settings::settings;
 
-/// The host that our samplers are made for, and its build; or why that is not known.
+/// The llama.cpp that our samplers are made for.
 ///
-/// A second llama.cpp in the process keeps its own samplers: the library knows one host at a time.
+/// A second one in the process keeps its own samplers: the library knows one at a time.
 struct Served {
-    host: Host,
-    bound: bool,
+    /// Where it lies.
+    base: usize,
+    segments: Vec<Range<usize>>,
+    /// `None` if it is older than those that take samplers of others.
+    host: Option<Host>,
+    /// Its build, or why that is not known.
     build: Result<Build, String>,
+    /// What the trial of each constructor came to: nothing, or what differs.
+    verdicts: [OnceLock<Option<String>>; ALL.len()],
 }
 
-/// The first llama.cpp that asked.
-static SERVED: OnceLock<Served> = OnceLock::new();
+/// The first llama.cpp that asked; if that was unloaded, the first one that asked afterwards. Never
+/// freed, so that nobody takes a lock to look at it.
+static SERVED: AtomicPtr<Served> = AtomicPtr::new(null_mut());
+
+impl Served {
+    /// The one that asked before, if it is still loaded.
+    fn get() -> Option<&'static Self> {
+        Self::last().filter(|served| served.host.is_none_or(|host| host.is_there()))
+    }
+
+    fn last() -> Option<&'static Self> {
+        // SAFETY: NULL, or one that is never freed.
+        unsafe { SERVED.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn new(base: usize) -> Self {
+        let (segments, sampler_init) = library_at(base, c"llama_sampler_init");
+        let host = sampler_init.map(Host::bind_at);
+        let build = match &host {
+            Some(host) => Build::of(host, settings().host_build),
+            None => Err(String::new()),
+        };
+        Self {
+            base,
+            segments,
+            host,
+            build,
+            verdicts: [const { OnceLock::new() }; ALL.len()],
+        }
+    }
+
+    /// Whether the address lies in it.
+    fn contains(&self, address: Address) -> bool {
+        let address = address.as_ptr() as usize;
+        self.segments.iter().any(|part| part.contains(&address))
+    }
+}
 
 /// The llama.cpp that a call from `caller` was meant for, if it takes samplers of ours.
 fn served(caller: Option<Address>) -> Result<&'static Served, String> {
-    let host = Host::of(caller).ok_or("no llama.cpp was found in this process")?;
-    let served = SERVED.get().unwrap_or_else(|| serve(host));
-    if !served.host.is(&host) {
+    let way = MARK.route_from(caller);
+    let way = way.ok_or("no llama.cpp was found in this process")?;
+    let served = Served::get().unwrap_or_else(|| serve(way.base));
+    if served.base != way.base {
         return Err("there are several llama.cpp in this process, and ours serve the first".into());
     }
-    if !served.bound {
+    if served.host.is_none() {
         return Err(
             "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
         );
@@ -61,34 +104,39 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
     Ok(served)
 }
 
-fn serve(host: Host) -> &'static Served {
-    // Not inside the initialiser, for the same reason as in `Host::remembered`.
-    let takes_others = host.exports(c"llama_sampler_init");
-    // SAFETY: a live handle that is never closed.
-    let bound = takes_others && unsafe { llama_sieve_bind_host(host.handle()) } == LLAMA_SIEVE_OK;
-    let build = match bound {
-        true => host::Host::get().and_then(|host| Build::of(&host, settings().host_build)),
-        false => Err(String::new()),
-    };
-    SERVED.get_or_init(|| Served { host, bound, build })
+fn serve(base: usize) -> &'static Served {
+    let before = SERVED.load(Ordering::Acquire);
+    // Two threads find the same.
+    let new = Box::into_raw(Box::new(Served::new(base)));
+    let (kept, lost) =
+        match SERVED.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => (new, None),
+            Err(other) => (other, Some(new)),
+        };
+    if let Some(lost) = lost {
+        // SAFETY: made above, and seen by nobody.
+        drop(unsafe { Box::from_raw(lost) });
+    }
+    // SAFETY: what was put there is never freed.
+    unsafe { &*kept }
 }
 
-/// The llama.cpp that ours serve, if tokens may be sampled straight from its logits: that it is of
-/// a known build says how it samples itself.
-fn sampled_for() -> Option<&'static Served> {
-    let served = SERVED.get().filter(|_| settings().samples())?;
-    (served.bound && served.build.is_ok()).then_some(served)
+/// The llama.cpp that ours serve, if it lies there.
+fn served_at(base: usize) -> Option<&'static Served> {
+    Served::last().filter(|served| served.base == base)?;
+    Served::get().filter(|served| served.base == base)
 }
 
 /// Whether calls that go this way reach the llama.cpp that ours serve.
 pub fn is_served(way: Route) -> bool {
-    let served = SERVED.get().filter(|served| served.bound);
-    served.is_some_and(|served| served.host.lies_at(way.base))
+    served_at(way.base).is_some_and(|served| served.host.is_some())
 }
 
-/// Whether calls that go this way are to be sampled straight from the logits.
+/// Whether calls that go this way are to be sampled straight from the logits: that the llama.cpp is
+/// of a known build says how it samples itself.
 pub fn serves(way: Route) -> bool {
-    sampled_for().is_some_and(|served| served.host.lies_at(way.base))
+    let may = |served: &Served| served.host.is_some() && served.build.is_ok();
+    settings().samples() && served_at(way.base).is_some_and(may)
 }
 
 /// The first question of a host that samples.
@@ -98,10 +146,12 @@ pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith
 /// `common_sampler_sample` that goes this way; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
-    let served = sampled_for()?;
-    let of_host = SAMPLED_PROBS.route_from(way.address)?;
-    let get = GET.route_from(way.address)?;
-    (served.host.lies_at(of_host.base) && get.base == way.base).then_some(get)
+    if Served::last().is_none() || !settings().samples() {
+        return None;
+    }
+    let of_host = SAMPLED_PROBS.route_from(Some(way.address))?;
+    let get = GET.route_from(Some(way.address))?;
+    (serves(of_host) && get.base == way.base).then_some(get)
 }
 
 /// This thread is inside the common library's `common_sampler_init`, which may lie in the same
@@ -183,19 +233,33 @@ impl Reason {
     }
 }
 
-fn decide(call: &Call<'_, '_>, caller: Option<Address>) -> Result<Option<Build>, Reason> {
+/// Who has called, found when it is first asked for.
+#[derive(Default)]
+struct Caller(OnceCell<Option<Address>>);
+
+impl Caller {
+    fn get(&self) -> Option<Address> {
+        *self.0.get_or_init(caller)
+    }
+}
+
+/// The llama.cpp that ours is to be made for.
+fn decide(call: &Call<'_, '_>, caller: &Caller) -> Result<Decided, Reason> {
     let Call {
         constructor,
         arguments,
         ..
     } = call;
+    // Before anything is looked for.
     if !settings().selects(constructor) {
         return Err(Reason::Wanted("LLAMA_SIEVE_PRELOAD says so"));
     }
+    let caller = caller.get();
     let served = served(caller).map_err(Reason::Unexpected)?;
-    if !call.from_common && caller.is_some_and(|caller| served.host.contains(caller)) {
+    if !call.from_common && caller.is_some_and(|caller| served.contains(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
+    let decided = |build| Ok(Decided { served, build });
     let build = served.build.as_ref().ok().copied();
     if !arguments(build).iter().all(|(_, value)| value.is_finite()) {
         return Err(Reason::Wanted("an argument is not finite"));
@@ -205,29 +269,39 @@ fn decide(call: &Call<'_, '_>, caller: Option<Address>) -> Result<Option<Build>,
             let text = "this build reads grammars otherwise than b11434, which ours do as";
             Err(Reason::OfThisKind(text.into()))
         }
-        Ok(build) => Ok(Some(*build)),
+        Ok(build) => decided(Some(*build)),
         Err(text) if constructor.needs_build => Err(Reason::OfThisKind(text.clone())),
-        Err(_) => Ok(None),
+        Err(_) => decided(None),
     }
+}
+
+/// What ours is to be made for.
+#[derive(Clone, Copy)]
+struct Decided {
+    served: &'static Served,
+    build: Option<Build>,
 }
 
 /// Whether the host's own does what ours does: tried once. Not inside the guard, since the host may
 /// throw.
-fn tried(constructor: &Constructor, build: Option<Build>) -> Result<(), Reason> {
-    if !constructor.can_be_tried {
-        return Ok(());
-    }
-    let verdict = match constructor.verdict.get() {
+fn tried(constructor: &Constructor, decided: Decided) -> Result<Option<Build>, Reason> {
+    let Decided { served, build } = decided;
+    let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
+    let place = place.and_then(|i| served.verdicts.get(i));
+    let Some(place) = place.filter(|_| constructor.can_be_tried) else {
+        return Ok(build);
+    };
+    let verdict = match place.get() {
         Some(verdict) => verdict,
         None => {
             // Outside of the initialiser: what is tried may call us. Two threads find the same.
             let verdict = certify(constructor.name, build).err();
-            constructor.verdict.get_or_init(|| verdict)
+            place.get_or_init(|| verdict)
         }
     };
     match verdict {
         Some(text) => Err(Reason::OfThisKind(text.clone())),
-        None => Ok(()),
+        None => Ok(build),
     }
 }
 
@@ -264,8 +338,8 @@ pub enum Chosen {
 /// A function of the host's, which is to be called outside the guard.
 pub struct Theirs {
     address: Address,
-    /// What it calls is known to be called by it.
-    _inside: Inside,
+    /// What it calls is known to be called by it, where calls could come back for ever.
+    _inside: Option<Inside>,
     /// And not by the common library.
     _suspended: Option<FromCommon>,
 }
@@ -279,21 +353,30 @@ impl Theirs {
         self.address.as_ptr()
     }
 
-    /// The function that a call of `symbol` was meant for. One that has come back here without
-    /// having reached a llama.cpp goes straight to one, and if it comes back again, nowhere. What
-    /// llama.cpp calls for each member of a chain comes back for chains in chains, and so does what
-    /// a program's own samplers call for those that they hold.
-    fn of(symbol: &'static CStr, caller: Option<Address>) -> Option<Self> {
+    /// The function that a call of ours was meant for. Where other libraries may stand in front of
+    /// llama.cpp as well, one that has come back here without having reached a llama.cpp goes
+    /// straight to one, and if it comes back again, nowhere. What llama.cpp calls for each member
+    /// of a chain comes back for chains in chains, and so does what a program's own samplers call
+    /// for those that they hold.
+    fn of(function: &'static Function, caller: &Caller) -> Option<Self> {
+        if let Some(route) = function.directly() {
+            return Some(Self {
+                address: route.address,
+                _inside: None,
+                _suspended: None,
+            });
+        }
+        let symbol = function.symbol;
         let depth = Inside::depth_of(symbol);
-        let nested = || own_of(symbol, caller.filter(|_| depth < NESTED)?);
+        let nested = || own_of(symbol, caller.get().filter(|_| depth < NESTED)?);
         let address = match depth {
-            0 => meant(symbol, caller)?,
+            0 => function.route_from(caller.get())?.address,
             1 => nested().or_else(|| own_of_any(symbol))?,
             _ => nested()?,
         };
         Some(Self {
             address,
-            _inside: Inside::enter(symbol),
+            _inside: Some(Inside::enter(symbol)),
             _suspended: None,
         })
     }
@@ -342,15 +425,15 @@ pub fn choose<'a, T: Into<Ours>>(
 ) -> Chosen {
     presence::asked();
     let what = constructor.name;
-    let caller = guard(what, || None, caller);
+    let caller = Caller::default();
     let suspended = FromCommon::suspend();
     let call = Call {
         constructor,
         arguments,
         from_common: suspended.before,
     };
-    let decided = guard(what, || Err(Reason::internal()), || decide(&call, caller));
-    let certified = decided.and_then(|build| tried(constructor, build).map(|()| build));
+    let decided = guard(what, || Err(Reason::internal()), || decide(&call, &caller));
+    let certified = decided.and_then(|decided| tried(constructor, decided));
     let made = certified.and_then(|build| {
         // Ours is guarded itself, but for what the host throws that it asks.
         match ours(build).into() {
@@ -370,7 +453,7 @@ pub fn choose<'a, T: Into<Ours>>(
             call.report(&format_args!("none: {}", last_error::get()));
             nothing()
         }
-        Err(reason) => call.theirs(&reason, caller),
+        Err(reason) => call.theirs(&reason, &caller),
     });
     match chosen {
         // As long as the host's own constructor runs.
@@ -393,14 +476,14 @@ pub enum Other {
 }
 
 /// For the function of that name.
-pub fn other(symbol: &'static CStr) -> Other {
+pub fn other(function: &'static Function) -> Other {
     guard(
-        symbol.to_string_lossy(),
+        function.symbol.to_string_lossy(),
         || Other::Nowhere,
         || {
-            let caller = caller();
-            let ours = !settings().is_off() && served(caller).is_ok();
-            match Theirs::of(symbol, caller) {
+            let caller = Caller::default();
+            let ours = !settings().is_off() && served(caller.get()).is_ok();
+            match Theirs::of(function, &caller) {
                 Some(theirs) if ours => Other::Ours(theirs),
                 Some(theirs) => Other::Theirs(theirs),
                 None => Other::Nowhere,
@@ -429,7 +512,7 @@ struct Call<'c, 'a> {
 
 impl Call<'_, '_> {
     /// Which of the host's is to be called, and why.
-    fn theirs(&self, reason: &Reason, caller: Option<Address>) -> Chosen {
+    fn theirs(&self, reason: &Reason, caller: &Caller) -> Chosen {
         let constructor = self.constructor;
         let text = reason.text();
         match reason {
@@ -437,9 +520,9 @@ impl Call<'_, '_> {
             Reason::Unexpected(text) => warn_once(text),
             Reason::OfThisKind(text) => self.warn_once_of_kind(text),
         }
-        let Some(theirs) = Theirs::of(constructor.symbol, caller) else {
+        let Some(theirs) = Theirs::of(&constructor.function, caller) else {
             self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
-            let symbol = constructor.symbol.to_string_lossy();
+            let symbol = constructor.function.symbol.to_string_lossy();
             log::error(&format!("{symbol}: llama.cpp's own was not found ({text})"));
             return Chosen::Made(null_mut());
         };
@@ -493,7 +576,7 @@ impl fmt::Display for Call<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.constructor.name)?;
         f.write_char('(')?;
-        let build = SERVED.get().and_then(|served| served.build.as_ref().ok());
+        let build = Served::last().and_then(|served| served.build.as_ref().ok());
         let arguments = (self.arguments)(build.copied());
         for (i, (name, value)) in arguments.iter().enumerate() {
             let separator = if i == 0 { "" } else { ", " };

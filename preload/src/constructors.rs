@@ -1,24 +1,23 @@
 //! What there is to stand in for, and what must be known of a host before.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+
+use crate::routes::Function;
 
 /// One of the built-ins' constructors.
 #[derive(Debug)]
 pub struct Constructor {
     /// What `llama_sampler_name` reports for its samplers.
     pub name: &'static str,
-    /// Its C name.
-    pub symbol: &'static CStr,
+    /// The host's.
+    pub function: Function,
     /// Whether its arguments have changed, or are pointers: then the host's build must be known.
     pub needs_build: bool,
     /// Whether the build must be one that reads grammars as ours do.
     pub reads_grammars: bool,
     /// Whether ours can be tried against the host's.
     pub can_be_tried: bool,
-    /// What the trial came to: nothing, or what differs.
-    pub verdict: OnceLock<Option<String>>,
     /// Whether it was said that the host's own is used.
     pub warned: AtomicBool,
 }
@@ -40,11 +39,10 @@ const fn constructor(
 ) -> Constructor {
     Constructor {
         name,
-        symbol,
+        function: Function::new(symbol),
         needs_build,
         reads_grammars: false,
         can_be_tried,
-        verdict: OnceLock::new(),
         warned: AtomicBool::new(false),
     }
 }
@@ -53,11 +51,10 @@ const fn constructor(
 const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",
-        symbol,
+        function: Function::new(symbol),
         needs_build: true,
         reads_grammars: true,
         can_be_tried: false,
-        verdict: OnceLock::new(),
         warned: AtomicBool::new(false),
     }
 }
@@ -127,7 +124,7 @@ mod tests {
     fn symbols_follow_from_names() {
         for constructor in ALL {
             let symbol = format!("llama_sampler_init_{}", constructor.name.replace('-', "_"));
-            assert_eq!(constructor.symbol.to_str(), Ok(symbol.as_str()));
+            assert_eq!(constructor.function.symbol.to_str(), Ok(symbol.as_str()));
         }
     }
 }

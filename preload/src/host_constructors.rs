@@ -1,147 +1,102 @@
-//! Finding the constructors that we stand in front of.
+//! Finding the functions that we stand in front of.
 //!
 //! A call arrives here because our name was found first. Where it would have gone: to the next
 //! definition in the linker's global order, or, for a library that was loaded with RTLD_LOCAL, to
 //! one among that library's own dependencies.
+//!
+//! The program's own libraries come first in that order, and stay; if one of them has the function,
+//! all calls go there. If one library alone has it that came later, they go there as well, whether
+//! it was loaded for all to see or not. Only where several have it that came later must the linker
+//! be asked, since what is loaded for all to see it alone knows, and for that it takes the lock of
+//! `dlopen`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
-use crate::libraries::{self, Library};
+use llama_sieve::ffi::host::libraries::{
+    self, Address, Library, containing, permanent, scope, with_all,
+};
 
-pub use crate::libraries::Address;
+use crate::routes::{Function, Route};
 
 /// What makes a library a llama.cpp: every build with samplers exports it, and we do not.
-const MARK: &CStr = c"llama_sampler_chain_init";
+pub static MARK: Function = Function::new(c"llama_sampler_chain_init");
 
 /// What makes a library a copy of this one. It is never what we stand in front of.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
 
-/// A loaded library that is a llama.cpp.
-#[derive(Clone, Copy, Debug)]
-pub struct Host {
-    handle: Address,
-    base: usize,
+/// Where calls of a name go that pass us by.
+#[derive(Debug)]
+pub enum Way {
+    Nowhere,
+    /// All of them, until the process ends.
+    OfAll(Route),
+    /// All of them, as long as no library comes or goes.
+    Only(Route),
+    /// To this or that library: [`asked`] says where a call goes.
+    Several,
 }
 
-// SAFETY: handles of the dynamic linker belong to no thread.
-unsafe impl Send for Host {}
-// SAFETY: as above.
-unsafe impl Sync for Host {}
-
-impl Host {
-    /// The llama.cpp that a call from `caller` was meant for.
-    pub fn of(caller: Option<Address>) -> Option<Self> {
-        let address = meant(MARK, caller)?;
-        let base = base_of(address)?;
-        /// Those found before. They stay open, so that a base address always means the same
-        /// library. The dynamic linker is never called with the lock held: it holds one of its own
-        /// while a library's initialisers run, and these may call us. Readers wait for nobody, nor
-        /// for one that a forked child lacks.
-        static KNOWN: RwLock<Vec<Host>> = RwLock::new(Vec::new());
-        let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(host) = known.iter().find(|host| host.base == base) {
-            return Some(*host);
+/// The way of a name.
+pub fn way_of(symbol: &CStr) -> Way {
+    let way = with_all(|all| {
+        let exporter = |library| Some(route(library, foreign(library, symbol)?));
+        let stay = permanent(all);
+        let here = stay.iter().position(contains_us);
+        let behind_us = here.and_then(|here| stay.get(here + 1..));
+        if let Some(route) = behind_us.unwrap_or_default().iter().find_map(exporter) {
+            return Some(Way::OfAll(route));
         }
-        drop(known);
-        let handle = open(address)?;
-        let host = Self { handle, base };
-        KNOWN
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(host);
-        Some(host)
-    }
-
-    /// For `llama_sieve_bind_host`. It stays open.
-    pub fn handle(&self) -> *mut c_void {
-        self.handle.as_ptr()
-    }
-
-    /// Whether it is the library that lies there.
-    pub fn lies_at(&self, base: usize) -> bool {
-        self.base == base
-    }
-
-    /// Whether both are the same library; their handles may differ.
-    pub fn is(&self, other: &Self) -> bool {
-        self.base == other.base
-    }
-
-    /// Whether the library itself exports `symbol`.
-    pub fn exports(&self, symbol: &CStr) -> bool {
-        libraries::with_all(|all| {
-            let own = all.iter().find(|library| library.base() == self.base);
-            own.is_some_and(|library| library.symbol(symbol).is_some())
+        let mut exporters = all.iter().filter_map(exporter);
+        let first = exporters.next()?;
+        Some(match exporters.next() {
+            None => Way::Only(first),
+            Some(_) => Way::Several,
         })
-    }
-
-    /// Whether `address` lies in the library.
-    pub fn contains(&self, address: Address) -> bool {
-        base_of(address) == Some(self.base)
-    }
+    });
+    way.unwrap_or(Way::Nowhere)
 }
 
-/// What a call of `symbol` from `caller` would have reached without us.
-pub fn meant(symbol: &CStr, caller: Option<Address>) -> Option<Address> {
-    next(symbol).or_else(|| {
-        libraries::with_all(|all| {
-            let caller = caller.and_then(|caller| libraries::position(all, caller));
-            let scope = caller.map_or(Vec::new(), |caller| libraries::scope(all, caller));
-            let in_scope = scope.into_iter().find_map(|i| foreign(&all[i], symbol));
-            // For callers in memory of no library, as compilers at run time make them, or that have
-            // the name from a handle.
-            in_scope.or_else(|| all.iter().find_map(|library| foreign(library, symbol)))
-        })
-    })
-}
-
-/// What follows us in the linker's global order: for all callers the same.
-pub fn next(symbol: &CStr) -> Option<Address> {
+/// Where a call of `symbol` from `caller` would have gone without us, by the linker.
+pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
     // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
     // return address.
-    let found = NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) })?;
-    let is_foreign = libraries::with_all(|all| {
-        let library = libraries::position(all, found);
-        library.is_none_or(|library| !is_copy(&all[library]))
-    });
-    is_foreign.then_some(found)
-}
-
-/// Where the library lies that `address` is in.
-pub fn base_of(address: Address) -> Option<usize> {
-    libraries::with_all(|all| Some(all[libraries::position(all, address)?].base()))
-}
-
-/// Whether what lies at `address` is there until the process ends: the program needs it.
-pub fn stays(address: Address) -> bool {
-    libraries::with_all(|all| {
-        let library = libraries::position(all, address);
-        library.is_some_and(|library| libraries::scope(all, 0).contains(&library))
+    let next = NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) });
+    with_all(|all| {
+        let next = next.and_then(|next| Some(route(containing(all, next)?, next)));
+        let next = next.filter(|next| !all.iter().any(|l| l.base() == next.base && is_copy(l)));
+        let exporter = |library| Some(route(library, foreign(library, symbol)?));
+        next.or_else(|| {
+            let caller = caller.and_then(|caller| containing(all, caller));
+            let scope = caller.map_or(Vec::new(), |caller| scope(all, caller));
+            // For callers in memory of no library, as compilers at run time make them, or that have
+            // the name from a handle, any library.
+            scope.into_iter().chain(all).find_map(exporter)
+        })
     })
 }
 
-/// How many libraries have a `symbol` of their own, this one and copies of it not counted.
-pub fn exporters(symbol: &CStr) -> usize {
-    libraries::with_all(|all| {
-        let exporters = all.iter().filter_map(|library| foreign(library, symbol));
-        exporters.count()
-    })
+fn route(library: &Library<'_>, address: Address) -> Route {
+    Route {
+        address,
+        base: library.base(),
+        to_llama_cpp: is_llama_cpp(library),
+    }
 }
 
 /// The function that the first llama.cpp in the process has of that name.
 pub fn own_of_any(symbol: &CStr) -> Option<Address> {
-    libraries::with_all(|all| first_llama_cpp(all)?.symbol(symbol))
+    with_all(|all| first_llama_cpp(all)?.symbol(symbol))
 }
 
 /// The llama.cpp's function of that name which `caller` may be given again while it runs: of the
 /// llama.cpp that it is in, or for code that calls llama.cpp, of the first. Not for a library that
 /// has such a function itself and passes calls on: they would come back.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
-    libraries::with_all(|all| {
-        let library = &all[libraries::position(all, caller)?];
+    with_all(|all| {
+        let library = containing(all, caller)?;
         if is_llama_cpp(library) {
             return library.symbol(symbol);
         }
@@ -152,9 +107,18 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     })
 }
 
+/// Where the library lies in memory that was loaded to `base`, and its own function of that name.
+pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Address>) {
+    with_all(|all| {
+        let library = all.iter().find(|library| library.base() == base);
+        let segments = library.map_or(Vec::new(), |library| library.segments().collect());
+        (segments, library.and_then(|library| library.symbol(symbol)))
+    })
+}
+
 /// Where the first llama.cpp in the process was loaded from.
 pub fn path_of_any() -> Option<String> {
-    libraries::with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
+    with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
 }
 
 fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
@@ -162,7 +126,7 @@ fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
 }
 
 fn is_llama_cpp(library: &Library<'_>) -> bool {
-    foreign(library, MARK).is_some()
+    foreign(library, MARK.symbol).is_some()
 }
 
 /// The library's own `symbol`, if it is a library, and no copy of this one.
@@ -174,21 +138,11 @@ fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
 
 /// Whether it is this library, or another copy of it.
 fn is_copy(library: &Library<'_>) -> bool {
-    let here = NonNull::from(&HERE).cast();
-    library.contains(here) || library.symbol(OUR_MARK).is_some()
+    contains_us(library) || library.symbol(OUR_MARK).is_some()
 }
 
-/// A handle of the library that `address` is in; `None` for the program itself. Only of one that is
-/// in use: see `libraries`.
-fn open(address: Address) -> Option<Address> {
-    let path = libraries::with_all(|all| {
-        let library = &all[libraries::position(all, address)?];
-        Some(library.path().to_owned())
-    });
-    let path = path.filter(|path| !path.is_empty())?;
-    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: a C string; RTLD_NOLOAD only finds a library whose initialisers have run.
-    NonNull::new(unsafe { libc::dlopen(path.as_ptr(), flags) })
+fn contains_us(library: &Library<'_>) -> bool {
+    library.contains(NonNull::from(&HERE).cast())
 }
 
 /// Lies in this library.
@@ -199,8 +153,8 @@ fn is_ours(address: Address) -> bool {
     static OURS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {
         libraries::with_all(|all| {
-            let here = libraries::position(all, NonNull::from(&HERE).cast());
-            here.map_or(Vec::new(), |here| all[here].segments().collect())
+            let here = all.iter().find(|library| contains_us(library));
+            here.map_or(Vec::new(), |here| here.segments().collect())
         })
     });
     let address = address.as_ptr() as usize;
@@ -262,15 +216,17 @@ mod tests {
 
     #[test]
     fn what_no_library_has_is_not_found() {
-        assert_eq!(meant(c"llama_sieve_preload_has_no_such_name", None), None);
-        assert!(Host::of(None).is_none());
+        let nowhere = |symbol| matches!(way_of(symbol), Way::Nowhere);
+        assert!(nowhere(c"llama_sieve_preload_has_no_such_name") && nowhere(MARK.symbol));
         // A name that only we define: not a way back to ourselves.
-        assert_eq!(meant(c"llama_sampler_init_greedy", None), None);
+        assert!(nowhere(c"llama_sampler_init_greedy"));
+        assert!(asked(c"llama_sampler_init_greedy", None).is_none());
     }
 
     #[test]
     fn a_name_in_no_dependency_is_looked_for_everywhere() {
-        assert!(meant(c"strlen", None).is_some_and(|address| !is_ours(address)));
+        let found = asked(c"strlen", None);
+        assert!(found.is_some_and(|route| !is_ours(route.address)));
     }
 
     #[test]

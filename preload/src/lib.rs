@@ -18,12 +18,11 @@
 //!
 //! - `settings`: the environment variables.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
-//! - `libraries`: what is loaded, and what each library defines.
-//! - `host_constructors`: finding what we stand in front of.
+//! - `host_constructors`: finding what we stand in front of; `routes`: what was found.
 //! - `choice`: ours or the host's.
-//! - `routes`: the same for calls that are made for every token.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile.
 //! - `presence`: what is told of the library itself.
+//! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 
 // Where the interposition is known to work; elsewhere the library is empty.
@@ -56,11 +55,11 @@ mod choice;
 mod constructors;
 mod grammars;
 mod host_constructors;
-mod libraries;
 mod presence;
 mod routes;
 mod sampling;
 mod settings;
+mod thread_end;
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
@@ -73,6 +72,7 @@ use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 
 use choice::{Chosen, Named, choose};
+use routes::Function;
 
 /// Another copy of this library that is loaded knows this one by it, and does not take it for a
 /// llama.cpp.
@@ -264,7 +264,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_dry(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sampler) -> u32 {
     const NONE: u32 = u32::MAX;
-    match choice::other(c"llama_sampler_get_seed") {
+    static HOSTS: Function = Function::new(c"llama_sampler_get_seed");
+    match choice::other(&HOSTS) {
         // SAFETY: the caller guarantees the sampler.
         choice::Other::Ours(_) => unsafe { llama_sieve_get_seed(smpl) },
         choice::Other::Theirs(theirs) => {
@@ -285,7 +286,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_copy(
     dst: *mut llama_sampler,
 ) {
     type Copy = unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler);
-    match choice::other(c"llama_sampler_copy") {
+    static HOSTS: Function = Function::new(c"llama_sampler_copy");
+    match choice::other(&HOSTS) {
         choice::Other::Ours(theirs) => {
             // SAFETY: the host's function of this name.
             let copy = unsafe { transmute::<*mut c_void, Copy>(theirs.address()) };

@@ -1,19 +1,23 @@
-//! Where calls go that are made for every token: found once, not at each call.
+//! Where calls go that pass us by: found once, not at each call.
 //!
 //! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as
 //! long as the process lives, and is kept with the function. Otherwise libraries may come and go,
 //! and the ways of two callers may differ: what was found then holds until the dynamic linker has
 //! counted another library, and is kept by thread and caller.
+//!
+//! Nothing here waits for the dynamic linker, but where several libraries that may go have the
+//! function: see `host_constructors`.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::host::libraries::{Address, changes};
+use llama_sieve::per_thread::PerThread;
 
-use crate::host_constructors::{Address, base_of, caller, exporters, meant, next, stays};
-use crate::libraries::changes;
+use crate::host_constructors::{Way, asked, caller, way_of};
 
 /// A function of the host's, and the library that it is in.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,8 @@ pub struct Route {
     pub address: Address,
     /// Where that library lies.
     pub base: usize,
+    /// Whether that library is a llama.cpp.
+    pub to_llama_cpp: bool,
 }
 
 impl Route {
@@ -30,13 +36,15 @@ impl Route {
     }
 }
 
-/// A name of the host's that is called for every token.
+/// A name of the host's that we stand in for.
+#[derive(Debug)]
 pub struct Function {
-    symbol: &'static CStr,
+    pub symbol: &'static CStr,
     /// The way for all callers and for ever; NULL if there is none, or none was found yet.
     address: AtomicPtr<c_void>,
-    /// Written before that address.
+    /// Written before that address, as what follows.
     base: AtomicUsize,
+    to_llama_cpp: AtomicBool,
 }
 
 /// A route that was found.
@@ -49,7 +57,7 @@ struct Known {
 
 thread_local! {
     /// What was found when the dynamic linker had counted so far.
-    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static KNOWN: PerThread<RefCell<Vec<Known>>> = const { PerThread::new() };
     static AS_OF: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -59,6 +67,7 @@ impl Function {
             symbol,
             address: AtomicPtr::new(null_mut()),
             base: AtomicUsize::new(0),
+            to_llama_cpp: AtomicBool::new(false),
         }
     }
 
@@ -68,72 +77,94 @@ impl Function {
         self.kept().or_else(|| self.look(None))
     }
 
-    /// The one that a call from `caller` is meant for.
-    pub fn route_from(&'static self, caller: Address) -> Option<Route> {
+    /// The one that a call from `caller` is meant for, where that is known.
+    pub fn route_from(&'static self, caller: Option<Address>) -> Option<Route> {
         self.kept().or_else(|| self.look(Some(caller)))
+    }
+
+    /// Where all callers go for ever, if that is a llama.cpp. What it calls comes back to us once
+    /// at most for each call.
+    pub fn directly(&'static self) -> Option<Route> {
+        let route = self.kept().or_else(|| {
+            self.look(None);
+            self.kept()
+        });
+        route.filter(|route| route.to_llama_cpp)
     }
 
     #[inline]
     fn kept(&self) -> Option<Route> {
         let address = NonNull::new(self.address.load(Ordering::Acquire))?;
         let base = self.base.load(Ordering::Relaxed);
-        Some(Route { address, base })
+        let to_llama_cpp = self.to_llama_cpp.load(Ordering::Relaxed);
+        Some(Route {
+            address,
+            base,
+            to_llama_cpp,
+        })
     }
 
     fn keep(&self, route: Route) {
         self.base.store(route.base, Ordering::Relaxed);
+        self.to_llama_cpp
+            .store(route.to_llama_cpp, Ordering::Relaxed);
         self.address
             .store(route.address.as_ptr(), Ordering::Release);
     }
 
+    /// Of the `caller`, or of whoever has called us.
     #[cold]
-    fn look(&'static self, from: Option<Address>) -> Option<Route> {
+    fn look(&'static self, from: Option<Option<Address>>) -> Option<Route> {
         guard(
             self.symbol.to_string_lossy(),
             || None,
             || {
                 forget_what_is_old();
-                let from = || from.or_else(caller);
-                known(self, None).or_else(|| self.found(from()))
+                if let Some(route) = known(self, None) {
+                    return Some(route);
+                }
+                match way_of(self.symbol) {
+                    Way::Nowhere => None,
+                    Way::OfAll(route) => {
+                        self.keep(route);
+                        Some(route)
+                    }
+                    Way::Only(route) => {
+                        remember(self, None, route);
+                        Some(route)
+                    }
+                    Way::Several => self.asked(from.unwrap_or_else(caller)),
+                }
             },
         )
     }
 
-    fn found(&'static self, caller: Option<Address>) -> Option<Route> {
-        if let Some(route) = known(self, caller) {
+    fn asked(&'static self, caller: Option<Address>) -> Option<Route> {
+        if caller.is_some()
+            && let Some(route) = known(self, caller)
+        {
             return Some(route);
         }
-        let address = meant(self.symbol, caller)?;
-        let route = Route {
-            address,
-            base: base_of(address)?,
-        };
-        if next(self.symbol) == Some(address) && stays(address) {
-            self.keep(route);
-            return Some(route);
-        }
-        // The routes may differ where several libraries have the function.
-        let only_one = exporters(self.symbol) == 1;
-        let caller = caller.filter(|_| !only_one);
-        if only_one || caller.is_some() {
-            remember(Known {
-                function: self,
-                caller,
-                route,
-            });
+        let route = asked(self.symbol, caller)?;
+        if caller.is_some() {
+            remember(self, caller, route);
         }
         Some(route)
     }
 }
 
-fn remember(known: Known) {
+fn remember(function: &'static Function, caller: Option<Address>, route: Route) {
     const MOST: usize = 256;
-    let _ = KNOWN.try_with(|all| {
+    let _ = PerThread::with(&KNOWN, |all| {
         let Ok(mut all) = all.try_borrow_mut() else {
             return;
         };
         if all.len() < MOST && all.try_reserve(1).is_ok() {
-            all.push(known);
+            all.push(Known {
+                function,
+                caller,
+                route,
+            });
         }
     });
 }
@@ -145,14 +176,14 @@ fn known(function: &'static Function, caller: Option<Address>) -> Option<Route> 
             |known: &&Known| std::ptr::eq(known.function, function) && known.caller == caller;
         Some(all.iter().find(is_it)?.route)
     };
-    KNOWN.try_with(look).ok().flatten()
+    PerThread::with(&KNOWN, look).flatten()
 }
 
 fn forget_what_is_old() {
     let now = changes();
-    let _ = AS_OF.try_with(|as_of| {
-        if as_of.replace(now) != now {
-            let _ = KNOWN.try_with(|all| all.try_borrow_mut().map(|mut all| all.clear()));
-        }
-    });
+    if AS_OF.replace(now) != now {
+        let _ = PerThread::with(&KNOWN, |all| {
+            all.try_borrow_mut().map(|mut all| all.clear())
+        });
+    }
 }

@@ -12,6 +12,7 @@ use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::last_error;
 use crate::log::{self, Level};
+use crate::per_thread::PerThread;
 use crate::simd;
 
 /// Level of a log message that is no fault; the same number as in enum ggml_log_level.
@@ -94,7 +95,7 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
-        static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static SHOWN: Shown = const { Shown::new() };
     }
     guard(
         "llama_sieve_last_error",
@@ -112,10 +113,13 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     )
 }
 
-/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL on a
-/// thread that is ending, and without memory.
-pub(super) fn show(place: &'static LocalKey<RefCell<Vec<u8>>>, text: &str) -> *const c_char {
-    let shown = place.try_with(|place| {
+/// A text that a caller has a pointer to.
+pub(super) type Shown = PerThread<RefCell<Vec<u8>>>;
+
+/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL
+/// without memory.
+pub(super) fn show(place: &'static LocalKey<Shown>, text: &str) -> *const c_char {
+    let shown = PerThread::with(place, |place| {
         let mut shown = place.borrow_mut();
         shown.clear();
         shown.try_reserve(text.len() + 1).ok()?;
@@ -124,7 +128,7 @@ pub(super) fn show(place: &'static LocalKey<RefCell<Vec<u8>>>, text: &str) -> *c
         shown.push(0);
         Some(shown.as_ptr().cast())
     });
-    shown.ok().flatten().unwrap_or(null())
+    shown.flatten().unwrap_or(null())
 }
 
 /// A text for C, which cannot have NUL in it.

@@ -30,11 +30,11 @@ fn messages_wait_for_the_outermost_call_to_return() {
         let inner = Inside::enter();
         warn("said inside");
         drop(inner);
-        assert!(MESSAGES.with(|messages| !messages.borrow().is_empty()));
+        assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(false));
         assert_eq!(last_error::get(), "said inside");
         last_error::set("a later one");
         drop(outer);
-        assert!(MESSAGES.with(|messages| messages.borrow().is_empty()));
+        assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(true));
         assert_eq!(last_error::get(), "a later one");
         warn("said outside");
     });

@@ -24,6 +24,8 @@ mod hosts;
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod libraries;
+#[path = "../support/loading.rs"]
+mod loading;
 #[cfg(all(
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -42,3 +44,8 @@ mod presence;
 mod programs;
 #[path = "../support/toolchain.rs"]
 mod toolchain;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod while_loading;

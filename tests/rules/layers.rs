@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 10] = [
         "lcg",
         "log",
         "memory",
+        "per_thread",
         "sync",
         "token",
     ],

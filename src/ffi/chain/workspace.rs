@@ -14,6 +14,7 @@ use crate::ffi::guard::Payload;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
 use crate::memory;
+use crate::per_thread::PerThread;
 use crate::pool::{Buffers, Left};
 use crate::token::Token;
 
@@ -107,34 +108,34 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 
 /// What each thread keeps.
 pub(super) trait Kept: Default + 'static {
-    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>>;
+    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
 }
 
 impl Kept for Workspace {
-    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>> {
         thread_local! {
-            static KEPT: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+            static KEPT: PerThread<Cell<Option<Box<Workspace>>>> = const { PerThread::new() };
         }
         &KEPT
     }
 }
 
 impl Kept for Lists {
-    fn place() -> &'static LocalKey<Cell<Option<Box<Self>>>> {
+    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>> {
         thread_local! {
-            static KEPT: Cell<Option<Box<Lists>>> = const { Cell::new(None) };
+            static KEPT: PerThread<Cell<Option<Box<Lists>>>> = const { PerThread::new() };
         }
         &KEPT
     }
 }
 
 /// What the thread keeps, until this is dropped; another one for a call inside a call, which a
-/// member can make, and on a thread that is ending.
+/// member can make.
 pub(super) struct Taken<T: Kept>(ManuallyDrop<Box<T>>);
 
 impl<T: Kept> Taken<T> {
     pub(super) fn new() -> Self {
-        let kept = T::place().try_with(Cell::take).ok().flatten();
+        let kept = PerThread::with(T::place(), Cell::take).flatten();
         Self(ManuallyDrop::new(kept.unwrap_or_default()))
     }
 }
@@ -144,7 +145,7 @@ impl<T: Kept> Drop for Taken<T> {
         // SAFETY: taken once, and never looked at again.
         let kept = unsafe { ManuallyDrop::take(&mut self.0) };
         // Dropped where it cannot be kept.
-        let _ = T::place().try_with(|place| place.set(Some(kept)));
+        let _ = PerThread::with(T::place(), |place| place.set(Some(kept)));
     }
 }
 

@@ -10,8 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
 use crate::environment;
-use crate::ffi::host::linker::{global, loaded_libraries, open_loaded, symbol_of};
-use crate::ffi::host::{Host, SAMPLER_INIT};
+use crate::ffi::host::{Host, search};
 
 /// A build number whose argument lists are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,32 +149,10 @@ fn of_release(host: &Host) -> Option<Build> {
 fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];
     type Number = unsafe extern "C" fn() -> c_int;
-    let ask = |address: *mut c_void| {
-        // SAFETY: a function of that name, which takes nothing and returns a number.
-        let number = unsafe { std::mem::transmute::<*mut c_void, Number>(address)() };
-        u32::try_from(number).ok().map(Build)
-    };
-    if host.is_in_the_program() {
-        let mut found = NAMES.iter().filter_map(|name| global(name));
-        return ask(found.next()?.as_ptr());
-    }
-    loaded_libraries().iter().find_map(|path| {
-        let library = open_loaded(path)?;
-        let of_library = |name| {
-            // SAFETY: the handle was just opened, and is not closed before the last use.
-            unsafe { symbol_of(library.as_ptr(), name) }
-        };
-        // Another llama.cpp of the process may have a libllama-common of its own.
-        let same_host = of_library(SAMPLER_INIT)
-            .is_some_and(|init| init.as_ptr() as usize == host.sampler_init as usize);
-        let number = NAMES.iter().find_map(|name| of_library(name));
-        let told = number
-            .filter(|_| same_host)
-            .and_then(|number| ask(number.as_ptr()));
-        // SAFETY: closes only the reference taken above.
-        unsafe { libc::dlclose(library.as_ptr()) };
-        told
-    })
+    let number = search::beside(host.address(), &NAMES)?;
+    // SAFETY: a function of that name, which takes nothing and returns a number.
+    let number = unsafe { std::mem::transmute::<*mut c_void, Number>(number.as_ptr())() };
+    u32::try_from(number).ok().map(Build)
 }
 
 /// By the build id of the library itself.

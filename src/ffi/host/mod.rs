@@ -4,103 +4,165 @@
 //! 1. the handle that `llama_sieve_bind_host` was given;
 //! 2. the linker: weak references, filled when llama.cpp is linked into the same program or loaded
 //!    before us;
-//! 3. the process's global symbols (a program linked with libllama.so, or LD_PRELOAD);
-//! 4. every loaded library, also one that was opened with RTLD_LOCAL (Python, Node, Bun).
+//! 3. the program and what it needs (a program linked with libllama.so);
+//! 4. every other loaded library, also one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
-//! What was found is kept, and its library stays loaded. What was not found is looked for again at
-//! the next call.
+//! All functions that may be needed of it are looked up at once, and read where the library has
+//! them (see `libraries`): no call of ours waits for the dynamic linker, be the host known or not.
+//! A host that the program itself does not need may be unloaded. Of such a one each call asks
+//! whether libraries have gone since it was last seen, and looks again if they have. What was not
+//! found is looked for again at the next call.
 //!
-//! All other functions are then taken from the library that has `llama_sampler_init`, not from the
-//! process: another library may export the same names to stand in for them, as our own preload
-//! library does.
+//! All functions are taken from the library that has `llama_sampler_init`, not from the process:
+//! another library may export the same names to stand in for them, as our own preload library does.
 
 pub mod build;
 pub mod built_ins;
-mod linker;
+#[cfg(all(target_os = "linux", not(miri)))]
+pub mod libraries;
+pub(in crate::ffi) mod linker;
 pub mod llama_h;
 pub(super) mod per_host;
+mod search;
 pub mod vocabulary;
 
 use std::ffi::{CStr, c_void};
-
-use parking_lot::RwLock;
+use std::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::algorithms::host_order;
-pub(crate) use crate::ffi::host::linker::Address;
-use crate::ffi::host::linker::{
-    global, library_of, linked, linked_built_in, loaded_libraries, open_loaded, symbol_of,
-};
+#[cfg(test)]
+use crate::ffi::host::linker::NAMES;
+use crate::ffi::host::linker::{SAMPLER_INIT, index, symbol_of};
 use crate::ffi::host::llama_h::SamplerInit;
+use crate::ffi::host::search::Seen;
 #[cfg(test)]
 use crate::ffi::tests::mock_host;
 use crate::log;
+use crate::sync::Mutex;
 
-/// What makes a library a host.
-pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
-
-/// A constructor that every program with that C++ library can find.
-const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
-/// The same of libc++.
-const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
+pub use crate::ffi::host::linker::Address;
 
 /// A llama.cpp.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// Makes the shell of a sampler.
     pub sampler_init: SamplerInit,
-    /// Handle of the shared library; `None` if llama.cpp is part of the program itself.
-    library: Option<Address>,
+    known: &'static Known,
 }
 
-// SAFETY: functions and handles of the dynamic linker belong to no thread.
-unsafe impl Send for Host {}
+/// What is known of a llama.cpp.
+#[derive(Debug)]
+struct Known {
+    seen: Seen,
+    /// Of a host that may be unloaded: how often libraries had come and gone when it was last seen.
+    as_of: AtomicU64,
+}
+
+// SAFETY: functions of the dynamic linker belong to no thread.
+unsafe impl Send for Known {}
 // SAFETY: as above.
-unsafe impl Sync for Host {}
+unsafe impl Sync for Known {}
 
 /// The host of the process, once it is known.
-static BOUND: RwLock<Option<Host>> = RwLock::new(None);
+static BOUND: AtomicPtr<Known> = AtomicPtr::new(null_mut());
+
+/// Every host that was ever bound: one that comes back is the same.
+static ALL: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
 
 impl Host {
     /// The host of this process, or why there is none.
     pub fn get() -> Result<Self, String> {
         #[cfg(test)]
         if let Some(sampler_init) = mock_host::sampler_init() {
-            return Ok(Self {
-                sampler_init,
-                library: None,
-            });
+            return Ok(Self::mocked(sampler_init));
         }
-        if let Some(host) = *BOUND.read() {
+        let bound = Self::bound();
+        if let Some(host) = bound.filter(Self::is_there) {
             return Ok(host);
         }
-        // Without the lock: the dynamic linker may run foreign code. Two threads that come here at
-        // once find the same.
-        let host = find().ok_or_else(|| {
+        let seen = search::find().ok_or_else(|| {
             "no llama.cpp in this process: load libllama (build b4662 or later, which exports llama_sampler_init) first, \
              or pass its dlopen handle to llama_sieve_bind_host"
                 .to_owned()
         })?;
-        let host = *BOUND.write().get_or_insert(host);
+        let found = Self::of(seen);
+        // Two threads that come here at once find the same; but one may have been told another.
+        let before = bound.map_or(null_mut(), |host| ptr::from_ref(host.known).cast_mut());
+        let found_at = ptr::from_ref(found.known).cast_mut();
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let host = match BOUND.compare_exchange(before, found_at, order.0, order.1) {
+            Ok(_) => found,
+            Err(_) => Self::bound().unwrap_or(found),
+        };
         host.tell_its_sorts();
         Ok(host)
     }
 
-    /// Takes the host from a library handle of `dlopen`.
+    /// The one that was found or told last.
+    fn bound() -> Option<Self> {
+        // SAFETY: NULL, or one that is never freed.
+        let known = unsafe { BOUND.load(Ordering::Acquire).as_ref() }?;
+        Some(Self::new(known))
+    }
+
+    /// Takes the host from a library handle of `dlopen`. Waits while another thread is inside
+    /// `dlopen`.
     ///
     /// # Safety
     /// `handle` is a live handle that `dlopen` gave, and stays open.
     pub unsafe fn bind(handle: Address) -> Result<(), String> {
         // SAFETY: the caller guarantees the handle.
-        let symbol = unsafe { symbol_of(handle.as_ptr(), SAMPLER_INIT) };
-        let symbol = symbol.ok_or(
+        let found = |name: &CStr| unsafe { symbol_of(handle.as_ptr(), name) };
+        let sampler_init = found(SAMPLER_INIT).ok_or(
             "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
-        let host = Self::new(symbol, Some(handle));
-        if !BOUND.read().is_some_and(|known| known.is(&host)) {
-            *BOUND.write() = Some(host);
-        }
-        host.tell_its_sorts();
+        Self::of(search::kept(sampler_init, found)).keep();
         Ok(())
+    }
+
+    /// Makes the llama.cpp the host that has this `llama_sampler_init`.
+    pub fn bind_at(sampler_init: Address) -> Self {
+        let host = Self::of(search::at(sampler_init));
+        host.keep();
+        host
+    }
+
+    fn keep(self) {
+        BOUND.store(ptr::from_ref(self.known).cast_mut(), Ordering::Release);
+        self.tell_its_sorts();
+    }
+
+    /// The host that was just seen.
+    fn of(seen: Seen) -> Self {
+        let now = search::changes();
+        let mut all = ALL.lock();
+        let known = all.iter().copied().find(|known| known.seen == seen);
+        let known = known.unwrap_or_else(|| {
+            let as_of = AtomicU64::new(now);
+            let known: &'static Known = Box::leak(Box::new(Known { seen, as_of }));
+            all.push(known);
+            known
+        });
+        known.as_of.store(now, Ordering::Relaxed);
+        Self::new(known)
+    }
+
+    /// Whether it is still loaded.
+    pub fn is_there(&self) -> bool {
+        let known = self.known;
+        if known.seen.stays {
+            return true;
+        }
+        let now = search::changes();
+        if known.as_of.load(Ordering::Relaxed) == now {
+            return true;
+        }
+        let is_there = search::is_there(&known.seen);
+        if is_there {
+            known.as_of.store(now, Ordering::Relaxed);
+        }
+        is_there
     }
 
     /// Tells the samplers whether equal logits end where libstdc++'s sorts leave them.
@@ -108,45 +170,34 @@ impl Host {
     /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
     /// have a namespace of their own. One into which libc++ is linked statically cannot be told.
     fn tell_its_sorts(&self) {
-        let exports = |name: &CStr| match self.library {
-            // SAFETY: the handle stays open as long as the host.
-            Some(library) => unsafe { symbol_of(library.as_ptr(), name) }.is_some(),
-            None => global(name).is_some(),
-        };
-        let stable = exports(LOCALE_OF_LIBCXX) && !exports(LOCALE_OF_LIBSTDCXX);
-        if stable {
+        if self.known.seen.sorts_stably {
             log::warn(
                 "the host's C++ library is libc++: tied candidates keep input order, which may not \
                  be that of the built-in samplers",
             );
         }
-        host_order::set_stable(stable);
+        host_order::set_stable(self.known.seen.sorts_stably);
     }
 
     /// Whether both are the same llama.cpp.
     pub fn is(&self, other: &Self) -> bool {
-        self.library == other.library && self.sampler_init as usize == other.sampler_init as usize
+        ptr::eq(self.known, other.known)
+            && self.sampler_init as usize == other.sampler_init as usize
     }
 
-    /// The host's function `name`, or an error that names it.
+    /// The host's function `name`, one of those that may be needed, or an error that names it.
     pub fn function(&self, name: &CStr) -> Result<Address, String> {
         #[cfg(test)]
         if let Some(found) = mock_host::function(name) {
             return found.ok_or_else(|| Self::lacks(name));
         }
-        let found = match self.library {
-            // SAFETY: the handle stays open as long as the host.
-            Some(library) => unsafe { symbol_of(library.as_ptr(), name) },
-            None => linked(name)
-                .or_else(|| linked_built_in(name))
-                .or_else(|| global(name)),
-        };
+        let found = index(name).and_then(|i| *self.known.seen.functions.get(i)?);
         found.ok_or_else(|| Self::lacks(name))
     }
 
-    /// Whether it is part of the program itself, no shared library.
-    pub(super) fn is_in_the_program(&self) -> bool {
-        self.library.is_none()
+    /// Where its `llama_sampler_init` is.
+    pub(super) fn address(&self) -> Address {
+        self.known.seen.sampler_init
     }
 
     fn lacks(name: &CStr) -> String {
@@ -154,14 +205,32 @@ impl Host {
         format!("the llama.cpp of this process has no {name}: it is too old, or was stripped of it")
     }
 
-    fn new(sampler_init: Address, library: Option<Address>) -> Self {
+    fn new(known: &'static Known) -> Self {
         // SAFETY: found under the name llama_sampler_init, whose signature is the same in every
         // llama.cpp that exports it.
-        let sampler_init =
-            unsafe { std::mem::transmute::<*mut c_void, SamplerInit>(sampler_init.as_ptr()) };
+        let sampler_init = unsafe {
+            std::mem::transmute::<*mut c_void, SamplerInit>(known.seen.sampler_init.as_ptr())
+        };
         Self {
             sampler_init,
-            library,
+            known,
+        }
+    }
+
+    #[cfg(test)]
+    fn mocked(sampler_init: SamplerInit) -> Self {
+        static NOTHING: Known = Known {
+            seen: Seen {
+                sampler_init: Address::dangling(),
+                functions: [None; NAMES.len()],
+                stays: true,
+                sorts_stably: false,
+            },
+            as_of: AtomicU64::new(0),
+        };
+        Self {
+            sampler_init,
+            known: &NOTHING,
         }
     }
 }
@@ -172,32 +241,10 @@ impl Host {
 /// The type must be the function's signature in every llama.cpp that has it.
 macro_rules! host_function {
     ($host:expr, $name:literal, $signature:ty) => {{
+        const { assert!($crate::ffi::host::linker::index($name).is_some()) };
         let address: std::ptr::NonNull<std::ffi::c_void> = $host.function($name)?;
         // SAFETY: the host's function of that name, whose signature does not change.
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address.as_ptr()) }
     }};
 }
 pub(crate) use host_function;
-
-fn find() -> Option<Host> {
-    if let Some(sampler_init) = linked(SAMPLER_INIT).or_else(|| global(SAMPLER_INIT)) {
-        return Some(Host::new(sampler_init, library_of(sampler_init)));
-    }
-    loaded()
-}
-
-/// The first loaded library that has a host, in load order.
-fn loaded() -> Option<Host> {
-    loaded_libraries().iter().find_map(|path| {
-        let library = open_loaded(path)?;
-        // SAFETY: the handle was just opened.
-        let symbol = unsafe { symbol_of(library.as_ptr(), SAMPLER_INIT) };
-        let Some(symbol) = symbol else {
-            // SAFETY: closes only the reference taken above.
-            unsafe { libc::dlclose(library.as_ptr()) };
-            return None;
-        };
-        // The handle stays open: the host must not be unloaded under our samplers.
-        Some(Host::new(symbol, library_of(symbol).or(Some(library))))
-    })
-}

@@ -1,7 +1,7 @@
 //! What was looked up in a host, for as long as that host is asked: names are looked up once, not
 //! for every token. A forked child does not wait for readers that it lacks.
 
-use parking_lot::RwLock;
+use std::sync::{PoisonError, RwLock};
 
 use super::Host;
 
@@ -16,12 +16,13 @@ impl<T: Copy> PerHost<T> {
 
     /// What is known of this host.
     pub(crate) fn known(&self, host: &Host) -> Option<T> {
-        let known = self.0.read();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
     pub(crate) fn keep(&self, host: Host, value: T) {
-        *self.0.write() = Some((host, value));
+        let known = self.0.write();
+        *known.unwrap_or_else(PoisonError::into_inner) = Some((host, value));
     }
 
     /// What is known of the host of this process, or what `look_up` finds; or why there is none.

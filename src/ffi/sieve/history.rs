@@ -1,11 +1,10 @@
 //! What a sieve remembers, and what it would make of a logit.
 
-use std::cell::RefCell;
 use std::ffi::c_char;
 use std::ptr::null;
 
 use crate::ffi::failure::{Failure, room_for, value};
-use crate::ffi::library::show;
+use crate::ffi::library::{Shown, show};
 use crate::rng::DEFAULT_SEED;
 use crate::sieve::Sieve;
 use crate::token::Token;
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
 pub unsafe extern "C" fn llama_sieve_error(sieve: *const Handle) -> *const c_char {
     value("llama_sieve_error", null(), || {
         thread_local! {
-            static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static SHOWN: Shown = const { Shown::new() };
         }
         // SAFETY: the caller guarantees the sieve.
         let state = unsafe { handle(sieve) }?.lock()?;

@@ -3,7 +3,6 @@
 pub mod handles;
 mod strings;
 
-use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::ffi::failure::{Failure, answer, check_struct_size, made, room_for, us
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
-use crate::ffi::library::show;
+use crate::ffi::library::{Shown, show};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::memory;
 use crate::token::Token;
@@ -211,7 +210,7 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *const c_char {
     thread_local! {
-        static SHOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static SHOWN: Shown = const { Shown::new() };
     }
     value("llama_sieve_trie_leaf", null(), || {
         // SAFETY: the caller guarantees the sampler.

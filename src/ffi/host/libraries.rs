@@ -1,29 +1,39 @@
 //! The loaded libraries, and what each says of itself in memory: its name, what it needs, what it
 //! defines.
 //!
-//! Read there, and not asked of the dynamic linker by `dlopen` with RTLD_NOLOAD: while a process
-//! ends, that runs the initialisers of a library once more whose finalisers have begun.
+//! Read there, and not asked of the dynamic linker. `dlsym`, `dladdr` and `dlopen` take the lock
+//! that another thread's `dlopen` holds until all constructors of the library have run: a call of
+//! ours would wait for them, and for ever if one of them waits for the call. And `dlopen` with
+//! RTLD_NOLOAD, while a process ends, runs the initialisers of a library once more whose finalisers
+//! have begun. `dl_iterate_phdr` takes another lock, that of the list, which the linker holds only
+//! while it puts a library on the list or takes it off.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 
-/// An address that the dynamic linker gave.
-pub type Address = NonNull<c_void>;
+#[cfg(target_pointer_width = "32")]
+use libc::{Elf32_Phdr as Header, Elf32_Sym as Symbol};
+#[cfg(target_pointer_width = "64")]
+use libc::{Elf64_Phdr as Header, Elf64_Sym as Symbol};
+
+pub use super::linker::Address;
+use crate::ffi::guard::guard;
 
 /// The program or a loaded library, while it cannot be unloaded.
+#[allow(missing_debug_implementations)] // Of what others have in memory.
 pub struct Library<'a> {
     info: libc::dl_phdr_info,
     held: PhantomData<&'a ()>,
 }
 
 /// What `look` finds among the program, which comes first, and all libraries in load order. None of
-/// them comes or goes meanwhile: the linker's lock is held, so `look` calls nobody else.
-pub fn with_all<T>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
+/// them comes or goes meanwhile: the list is locked, so `look` calls nobody else.
+pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
-    let mut found = None;
+    let mut found = T::default();
     // The lock may be taken again by the thread that has it.
     for_each(&mut |_| {
         let mut all = Vec::new();
@@ -34,34 +44,53 @@ pub fn with_all<T>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
             });
             true
         });
-        found = look.take().map(|look| look(&all));
+        if let Some(look) = look.take() {
+            found = look(&all);
+        }
         false
     });
-    // Without any library, which cannot be: this one is loaded.
-    found.unwrap_or_else(|| look.map(|look| look(&[])).expect("it was not called"))
+    found
 }
 
-/// The position of the one that `address` is in.
-pub fn position(all: &[Library<'_>], address: Address) -> Option<usize> {
-    all.iter().position(|library| library.contains(address))
+/// The one that `address` is in.
+pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'l Library<'a>> {
+    all.iter().find(|library| library.contains(address))
 }
 
-/// The library at `start` and those that it needs, whatever these need and so on, each once, the
-/// nearest first: where a symbol is looked for.
-pub fn scope(all: &[Library<'_>], start: usize) -> Vec<usize> {
-    let mut scope = vec![start];
+/// The library and those that it needs, whatever these need and so on, each once, the nearest
+/// first: where a symbol is looked for.
+pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
+    let mut scope = vec![library];
     let mut at = 0;
     while let Some(&library) = scope.get(at) {
-        for name in all[library].needed() {
-            let found = all.iter().position(|library| library.is_called(name));
-            scope.extend(found.filter(|found| !scope.contains(found)));
+        for name in library.needed() {
+            let found = all.iter().find(|library| library.is_called(name));
+            scope.extend(found.filter(|found| !scope.iter().any(|known| known.is(found))));
         }
         at += 1;
     }
     scope
 }
 
+/// Those that stay until the process ends: the first ones, up to the last that the program needs.
+/// Whatever comes by `dlopen` comes behind these.
+pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
+    let needed = all
+        .first()
+        .map_or(Vec::new(), |program| scope(all, program));
+    let last = all
+        .iter()
+        .rposition(|library| needed.iter().any(|needed| needed.is(library)));
+    last.and_then(|last| all.get(..=last)).unwrap_or_default()
+}
+
 impl Library<'_> {
+    /// Whether both are the same.
+    pub fn is(&self, other: &Self) -> bool {
+        ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
+    }
+
+    /// Where it was loaded to: what its own addresses count from.
     pub fn base(&self) -> usize {
         self.info.dlpi_addr as usize
     }
@@ -75,6 +104,7 @@ impl Library<'_> {
         }
     }
 
+    /// Whether the address lies in it.
     pub fn contains(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         self.segments().any(|segment| segment.contains(&address))
@@ -89,7 +119,7 @@ impl Library<'_> {
         })
     }
 
-    fn headers(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+    fn headers(&self) -> impl Iterator<Item = &Header> {
         let headers = match self.info.dlpi_phdr.is_null() {
             true => &[],
             // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
@@ -119,12 +149,12 @@ impl Library<'_> {
         self.texts(DT_NEEDED)
     }
 
-    fn texts(&self, tag: i64) -> impl Iterator<Item = &CStr> {
+    fn texts(&self, tag: isize) -> impl Iterator<Item = &CStr> {
         let table = self.pointer::<c_char>(DT_STRTAB);
         let entries = self.entries().filter(move |entry| entry.tag == tag);
         entries.filter_map(move |entry| {
             // SAFETY: such an entry is the place of a C string in the table.
-            Some(unsafe { CStr::from_ptr(table?.add(entry.value as usize)) })
+            Some(unsafe { CStr::from_ptr(table?.add(entry.value)) })
         })
     }
 
@@ -139,8 +169,8 @@ impl Library<'_> {
     }
 
     /// What an entry points to.
-    fn pointer<T>(&self, tag: i64) -> Option<*const T> {
-        let value = self.entries().find(|entry| entry.tag == tag)?.value as usize;
+    fn pointer<T>(&self, tag: isize) -> Option<*const T> {
+        let value = self.entries().find(|entry| entry.tag == tag)?.value;
         // The linker has written addresses, but into the kernel's own library.
         let is_address = value >= self.base();
         let address = if is_address {
@@ -164,28 +194,28 @@ impl Library<'_> {
 /// An entry of the dynamic section.
 #[repr(C)]
 struct Entry {
-    tag: i64,
-    value: u64,
+    tag: isize,
+    value: usize,
 }
 
-const DT_NULL: i64 = 0;
-const DT_NEEDED: i64 = 1;
-const DT_HASH: i64 = 4;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_SONAME: i64 = 14;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
+const DT_NULL: isize = 0;
+const DT_NEEDED: isize = 1;
+const DT_HASH: isize = 4;
+const DT_STRTAB: isize = 5;
+const DT_SYMTAB: isize = 6;
+const DT_SONAME: isize = 14;
+const DT_GNU_HASH: isize = 0x6fff_fef5;
 
 /// A library's table of symbols, and one or both of the two indexes of it.
 struct Symbols {
-    table: *const libc::Elf64_Sym,
+    table: *const Symbol,
     names: *const c_char,
     gnu_hash: Option<*const u32>,
     hash: Option<*const u32>,
 }
 
 impl Symbols {
-    fn find(&self, name: &CStr) -> Option<&libc::Elf64_Sym> {
+    fn find(&self, name: &CStr) -> Option<&Symbol> {
         match (self.gnu_hash, self.hash) {
             // SAFETY: the library's own tables.
             (Some(index), _) => unsafe { self.find_by_hash(index, name) },
@@ -198,13 +228,12 @@ impl Symbols {
         }
     }
 
-    /// By the index that GNU's linkers make: four numbers, a filter of 64-bit words, the first
-    /// symbol of each bucket, and a hash for each symbol from `first` on, whose lowest bit ends the
-    /// bucket.
+    /// By the index that GNU's linkers make: four numbers, a filter of words, the first symbol of
+    /// each bucket, and a hash for each symbol from `first` on, whose lowest bit ends the bucket.
     ///
     /// # Safety
     /// `index` is the library's.
-    unsafe fn find_by_hash(&self, index: *const u32, name: &CStr) -> Option<&libc::Elf64_Sym> {
+    unsafe fn find_by_hash(&self, index: *const u32, name: &CStr) -> Option<&Symbol> {
         // SAFETY: the caller guarantees the index.
         let [buckets, first, words, _] = unsafe { *index.cast::<[u32; 4]>() };
         if buckets == 0 {
@@ -215,7 +244,7 @@ impl Symbols {
         // SAFETY: as above: these are the index's parts, and a bucket that is not empty begins with
         // a symbol that has a hash.
         unsafe {
-            let starts = index.add(4 + 2 * words as usize);
+            let starts = index.add(4 + words as usize * (size_of::<usize>() / size_of::<u32>()));
             let hashes = starts.add(buckets as usize);
             let mut at = *starts.add((wanted % buckets) as usize);
             while at >= first {
@@ -238,7 +267,7 @@ impl Symbols {
     ///
     /// # Safety
     /// There are more symbols than `at`.
-    unsafe fn defined(&self, at: u32, name: &CStr) -> Option<&libc::Elf64_Sym> {
+    unsafe fn defined(&self, at: u32, name: &CStr) -> Option<&Symbol> {
         /// Kinds of symbols: of none, data, function.
         const AT_AN_ADDRESS: Range<u8> = 0..3;
         // SAFETY: the caller guarantees the symbol, whose name lies in the table of names.
@@ -254,15 +283,23 @@ impl Symbols {
 /// Visits the program and the libraries in load order, as long as `visit` wants more.
 fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
     type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
+    /// Ends the visits, as every number but 0 does.
+    const STOP: c_int = 1;
     unsafe extern "C" fn pass_on(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the reference,
-        // which nobody else uses.
-        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
-        c_int::from(!visit(info))
+        guard(
+            "dl_iterate_phdr",
+            || STOP,
+            || {
+                // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the
+                // reference, which nobody else uses.
+                let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
+                c_int::from(!visit(info))
+            },
+        )
     }
     let mut visit: Visit<'_> = visit;
     // SAFETY: the callback matches, and the reference outlives the call.
@@ -281,72 +318,4 @@ pub fn changes() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn named<'a, 'b>(all: &'a [Library<'b>], part: &str) -> &'a Library<'b> {
-        let found = all.iter().find(|library| {
-            let path = library.path().to_string_lossy();
-            path.contains(part)
-        });
-        found.expect("it is loaded")
-    }
-
-    /// The dynamic linker finds the same.
-    #[test]
-    fn symbols_are_where_the_linker_finds_them() {
-        for name in [c"getenv", c"qsort", c"stdout", c"dl_iterate_phdr", c"abort"] {
-            // SAFETY: RTLD_DEFAULT is no handle that could be closed.
-            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-            let own = with_all(|all| named(all, "/libc.so").symbol(name));
-            assert_eq!(own, NonNull::new(found), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn what_a_library_does_not_define_is_not_in_it() {
-        with_all(|all| {
-            let libc = named(all, "/libc.so");
-            assert_eq!(libc.symbol(c"llama_sampler_init_top_k"), None);
-            assert_eq!(libc.symbol(c""), None);
-            // It is asked for there, and defined elsewhere.
-            assert_eq!(libc.symbol(c"__tls_get_addr"), None);
-            for library in all {
-                assert_eq!(library.symbol(c"no library has this"), None);
-            }
-        });
-    }
-
-    #[test]
-    fn the_program_needs_what_it_is_linked_with() {
-        with_all(|all| {
-            let scope = scope(all, 0);
-            let of = |part| {
-                scope
-                    .iter()
-                    .any(|&i| all[i].path() == named(all, part).path())
-            };
-            assert!(of("/libc.so") && of("/ld-linux"));
-            assert_eq!(scope[0], 0);
-            let mut once = scope.clone();
-            once.sort_unstable();
-            once.dedup();
-            assert_eq!(once.len(), scope.len());
-            // The kernel's own library is needed by nobody.
-            assert!(scope.len() < all.len());
-        });
-    }
-
-    #[test]
-    fn a_library_that_comes_is_counted() {
-        let before = changes();
-        // SAFETY: a library whose initialisers do nothing of note.
-        let handle = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
-        assert!(!handle.is_null());
-        assert_ne!(changes(), before);
-        let loaded = changes();
-        // SAFETY: just opened, and of no more use.
-        unsafe { libc::dlclose(handle) };
-        assert_ne!(changes(), loaded);
-    }
-}
+mod tests;

@@ -1,0 +1,32 @@
+// What makes a library of a program: a constructor that runs its main function on another thread,
+// and waits for that. The dynamic linker holds its lock meanwhile: who asks it for anything from
+// that other thread waits for ever.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// The program's own, since the library is linked with -Bsymbolic.
+int main(int argc, char ** argv);
+
+static int     count;
+static char ** arguments;
+static int     status;
+
+static void * run(void * unused) {
+    (void) unused;
+    status = main(count, arguments);
+    return NULL;
+}
+
+__attribute__((constructor)) static void begin(int argc, char ** argv) {
+    pthread_t thread;
+    count     = argc - 1;
+    arguments = argv + 1;
+    if (pthread_create(&thread, NULL, run, NULL) != 0 || pthread_join(thread, NULL) != 0) {
+        fputs("constructor: no thread\n", stderr);
+        exit(1);
+    }
+    if (status != 0) {
+        exit(status);
+    }
+}

@@ -1,0 +1,49 @@
+//! Destructors of what the standard library and others keep for a thread.
+//!
+//! `thread_local!` registers them with the C library's `__cxa_thread_atexit_impl`, which takes the
+//! dynamic linker's lock: see `llama_sieve::per_thread`. Inside this library, and nowhere else,
+//! this one is found instead. What that lock is for, that a library stays loaded until its
+//! destructors have run, this library has anyway (`-z nodelete`).
+
+use std::arch::global_asm;
+use std::ffi::{c_int, c_void};
+
+use llama_sieve::per_thread::at_end;
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp {}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b {}"
+    };
+}
+
+// Hidden, which a function of Rust cannot be: a program must not find it.
+global_asm!(
+    ".pushsection .text.thread_end, \"ax\"",
+    ".globl __cxa_thread_atexit_impl",
+    ".hidden __cxa_thread_atexit_impl",
+    ".type __cxa_thread_atexit_impl, %function",
+    "__cxa_thread_atexit_impl:",
+    jump!(),
+    ".size __cxa_thread_atexit_impl, . - __cxa_thread_atexit_impl",
+    ".popsection",
+    sym register,
+);
+
+/// # Safety
+/// When the thread ends, `of` is what `end` needs.
+unsafe extern "C" fn register(
+    end: unsafe extern "C" fn(*mut c_void),
+    of: *mut c_void,
+    _library: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller guarantees it.
+    unsafe { at_end(end, of) };
+    0
+}

@@ -1,0 +1,190 @@
+//! Finds a llama.cpp in the process, and all that may be needed of it.
+
+use std::ffi::CStr;
+
+use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, index, linked};
+
+/// A constructor that every program with that C++ library can find.
+const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
+/// The same of libc++.
+const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
+
+/// What there is to see of a llama.cpp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub sampler_init: Address,
+    /// In the order of [`NAMES`].
+    pub functions: [Option<Address>; NAMES.len()],
+    /// Whether it is there until the process ends.
+    pub stays: bool,
+    /// Whether its sorts are libc++'s.
+    pub sorts_stably: bool,
+}
+
+/// The one that the linker has found.
+fn linked_one() -> Option<Address> {
+    index(SAMPLER_INIT).and_then(|i| *linked().get(i)?)
+}
+
+/// What `look` finds by name.
+fn functions(look: impl Fn(&CStr) -> Option<Address>) -> [Option<Address>; NAMES.len()] {
+    let mut text = Vec::new();
+    NAMES.map(|name| {
+        text.clear();
+        text.extend_from_slice(name.as_bytes());
+        text.push(0);
+        look(CStr::from_bytes_with_nul(&text).ok()?)
+    })
+}
+
+/// The llama.cpp with this `llama_sampler_init`, which its user keeps loaded, and whose other
+/// functions `look` finds.
+pub(super) fn kept(sampler_init: Address, look: impl Fn(&CStr) -> Option<Address>) -> Seen {
+    Seen {
+        sampler_init,
+        functions: functions(&look),
+        stays: true,
+        sorts_stably: sorts_stably(look),
+    }
+}
+
+fn sorts_stably(look: impl Fn(&CStr) -> Option<Address>) -> bool {
+    look(LOCALE_OF_LIBCXX).is_some() && look(LOCALE_OF_LIBSTDCXX).is_none()
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod by_reading {
+    use std::ffi::CStr;
+
+    use crate::ffi::host::libraries::{Library, containing, permanent, scope, with_all};
+    use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, linked};
+    use crate::ffi::host::search::{Seen, functions, linked_one, sorts_stably};
+
+    pub(in super::super) use crate::ffi::host::libraries::changes;
+
+    /// The llama.cpp of the process.
+    pub(in super::super) fn find() -> Option<Seen> {
+        with_all(|all| {
+            if let Some(sampler_init) = linked_one() {
+                // What a weak reference has led to is kept loaded by that.
+                return Some(seen(all, sampler_init, true));
+            }
+            let program = all
+                .first()
+                .map_or(Vec::new(), |program| scope(all, program));
+            let mut any = program.into_iter().chain(all);
+            let found = any.find_map(|library| library.symbol(SAMPLER_INIT))?;
+            Some(seen(all, found, false))
+        })
+    }
+
+    /// The llama.cpp with this `llama_sampler_init`.
+    pub(in super::super) fn at(sampler_init: Address) -> Seen {
+        let seen = with_all(|all| Some(seen(all, sampler_init, false)));
+        seen.unwrap_or_else(|| nothing(sampler_init))
+    }
+
+    /// Whether it is still loaded.
+    pub(in super::super) fn is_there(known: &Seen) -> bool {
+        with_all(|all| {
+            let library = containing(all, known.sampler_init);
+            let own = library.and_then(|library| library.symbol(SAMPLER_INIT));
+            own == Some(known.sampler_init) && seen(all, known.sampler_init, false) == *known
+        })
+    }
+
+    fn seen(all: &[Library<'_>], sampler_init: Address, kept: bool) -> Seen {
+        let program = all.first();
+        let Some(library) = containing(all, sampler_init).or(program) else {
+            return nothing(sampler_init);
+        };
+        let scope = scope(all, library);
+        let own = |name: &CStr| scope.iter().find_map(|library| library.symbol(name));
+        let mut functions = functions(own);
+        if program.is_some_and(|program| library.is(program)) {
+            // What a program does not export is only known to the linker.
+            for (function, linked) in functions.iter_mut().zip(linked()) {
+                *function = linked.or(*function);
+            }
+        }
+        Seen {
+            sampler_init,
+            functions,
+            stays: kept || permanent(all).iter().any(|other| other.is(library)),
+            sorts_stably: sorts_stably(own),
+        }
+    }
+
+    /// What is seen where no library is.
+    fn nothing(sampler_init: Address) -> Seen {
+        Seen {
+            sampler_init,
+            functions: [None; NAMES.len()],
+            stays: true,
+            sorts_stably: false,
+        }
+    }
+
+    /// The first function of one of these names in a library that is of the same llama.cpp as
+    /// `sampler_init`: among it and what it needs, both are found.
+    pub(in super::super) fn beside(sampler_init: Address, names: &[&CStr]) -> Option<Address> {
+        let any = |of: &Library<'_>| names.iter().find_map(|name| of.symbol(name));
+        with_all(|all| {
+            all.iter().find_map(any)?;
+            all.iter().find_map(|start| {
+                let scope = scope(all, start);
+                let own = scope
+                    .iter()
+                    .find_map(|library| library.symbol(SAMPLER_INIT));
+                let is_of_it = start.contains(sampler_init) || own == Some(sampler_init);
+                scope.into_iter().filter(|_| is_of_it).find_map(any)
+            })
+        })
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod by_asking {
+    use std::ffi::CStr;
+
+    use crate::ffi::host::linker::{Address, SAMPLER_INIT, index, linked, symbol_of};
+    use crate::ffi::host::search::{Seen, kept, linked_one};
+
+    fn global(name: &CStr) -> Option<Address> {
+        // SAFETY: RTLD_DEFAULT is no handle that could be closed.
+        unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
+    }
+
+    /// Libraries that come and go are not counted here.
+    pub(in super::super) fn changes() -> u64 {
+        0
+    }
+
+    /// The llama.cpp of the process.
+    pub(in super::super) fn find() -> Option<Seen> {
+        linked_one().or_else(|| global(SAMPLER_INIT)).map(at)
+    }
+
+    /// The llama.cpp with this `llama_sampler_init`.
+    pub(in super::super) fn at(sampler_init: Address) -> Seen {
+        let linked = linked();
+        let own = |name: &CStr| index(name).and_then(|i| linked[i]).or_else(|| global(name));
+        kept(sampler_init, own)
+    }
+
+    /// Whether it is still loaded.
+    pub(in super::super) fn is_there(_: &Seen) -> bool {
+        true
+    }
+
+    /// A function of the process.
+    pub(in super::super) fn beside(_: Address, names: &[&CStr]) -> Option<Address> {
+        names.iter().find_map(|name| global(name))
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) use by_reading::*;
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(super) use by_asking::*;
