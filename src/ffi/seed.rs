@@ -1,8 +1,7 @@
 //! The seed of a sampler: ours, built in, or a chain of both.
 
-use std::ffi::{CStr, c_char};
-
-use crate::ffi::failure::{Failure, usable, value};
+use crate::ffi::chain::host::Chains;
+use crate::ffi::failure::{Failure, part, usable, value};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::samplers::SEEDED;
@@ -17,87 +16,53 @@ use crate::rng::DEFAULT_SEED;
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
-    value("llama_sieve_get_seed", DEFAULT_SEED, || {
-        usable("the sampler", smpl)?;
-        let functions = Functions::of_host().map_err(Failure::no_host)?;
+pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
+    const CALL: &str = "llama_sieve_get_seed";
+    let chains = part(CALL, || usable("the sampler", smpl)).and_then(|()| Chains::of_host(CALL));
+    let Ok(chains) = chains else {
+        return DEFAULT_SEED;
+    };
+    value(CALL, DEFAULT_SEED, || {
+        let seeds = Seeds::of_host(chains).map_err(Failure::no_host)?;
         // SAFETY: not NULL, and the caller guarantees that it lives.
-        Ok::<_, Failure>(unsafe { functions.seed(smpl) })
+        Ok::<_, Failure>(unsafe { seeds.seed(smpl) })
     })
 }
 
-type Name = unsafe extern "C" fn(*const llama_sampler) -> *const c_char;
 type GetSeed = unsafe extern "C" fn(*const llama_sampler) -> u32;
-type ChainN = unsafe extern "C" fn(*const llama_sampler) -> i32;
-type ChainGet = unsafe extern "C" fn(*mut llama_sampler, i32) -> *mut llama_sampler;
 
 /// What it takes of the host.
-struct Functions {
-    name: Name,
+struct Seeds {
     get_seed: GetSeed,
-    chain_n: ChainN,
-    chain_get: ChainGet,
+    chains: Chains,
 }
 
-impl Functions {
-    fn of_host() -> Result<Self, String> {
+impl Seeds {
+    fn of_host(chains: Chains) -> Result<Self, String> {
         let host = Host::get()?;
         Ok(Self {
-            name: host_function!(host, c"llama_sampler_name", Name),
             get_seed: host_function!(host, c"llama_sampler_get_seed", GetSeed),
-            chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
-            chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
+            chains,
         })
     }
 
     /// # Safety
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
-        // SAFETY: the caller guarantees the sampler; `seed_of` and the chain functions are called
-        // only on samplers of their kind.
+        // SAFETY: the caller guarantees the sampler, and a chain its members; `seed_of` is called
+        // only on samplers of its kind.
         unsafe {
             let mut seeded = SEEDED.into_iter().chain([&SIEVE]);
             if let Some(vtable) = seeded.find(|vtable| vtable.is_of(smpl)) {
                 return vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED);
             }
-            if self.is_chain(smpl) {
-                return self.seed_of_chain(smpl);
+            if let Some(members) = self.chains.members(smpl) {
+                let mut seeds = members.rev().map(|member| self.seed(member));
+                return seeds
+                    .find(|&seed| seed != DEFAULT_SEED)
+                    .unwrap_or(DEFAULT_SEED);
             }
             (self.get_seed)(smpl)
         }
-    }
-
-    /// # Safety
-    /// `smpl` is a live sampler.
-    unsafe fn is_chain(&self, smpl: *const llama_sampler) -> bool {
-        // SAFETY: the caller guarantees the sampler. A vtable without a name is nobody's chain, and
-        // the host would call through NULL.
-        unsafe {
-            let iface = (*smpl).iface;
-            if iface.is_null() || (*iface).name.is_none() {
-                return false;
-            }
-            let name = (self.name)(smpl);
-            !name.is_null() && CStr::from_ptr(name) == c"chain"
-        }
-    }
-
-    /// # Safety
-    /// `chain` is a live chain.
-    unsafe fn seed_of_chain(&self, chain: *const llama_sampler) -> u32 {
-        // SAFETY: the caller guarantees the chain, and a chain its members.
-        unsafe {
-            for i in (0..(self.chain_n)(chain)).rev() {
-                let member = (self.chain_get)(chain.cast_mut(), i);
-                if member.is_null() {
-                    continue;
-                }
-                let seed = self.seed(member);
-                if seed != DEFAULT_SEED {
-                    return seed;
-                }
-            }
-        }
-        DEFAULT_SEED
     }
 }

@@ -1,9 +1,12 @@
 //! `llama_sieve_get_seed` on ours, on built-ins and on chains of both, beside
 //! `llama_sampler_get_seed` on the same chain of built-ins.
 
+use std::ffi::c_char;
+
 use crate::support::HostSampler;
 use crate::support::arrays::Rng;
 use crate::support::family::FAMILY;
+use llama_sieve::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 use llama_sieve::ffi::sieve::{
@@ -107,4 +110,26 @@ fn null_has_no_seed() {
     let seed = unsafe { llama_sieve_get_seed(std::ptr::null()) };
     assert_eq!(seed, DEFAULT_SEED);
     assert!(llama_sieve::last_error::get().contains("NULL"));
+}
+
+/// A chain is known by its vtable: what is behind the pointers of another sampler is its own, be it
+/// named as a chain is.
+#[test]
+fn a_foreign_sampler_named_chain_has_no_seed() {
+    unsafe extern "C" fn name(_: *const llama_sampler) -> *const c_char {
+        c"chain".as_ptr()
+    }
+    // SAFETY: a vtable of a C struct, whose functions may be NULL but for the name.
+    let mut iface: llama_sampler_i = unsafe { std::mem::zeroed() };
+    iface.name = Some(name);
+    // What a chain would have as its members is no memory at all.
+    let nowhere = std::ptr::without_provenance_mut(8);
+    // SAFETY: the vtable outlives the sampler.
+    let foreign = unsafe { sys::llama_sampler_init((&raw mut iface).cast(), nowhere) };
+    let foreign = HostSampler::new(foreign);
+    assert_eq!(theirs(&foreign), DEFAULT_SEED);
+    assert_eq!(ours(&foreign), DEFAULT_SEED);
+    let chain = HostSampler::chain(vec![HostSampler::new(llama_sieve_init_dist(7)), foreign]);
+    assert_eq!(ours(&chain), 7);
+    drop(chain);
 }

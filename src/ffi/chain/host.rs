@@ -4,7 +4,7 @@
 //! guard.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
+use std::ptr::{self, null_mut};
 
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::built_ins::free_of;
@@ -27,56 +27,102 @@ pub(crate) struct ChainParams {
     pub no_perf: u8,
 }
 
-/// The host's functions that chains take.
+/// Knows the host's chains, and leads to their members.
 #[derive(Clone, Copy)]
-pub(super) struct Functions {
-    pub chain_n: ChainN,
-    pub chain_get: ChainGet,
-    pub apply: Apply,
-    pub accept: Accept,
+pub(in crate::ffi) struct Chains {
+    chain_n: ChainN,
+    chain_get: ChainGet,
     /// By which a chain is known.
-    pub chain_iface: *const llama_sampler_i,
+    iface: *const llama_sampler_i,
 }
 
 // SAFETY: functions and a vtable of the host, which belong to no thread.
-unsafe impl Send for Functions {}
+unsafe impl Send for Chains {}
 // SAFETY: as above.
-unsafe impl Sync for Functions {}
+unsafe impl Sync for Chains {}
 
-static FUNCTIONS: PerHost<Functions> = PerHost::new();
+static CHAINS: PerHost<Chains> = PerHost::new();
+
+impl Chains {
+    /// Those of the host, outside the guard where the host's code runs.
+    pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
+        let (host, known) = part(call, || {
+            let host = Host::get().map_err(Failure::no_host)?;
+            Ok((host, CHAINS.known(&host)))
+        })?;
+        if let Some(chains) = known {
+            return Ok(chains);
+        }
+        let look_up = || {
+            let init = host_function!(host, c"llama_sampler_chain_init", ChainInit);
+            let chains = Self {
+                chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
+                chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
+                iface: null_mut(),
+            };
+            Ok((init, free_of(&host)?, chains))
+        };
+        let (init, free, mut chains) = part(call, || look_up().map_err(Failure::no_host))?;
+        // SAFETY: the host's own constructor and destructor, in the order that they are made for.
+        unsafe {
+            let chain = init(ChainParams { no_perf: 1 });
+            chains.iface = chain.as_ref().map_or(null_mut(), |chain| chain.iface);
+            free(chain);
+        }
+        part(call, || {
+            CHAINS.keep(host, chains);
+            Ok(())
+        })?;
+        Ok(chains)
+    }
+
+    /// The members of a chain, none of them NULL; `None` of any other sampler, whatever its name
+    /// is: what is behind its pointers is its own.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler of the host that these are of, and lives on while the members are
+    /// asked for.
+    pub(in crate::ffi) unsafe fn members(
+        &self,
+        smpl: *const llama_sampler,
+    ) -> Option<impl DoubleEndedIterator<Item = *mut llama_sampler>> {
+        // SAFETY: the caller guarantees the sampler.
+        let iface = unsafe { (*smpl).iface };
+        if iface.is_null() || !ptr::eq(iface, self.iface) {
+            return None;
+        }
+        let chain_get = self.chain_get;
+        // SAFETY: it is a chain.
+        let n = unsafe { (self.chain_n)(smpl) };
+        // SAFETY: a chain with so many members, which lives on.
+        let get = move |i| unsafe { chain_get(smpl.cast_mut(), i) };
+        Some((0..n).map(get).filter(|member| !member.is_null()))
+    }
+}
+
+/// The host's functions that chains take.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    pub chains: Chains,
+    pub apply: Apply,
+    pub accept: Accept,
+}
 
 /// The functions of the host, outside the guard where the host's code runs.
 pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
-    let (host, known) = part(call, || {
-        let host = Host::get().map_err(Failure::no_host)?;
-        Ok((host, FUNCTIONS.known(&host)))
-    })?;
-    if let Some(functions) = known {
-        return Ok(functions);
-    }
-    let look_up = || {
-        let init = host_function!(host, c"llama_sampler_chain_init", ChainInit);
-        let functions = Functions {
-            chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
-            chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
-            apply: host_function!(host, c"llama_sampler_apply", Apply),
-            accept: host_function!(host, c"llama_sampler_accept", Accept),
-            chain_iface: null_mut(),
-        };
-        Ok((init, free_of(&host)?, functions))
+    static MEMBERS: PerHost<(Apply, Accept)> = PerHost::new();
+    let chains = Chains::of_host(call)?;
+    let look_up = |host: &Host| {
+        let apply = host_function!(host, c"llama_sampler_apply", Apply);
+        let accept = host_function!(host, c"llama_sampler_accept", Accept);
+        Ok((apply, accept))
     };
-    let (init, free, mut functions) = part(call, || look_up().map_err(Failure::no_host))?;
-    // SAFETY: the host's own constructor and destructor, in the order that they are made for.
-    unsafe {
-        let chain = init(ChainParams { no_perf: 1 });
-        functions.chain_iface = chain.as_ref().map_or(null_mut(), |chain| chain.iface);
-        free(chain);
-    }
-    part(call, || {
-        FUNCTIONS.keep(host, functions);
-        Ok(())
-    })?;
-    Ok(functions)
+    let (apply, accept) = part(call, || MEMBERS.of_host(look_up).map_err(Failure::no_host))?;
+    Ok(Functions {
+        chains,
+        apply,
+        accept,
+    })
 }
 
 type Sample = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_context, i32) -> Token;

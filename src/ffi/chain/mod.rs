@@ -6,7 +6,7 @@
 //! used again by its next call.
 
 mod batch;
-mod host;
+pub(in crate::ffi) mod host;
 pub mod in_front;
 mod workspace;
 
@@ -471,20 +471,15 @@ unsafe fn list(
     to: &mut Vec<Member>,
 ) -> Result<(), c_int> {
     // SAFETY: the caller guarantees the sampler.
-    let iface = unsafe { (*smpl).iface };
-    if std::ptr::eq(iface, host.chain_iface) {
-        // SAFETY: it is a chain.
-        let n = unsafe { (host.chain_n)(smpl) };
-        for i in 0..n {
-            // SAFETY: a chain with so many members.
-            let member = unsafe { (host.chain_get)(smpl, i) };
-            if !member.is_null() {
-                // SAFETY: a chain's members live as long as it.
-                unsafe { list(call, host, member, to) }?;
-            }
+    if let Some(members) = unsafe { host.chains.members(smpl) } {
+        for member in members {
+            // SAFETY: a chain's members live as long as it.
+            unsafe { list(call, host, member, to) }?;
         }
         return Ok(());
     }
+    // SAFETY: the caller guarantees the sampler.
+    let iface = unsafe { (*smpl).iface };
     // As the chain does it: a sampler without `apply` is passed over.
     // SAFETY: the vtable of a live sampler.
     if iface.is_null() || unsafe { (*iface).apply.is_none() } {
