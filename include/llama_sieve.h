@@ -13,6 +13,9 @@
  * Errors: a constructor that fails returns NULL, a function that returns int a negative
  *   LLAMA_SIEVE_ERROR_*; llama_sieve_last_error says why. Nothing is changed by a call that fails.
  * NULL: where it is not documented as allowed it is an error, never a crash.
+ * Sizes: a pointer with a number has as many elements, or room for them. A number above the limit
+ *   that is named for it, or above LLAMA_SIEVE_MAX_ELEMENTS where none is, is an error that names
+ *   both, and nothing is read or written.
  * Threads: every function here may be called from any thread. One sampler is used by one thread at
  *   a time; a second one gets an error: a filter then passes the candidates through, a selector
  *   takes the largest logit, and a token trie waits a little and then leaves only what may follow.
@@ -111,6 +114,22 @@ struct llama_context;
  The grammar asked for more work than its limits allow.
  */
 #define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
+
+/*
+ The most elements of an array that a function reads or writes, where the header names no other
+ limit: logits, candidates, tokens, biases.
+ */
+#define LLAMA_SIEVE_MAX_ELEMENTS 2147483647
+
+/*
+ The most sequences of a batch, of chains or of sieves.
+ */
+#define LLAMA_SIEVE_MAX_BATCH 1048576
+
+/*
+ The most sequence breakers of DRY.
+ */
+#define LLAMA_SIEVE_DRY_MAX_BREAKERS 4096
 
 /*
  Level of a log message that is no fault; the same number as in enum ggml_log_level.
@@ -231,10 +250,20 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
 
 /*
+ The most bytes of a payload.
+ */
+#define LLAMA_SIEVE_TRIE_MAX_PAYLOAD 268435456
+
+/*
  The most bytes that the tries of the cache and the payloads that they are known by occupy
  together. A trie that is larger is not kept.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
+
+/*
+ The most strings of a token trie of strings.
+ */
+#define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
  The most bytes of a grammar's text.
@@ -274,13 +303,18 @@ struct llama_context;
 #define LLAMA_SIEVE_MAX_VOCABULARIES 8
 
 /*
+ The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
+
+/*
  The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
 
 /*
  The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
- one.)
+ one.) There may be no more words or patterns, either.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
 
@@ -315,6 +349,11 @@ struct llama_context;
  The most bytes of a text in which a lazy grammar waits for its trigger.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
+
+/*
+ The most tokens of a vocabulary that memory is taken for before there are logits.
+ */
+#define LLAMA_SIEVE_MAX_RESERVED 16777216
 
 /*
  Mode: the quickest arithmetic.
@@ -426,6 +465,11 @@ struct llama_context;
  Stage: adaptive-p, which draws the token.
  */
 #define LLAMA_SIEVE_STAGE_ADAPTIVE_P 13
+
+/*
+ The most bytes of a state.
+ */
+#define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
 
 /*
  To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
@@ -911,7 +955,8 @@ struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, flo
  The last last_n accepted tokens are searched; repetitions do not reach across any of the
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
  must outlive this call only. What the host's tokenizer throws passes through. Disabled:
- multiplier 0, base < 1, or last_n <= 0.
+ multiplier 0, base < 1, or last_n <= 0. NULL, if it is not disabled, for more than
+ LLAMA_SIEVE_DRY_MAX_BREAKERS.
 
  The caller guarantees:
  vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or
@@ -990,9 +1035,10 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
  sampler belongs (before those that truncate). It can be set anew like a slot.
 
  Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
- valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a
- name with NUL in it, a token outside the vocabulary (the upper bound is not checked if vocab
- is NULL), an unknown mode, or without a host.
+ valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
+ more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, a token outside the
+ vocabulary (the upper bound is not checked if vocab is NULL), an unknown mode, or without a
+ host.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
@@ -1016,8 +1062,8 @@ struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab
  next token on. May be called from any thread, also while the sampler is at work. A payload whose
  trie is still in the cache is not parsed again.
 
- json has len bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative
- LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+ json has len bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
+ LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
 
  The caller guarantees:
  smpl is NULL or a live sampler; json is NULL or len bytes.
@@ -1066,7 +1112,7 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
  to the end of the value: they can be appended to the text as one batch without sampling (and
  must then be accepted one by one). Writes the first cap of them to out; returns how many
  there are, which may be more than cap, but never more than the span still takes. 0 where
- nothing is forced, and, with an error, where out is not aligned.
+ nothing is forced, and, with an error, where out is not aligned or cap too large.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -1076,7 +1122,7 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, s
 /*
  The tokens that may follow here, ascending. Writes the first cap of them to out; returns how
  many there are, which may be more. 0 where nothing is constrained, and, with an error, where
- out is not aligned.
+ out is not aligned or cap too large.
 
  Where a value ends and others go on these are the tokens that go on, and the descriptor's
  terminators. Without terminators any other token may follow as well, and completes the span.
@@ -1147,9 +1193,9 @@ void eliza_inference_clear_token_trie(void *handle);
 
  Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
  path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
- is NULL, an n of 0 or beyond 2^31 - 1, a string that is NULL, empty, not UTF-8, or longer
- than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
- tokenizer throws passes through.
+ is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
+ UTF-8, or longer than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host.
+ What the host's tokenizer throws passes through.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
@@ -1183,8 +1229,9 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
  token t. Writes the first n_words words to bits; words behind the vocabulary's last are 0.
  Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
- waits, all are. 0, with an error, if the sampler is NULL or no grammar, or bits is not
- aligned. May be called from any thread.
+ waits, all are. 0, with an error and nothing written, if the sampler is NULL or no grammar,
+ bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL bits
+ has no words, whatever n_words says. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
@@ -1343,8 +1390,9 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
  generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
  token of the vocabulary, by the parameters.
 
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0),
- LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory; then nothing is changed.
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
+ LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
+ then nothing is changed.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1403,8 +1451,9 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  out[i] is the token of sieves[i] and logits[i], or its negative error, of which
  llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in
  out, whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
- array or sieve that is NULL, n_vocab <= 0, a sieve that is in use or twice in the batch. After
- an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that sieve alone is out of use.
+ array or sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in
+ use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that
+ sieve alone is out of use.
 
  The caller guarantees:
  sieves, logits and out are NULL or n elements; each sieve is alive; each element of
@@ -1479,7 +1528,7 @@ bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token
 /*
  The different tokens among them, in no particular order. Writes the first cap of them to
  out; returns how many there are, which may be more. 0, and an error text, for NULL, for a
- sieve in use, and where out is not aligned.
+ sieve in use, and where out is not aligned or cap too large.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or has room for cap tokens.
@@ -1623,8 +1672,8 @@ int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t
  NULL where there are none.
 
  LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
- or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask. What the host's tokenizer
- throws passes through, and leaves them as well.
+ more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
+ to ask. What the host's tokenizer throws passes through, and leaves them as well.
 
  The caller guarantees:
  sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
@@ -1650,8 +1699,8 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
  Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
  in a format that is the same on every machine.
 
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small. Then
- nothing is written.
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small, or
+ above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or has room for size bytes.
@@ -1666,10 +1715,11 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
  keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
- bytes that are no state, damaged, of another version, of another generator than the parameters',
- or of a sieve with other stages that remember something (set the same ones first). States of
- earlier versions are read; one of mt19937 that lacks the generator itself (version 1) up to
- 1,048,576 draws, which are repeated. The time is bounded by size.
+ more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another
+ version, of another generator than the parameters', or of a sieve with other stages that
+ remember something (set the same ones first). States of earlier versions are read; one of
+ mt19937 that lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated.
+ The time is bounded by size.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.
@@ -1787,9 +1837,9 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
  has. Should a member that is not this library's throw, what stands behind its chain in out is
- not written. With out untouched: arrays
- NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0,
- n_threads < 0, no host. n 0 does nothing.
+ not written. With out untouched: arrays NULL, n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or
+ there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0, n_threads < 0, no host. n
+ 0 does nothing.
 
  The caller guarantees:
  chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler
@@ -1814,7 +1864,7 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
  whether the chain is still that one: another that lies where it was freed must sample first.
  Where the host's own llama_sampler_sample did it all, there is nothing to tell.
 
- Negative errors: chain NULL; out NULL although cap is not 0.
+ Negative errors: chain NULL; out NULL although cap is not 0; cap too large.
 
  The caller guarantees:
  out is NULL or has room for cap elements; the logits that the last token was sampled from

@@ -192,7 +192,7 @@ static void wrong_stages(void) {
         { both, 2, "the stage mirostat draws the token, so it must be the last" },
         { twice, SIZE_MAX, "n_stages is" },
         { twice, SIZE_MAX / sizeof(int32_t) + 2, "n_stages is" },
-        { twice, 14, "n_stages is 14; there are 13 stages" },
+        { twice, 14, "n_stages is 14; stages may have 13 at most" },
     };
     llama_sieve *            sieve  = new_sieve(LLAMA_SIEVE_RNG_MT19937);
     const llama_sieve_stages stages = with_order(good, COUNT(good));

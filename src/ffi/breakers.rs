@@ -4,10 +4,15 @@ use std::ffi::{c_char, c_int};
 use std::fmt::Display;
 
 use crate::ffi::failure::{Failure, part};
+use crate::ffi::given::{Argument, LLAMA_SIEVE_DRY_MAX_BREAKERS, argument, c_bytes_within};
 use crate::ffi::host::Host;
-use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, host_vocabulary, llama_vocab};
-use crate::samplers::{Breakers, FoundBreakers};
+use crate::ffi::host::vocabulary::{Tokenizer, host_vocabulary, llama_vocab};
+use crate::samplers::{Breakers, FoundBreakers, MAX_BREAKER_BYTES};
 use crate::{log, memory};
+
+/// The breakers as the functions that take them have them.
+pub(super) const BREAKERS: Argument =
+    argument!("breakers", "n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS);
 
 /// The breakers that are there; `None` without any, and if `otherwise` allows that where the host
 /// lacks a function or the vocabulary is NULL. Or the error that the call answers with. The
@@ -25,7 +30,7 @@ pub(super) unsafe fn breakers_for(
     let prepared = part(call, || {
         memory::room(0)?;
         // SAFETY: the caller guarantees the arguments.
-        let texts = unsafe { breaker_texts(breakers, n) };
+        let texts = unsafe { breaker_texts(breakers, n) }?;
         if texts.is_empty() {
             return Ok(None);
         }
@@ -53,20 +58,25 @@ pub(super) unsafe fn breakers_for(
 ///
 /// # Safety
 /// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
-unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [u8]> {
+unsafe fn breaker_texts<'a>(
+    breakers: *mut *const c_char,
+    n: usize,
+) -> Result<Vec<&'a [u8]>, Failure> {
     if breakers.is_null() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    if !breakers.is_aligned() {
+    if n <= LLAMA_SIEVE_DRY_MAX_BREAKERS && !breakers.is_aligned() {
         log::warn("dry: the sequence breakers are not aligned; there are none");
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut texts = Vec::new();
-    for i in 0..n {
-        // SAFETY: the caller guarantees `n` pointers, and the strings.
-        let text = unsafe {
-            let text = *breakers.add(i);
-            if text.is_null() { &[] } else { c_bytes(text) }
+    // SAFETY: the caller guarantees `n` pointers.
+    let breakers = unsafe { BREAKERS.slice(breakers, n) }?;
+    for (i, &text) in breakers.iter().enumerate() {
+        let text = match text.is_null() {
+            true => &[],
+            // SAFETY: the caller guarantees the strings.
+            false => unsafe { c_bytes_within(text, MAX_BREAKER_BYTES) },
         };
         if text.is_empty() {
             log::warn(&format!(
@@ -76,5 +86,5 @@ unsafe fn breaker_texts<'a>(breakers: *mut *const c_char, n: usize) -> Vec<&'a [
         }
         memory::push(&mut texts, text);
     }
-    texts
+    Ok(texts)
 }

@@ -176,19 +176,6 @@ pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<()
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// What the caller, who calls it `what`, gives to be written to; empty for NULL.
-///
-/// # Safety
-/// `out` is NULL or has room for `cap` integers, unused by others during `'a`.
-pub unsafe fn room_for<'a, T>(what: &str, out: *mut T, cap: usize) -> Result<&'a mut [T], Failure> {
-    if out.is_null() || cap == 0 {
-        return Ok(&mut []);
-    }
-    usable(what, out)?;
-    // SAFETY: neither NULL nor misaligned, and the caller guarantees the room.
-    Ok(unsafe { std::slice::from_raw_parts_mut(out, cap) })
-}
-
 /// The number that `body` gives, or its negative error.
 pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     guard(

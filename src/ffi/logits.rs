@@ -1,23 +1,20 @@
 //! Logits as a C caller has them: a pointer with their number, or an output of a `llama_context`.
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_LOGITS, LLAMA_SIEVE_ERROR_SIZE};
-use crate::ffi::failure::{Failure, usable};
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_NO_LOGITS;
+use crate::ffi::failure::Failure;
+use crate::ffi::given::{Argument, argument, vocabulary_of};
 use crate::ffi::host::llama_h::{llama_context, llama_model};
 use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
 
+const LOGITS: Argument = argument!("logits", "n_vocab");
+
 /// # Safety
 /// `logits` is NULL or has `n_vocab` elements, which nobody writes during `'a`.
 pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
-    let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
-    let n = n.ok_or_else(|| {
-        let text = format!("n_vocab is {n_vocab}; it must be above 0");
-        Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
-    })?;
-    usable("logits", logits)?;
-    // SAFETY: the caller guarantees the elements; NULL and alignment were checked.
-    Ok(unsafe { std::slice::from_raw_parts(logits, n) })
+    // SAFETY: the caller guarantees the elements.
+    unsafe { LOGITS.slice(logits, vocabulary_of(n_vocab)?) }
 }
 
 type LogitsIth = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;

@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 
 use crate::ffi::failure::{Failure, made, usable, value};
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::guard::guard;
 use crate::metrics::{self, Base, RollingPerplexity};
 use crate::token::{Token, TokenData};
@@ -16,32 +17,43 @@ fn base_of(base: c_int) -> Result<Base, String> {
     }
 }
 
+const LOGITS: Argument = argument!("logits", "n");
+const CANDIDATES: Argument = argument!("candidates", "n");
+
 /// # Safety
 /// `elements` is NULL or valid for `n` elements during `'a`.
-pub(super) unsafe fn slice<'a, T>(
-    name: &str,
+unsafe fn slice<'a, T>(
+    argument: Argument,
     elements: *const T,
     n: usize,
-) -> Result<&'a [T], String> {
+) -> Result<&'a [T], Failure> {
     if n == 0 {
-        return Err(format!("the number of {name} is 0"));
+        return Err(format!("the number of {} is 0", argument.array).into());
     }
-    if elements.is_null() || !elements.is_aligned() {
-        return Err(format!("the {name} are at NULL or not aligned"));
-    }
-    if n > Token::MAX as usize {
-        return Err(format!("{n} {name}; token numbers end at {}", Token::MAX));
-    }
-    // SAFETY: the caller guarantees the elements; the size fits, NULL and alignment were checked.
-    Ok(unsafe { std::slice::from_raw_parts(elements, n) })
+    // SAFETY: the caller guarantees the elements.
+    unsafe { argument.slice(elements, n) }
 }
 
 /// # Safety
 /// `logits` is NULL or `n` floats, if `n` is above 0.
-unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], String> {
+unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], Failure> {
     let count = usize::try_from(n).map_err(|_| format!("the number of logits is {n}"))?;
     // SAFETY: the caller guarantees the logits.
-    unsafe { slice("logits", logits, count) }
+    unsafe { slice(LOGITS, logits, count) }
+}
+
+/// # Safety
+/// `candidates` is NULL or `n` elements.
+unsafe fn candidates_of<'a>(
+    candidates: *const TokenData,
+    n: usize,
+) -> Result<&'a [TokenData], Failure> {
+    // SAFETY: the caller guarantees the candidates.
+    unsafe { slice(CANDIDATES, candidates, n) }
+}
+
+fn defined(value: Option<f32>) -> Result<f32, Failure> {
+    value.ok_or_else(|| MASKED.to_owned().into())
 }
 
 const MASKED: &str = "every logit is minus infinity or NaN, so there is no distribution";
@@ -62,7 +74,7 @@ pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c
         let base = base_of(base)?;
         // SAFETY: the caller guarantees the logits.
         let logits = unsafe { logits_of(logits, n) }?;
-        metrics::entropy(logits, base).ok_or_else(|| MASKED.to_owned())
+        defined(metrics::entropy(logits, base))
     })
 }
 
@@ -86,11 +98,10 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
         // SAFETY: the caller guarantees the logits.
         let logits = unsafe { logits_of(logits, n) }?;
         if !(0..n).contains(&token) {
-            return Err(format!(
-                "token {token} is outside the vocabulary of {n} tokens"
-            ));
+            let text = format!("token {token} is outside the vocabulary of {n} tokens");
+            return Err(text.into());
         }
-        metrics::surprisal(logits, token, base).ok_or_else(|| MASKED.to_owned())
+        defined(metrics::surprisal(logits, token, base))
     })
 }
 
@@ -108,8 +119,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
     value("llama_sieve_candidates_entropy", f32::NAN, || {
         let base = base_of(base)?;
         // SAFETY: the caller guarantees the candidates.
-        let candidates = unsafe { slice("candidates", candidates, n) }?;
-        metrics::candidates_entropy(candidates, base).ok_or_else(|| MASKED.to_owned())
+        let candidates = unsafe { candidates_of(candidates, n) }?;
+        defined(metrics::candidates_entropy(candidates, base))
     })
 }
 
@@ -128,9 +139,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
     value("llama_sieve_candidates_surprisal", f32::NAN, || {
         let base = base_of(base)?;
         // SAFETY: the caller guarantees the candidates.
-        let candidates = unsafe { slice("candidates", candidates, n) }?;
-        let surprisal = metrics::candidates_surprisal(candidates, token, base);
-        surprisal.ok_or_else(|| MASKED.to_owned())
+        let candidates = unsafe { candidates_of(candidates, n) }?;
+        defined(metrics::candidates_surprisal(candidates, token, base))
     })
 }
 

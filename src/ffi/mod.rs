@@ -3,6 +3,7 @@
 //!
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`errors`][], [`failure`]: error numbers, their texts, and when the last error is cleared.
+//! - [`given`][]: pointers with numbers of elements, judged in one place.
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: which
 //!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
 //!   samplers.
@@ -16,6 +17,7 @@ pub mod errors;
 pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;
+pub mod given;
 pub mod grammar;
 pub mod guard;
 pub mod host;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::ffi::breakers::breakers_for;
 use crate::ffi::failure::{begin, made, part};
+use crate::ffi::given::argument;
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
@@ -300,7 +301,8 @@ pub extern "C" fn llama_sieve_init_mirostat_v2(
 /// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
 /// must outlive this call only. What the host's tokenizer throws passes through. Disabled:
-/// `multiplier` 0, `base` < 1, or `last_n` <= 0.
+/// `multiplier` 0, `base` < 1, or `last_n` <= 0. NULL, if it is not disabled, for more than
+/// LLAMA_SIEVE_DRY_MAX_BREAKERS.
 ///
 /// # Safety
 /// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or
@@ -378,14 +380,15 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
 ) -> *mut llama_sampler {
     construct(&LOGIT_BIAS, c"?logit-bias", &[], || {
         let n = usize::try_from(n).ok().filter(|&n| n > 0)?;
-        if bias.is_null() || !bias.is_aligned() {
-            log::warn(&format!(
-                "logit-bias: {n} biases at NULL or not aligned; the sampler is disabled"
-            ));
-            return None;
-        }
-        // SAFETY: not NULL, and the caller guarantees `n` elements.
-        let biases = unsafe { std::slice::from_raw_parts(bias, n) };
+        // SAFETY: the caller guarantees `n` elements.
+        let biases = match unsafe { argument!("bias", "n").slice(bias, n) } {
+            Ok(biases) => biases,
+            Err(failure) => {
+                let why = failure.text();
+                log::warn(&format!("logit-bias: {why}; the sampler is disabled"));
+                return None;
+            }
+        };
         let mut pairs: Vec<(Token, f32)> = memory::with_room(n).unwrap_or_else(memory::exhausted);
         pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
         LogitBias::new(&pairs).map(|sampler| sampler.of_vocabulary(n_vocab))

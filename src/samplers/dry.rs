@@ -84,7 +84,7 @@ impl Clone for Dry {
 const RESERVED: usize = 1024;
 
 /// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
-const MAX_BREAKER_BYTES: usize = 40;
+pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 const MAX_TAIL_TOKENS: usize = 20;
 /// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
 const ROOM_PER_BYTE: usize = 8;

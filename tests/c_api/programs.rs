@@ -119,6 +119,38 @@ fn bad_input_has_an_answer() {
     }
 }
 
+fn sizes(build: Build, link: Link) {
+    let program = build.with_ours(link).with_llama(link).build();
+    let program = program
+        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+        .env("UBSAN_OPTIONS", "print_stacktrace=1");
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    assert_eq!(program.succeed(&[&model]), "no number was followed\n");
+}
+
+#[test]
+fn no_number_is_followed_that_cannot_be_meant() {
+    for (name, link) in [
+        ("sizes_static", Link::Static),
+        ("sizes_shared", Link::Shared),
+    ] {
+        sizes(Build::new(name, "c-tests/sizes.c"), link);
+    }
+}
+
+#[test]
+fn no_number_is_followed_under_sanitizers() {
+    if !has_sanitizers("sizes_probe") {
+        skipped(
+            "no_number_is_followed_under_sanitizers: the C compiler has no runtime for \
+             -fsanitize=address,undefined",
+        );
+        return;
+    }
+    let build = Build::new("sizes_sanitized", "c-tests/sizes.c");
+    sizes(build.sanitized(), Link::Static);
+}
+
 #[test]
 fn log_callbacks_may_use_what_is_at_work() {
     for (name, link) in [("log_static", Link::Static), ("log_shared", Link::Shared)] {

@@ -134,6 +134,55 @@ fn an_unguarded_function_would_be_found() {
     );
 }
 
+/// Files of src/ffi that make a slice of a pointer and a number which no C caller has given: of the
+/// linker, of a host's vtable, or kept from a slice.
+const WITHOUT_CALLER: [&str; 4] = [
+    "chain/mod.rs",
+    "chain/workspace.rs",
+    "host/build.rs",
+    "vtable/array.rs",
+];
+
+/// Whether a line makes an array of a pointer, and how long it is, by itself.
+fn follows_a_number(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["from_raw_parts", ".add(i)", ".offset("]
+        .iter()
+        .any(|part| code.contains(part))
+}
+
+/// One place judges what a C caller gives with a number of elements.
+#[test]
+fn pointers_with_numbers_are_judged_in_one_place() {
+    let ffi = root().join("src/ffi");
+    for path in rust_files(&ffi) {
+        let name = path
+            .strip_prefix(&ffi)
+            .expect("inside")
+            .display()
+            .to_string();
+        if name == "given.rs" || name.contains("tests") || WITHOUT_CALLER.contains(&&*name) {
+            continue;
+        }
+        for (number, line) in (1..).zip(read(&path).lines()) {
+            assert!(
+                !follows_a_number(line),
+                "{name}:{number}: {}: see src/ffi/given.rs",
+                line.trim()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_followed_elsewhere_would_be_found() {
+    assert!(follows_a_number(
+        "    let x = unsafe { std::slice::from_raw_parts(x, n) };"
+    ));
+    assert!(follows_a_number("    let x = unsafe { *list.add(i) };"));
+    assert!(!follows_a_number("    // from_raw_parts"));
+}
+
 #[test]
 fn exports_are_only_made_in_ffi() {
     for path in rust_files(&root().join("src")) {

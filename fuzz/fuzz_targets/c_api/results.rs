@@ -10,6 +10,7 @@ use llama_sieve::ffi::sieve::*;
 use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason, last_error};
 use crate::calls::Call;
+use crate::sizes::absurd;
 use crate::stages::set_stages;
 
 impl World {
@@ -107,7 +108,12 @@ impl World {
                     token,
                     logit,
                     cap,
-                } => ask(self.sieve(*which), token.0, logit.get(), (*cap).into()),
+                } => {
+                    let (sieve, logit) = (self.sieve(*which), logit.get());
+                    ask(sieve, token.0, logit, (*cap).into());
+                    let number = u64::from(token.0 as u32) << 32 | u64::from(logit.to_bits());
+                    absurd(self.smp(*which), sieve, *cap, number);
+                }
                 Call::LoadWith {
                     which,
                     damage,

@@ -9,6 +9,7 @@ use super::{list, sample};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
+use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{attempt, report};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::logits::logits_of;
@@ -55,21 +56,18 @@ impl<'a> Batch<'a> {
         out: *mut Token,
         n_threads: c_int,
     ) -> Result<Self, Failure> {
-        usable("chains", chains)?;
-        usable("logits", logits)?;
-        usable("out", out)?;
+        // SAFETY: the caller guarantees `n` elements of each.
+        let (chains, logits, out) = unsafe {
+            (
+                argument!("chains", "n", LLAMA_SIEVE_MAX_BATCH).slice(chains, n)?,
+                argument!("logits", "n", LLAMA_SIEVE_MAX_BATCH).slice(logits, n)?,
+                argument!("out", "n", LLAMA_SIEVE_MAX_BATCH).room(out, n)?,
+            )
+        };
         let threads = usize::try_from(n_threads).map_err(|_| {
             let text = format!("n_threads is {n_threads}; it must not be negative");
             Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
         })?;
-        // SAFETY: the caller guarantees `n` elements of each; NULL and alignment were checked.
-        let (chains, logits, out) = unsafe {
-            (
-                std::slice::from_raw_parts(chains, n),
-                std::slice::from_raw_parts(logits, n),
-                std::slice::from_raw_parts_mut(out, n),
-            )
-        };
         let mut lists = Taken::<Lists>::new();
         lists.clear(n)?;
         for (i, (&chain, &logits)) in chains.iter().zip(logits).enumerate() {

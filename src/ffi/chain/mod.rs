@@ -18,6 +18,7 @@ use half::{bf16, f16};
 use crate::chain::{check, outcome};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
+use crate::ffi::given::{argument, judge};
 use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::grammar::making::GRAMMAR;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
@@ -155,9 +156,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
 /// chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
 /// has. Should a member that is not this library's throw, what stands behind its chain in `out` is
-/// not written. With `out` untouched: arrays
-/// NULL, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, `n_vocab` <= 0,
-/// `n_threads` < 0, no host. `n` 0 does nothing.
+/// not written. With `out` untouched: arrays NULL, `n` above LLAMA_SIEVE_MAX_BATCH, a chain NULL or
+/// there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, `n_vocab` <= 0, `n_threads` < 0, no host. `n`
+/// 0 does nothing.
 ///
 /// # Safety
 /// `chains`, `logits` and `out` are NULL or have `n` elements. Each chain is NULL or a live sampler
@@ -199,7 +200,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 /// whether the chain is still that one: another that lies where it was freed must sample first.
 /// Where the host's own llama_sampler_sample did it all, there is nothing to tell.
 ///
-/// Negative errors: chain NULL; `out` NULL although `cap` is not 0.
+/// Negative errors: chain NULL; `out` NULL although `cap` is not 0; `cap` too large.
 ///
 /// # Safety
 /// `out` is NULL or has room for `cap` elements; the logits that the last token was sampled from
@@ -212,9 +213,7 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
 ) -> c_int {
     answer("llama_sieve_chain_candidates", || {
         usable("the chain", chain)?;
-        if cap > 0 {
-            usable("out", out)?;
-        }
+        argument!("out", "cap").check(out, cap)?;
         let mut workspace = Taken::<Workspace>::new();
         let Some(last) = workspace.last.filter(|last| last.chain == chain) else {
             last_error::set(
@@ -437,8 +436,7 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
         pool.set_array(before, 0, sorted);
         return Ok(());
     }
-    let unusable = array.data.is_null() || !array.data.is_aligned();
-    if unusable || size > Token::MAX as usize {
+    if judge(array.data, size, Token::MAX as usize).is_err() {
         let text = format!("a sampler of the chain left an array of {size} without usable data");
         return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
     }

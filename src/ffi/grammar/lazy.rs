@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-use crate::ffi::failure::{Failure, usable};
+use crate::ffi::failure::Failure;
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::making::{Lazy, OWN, constructed, invalid};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
@@ -14,7 +15,7 @@ use crate::token::Token;
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGER_TEXT);
 /// The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
-/// one.)
+/// one.) There may be no more words or patterns, either.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
 /// How deep the parentheses of a trigger pattern may be nested.
@@ -67,6 +68,22 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy(
     }
 }
 
+const WORDS: Argument = argument!(
+    "the list of trigger words",
+    "num_trigger_words",
+    LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES
+);
+const PATTERNS: Argument = argument!(
+    "the list of trigger patterns",
+    "num_trigger_patterns",
+    LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES
+);
+const TOKENS: Argument = argument!(
+    "the list of trigger tokens",
+    "num_trigger_tokens",
+    LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS
+);
+
 /// A pointer from C, and how many elements there are.
 pub type List<T> = (*const T, usize);
 
@@ -81,7 +98,7 @@ pub(super) unsafe fn of_words(
     let words = match words.is_null() {
         true => Vec::new(),
         // SAFETY: the caller guarantees the words.
-        false => unsafe { texts("trigger words", words, n) }?,
+        false => unsafe { texts("trigger words", WORDS, words, n) }?,
     };
     // SAFETY: the caller guarantees the tokens.
     let tokens = unsafe { self::tokens(tokens) }?;
@@ -97,7 +114,7 @@ pub(super) unsafe fn of_patterns(
     tokens: List<Token>,
 ) -> Result<Option<Lazy>, Failure> {
     // SAFETY: the caller guarantees the patterns.
-    let patterns = unsafe { texts("trigger patterns", patterns, n) }?;
+    let patterns = unsafe { texts("trigger patterns", PATTERNS, patterns, n) }?;
     // SAFETY: the caller guarantees the tokens.
     let tokens = unsafe { self::tokens(tokens) }?;
     lazy(Triggers::new(&patterns), tokens)
@@ -153,21 +170,15 @@ fn lazy(
 /// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
 unsafe fn texts<'a>(
     name: &str,
+    argument: Argument,
     list: *const *const c_char,
     n: usize,
 ) -> Result<Vec<&'a [u8]>, Failure> {
-    if n == 0 {
-        return Ok(Vec::new());
-    }
-    usable(&format!("the list of {name}"), list)?;
-    if n > limits::MAX_TRIGGER_STATES {
-        let most = limits::MAX_TRIGGER_STATES;
-        return Err(invalid(format!("{n} {name} are more than {most}")));
-    }
-    (0..n)
-        .map(|i| {
-            // SAFETY: the caller guarantees so many pointers.
-            let text = unsafe { *list.add(i) };
+    // SAFETY: the caller guarantees so many pointers.
+    let list = unsafe { argument.slice(list, n) }?;
+    list.iter()
+        .enumerate()
+        .map(|(i, &text)| {
             if text.is_null() {
                 return Err(invalid(format!("number {i} of the {name} is NULL")));
             }
@@ -180,14 +191,6 @@ unsafe fn texts<'a>(
 /// # Safety
 /// `list` is NULL or `n` tokens.
 unsafe fn tokens((list, n): List<Token>) -> Result<Vec<Token>, Failure> {
-    if n == 0 {
-        return Ok(Vec::new());
-    }
-    usable("the list of trigger tokens", list)?;
-    if n > LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS {
-        let most = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS;
-        return Err(invalid(format!("{n} trigger tokens are more than {most}")));
-    }
-    // SAFETY: neither NULL nor misaligned, and the caller guarantees so many tokens.
-    Ok(unsafe { std::slice::from_raw_parts(list, n) }.to_vec())
+    // SAFETY: the caller guarantees so many tokens.
+    Ok(unsafe { TOKENS.slice(list, n) }?.to_vec())
 }

@@ -16,7 +16,8 @@ use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID,
     LLAMA_SIEVE_OK,
 };
-use crate::ffi::failure::{Failure, room_for, usable, value};
+use crate::ffi::failure::{Failure, usable, value};
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::hosted::{HOSTED, HostedGrammar};
 use crate::ffi::grammar::making::{GRAMMAR, OWN, constructed};
 use crate::ffi::host::llama_h::llama_sampler;
@@ -45,6 +46,10 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
+/// The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS: usize = 67_108_864;
+
+const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS);
 
 /// The most vocabularies of which something is kept. One more takes the place of the one that was
 /// added first, so that a program which goes around through more finds nothing again.
@@ -77,8 +82,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
 /// token t. Writes the first `n_words` words to `bits`; words behind the vocabulary's last are 0.
 /// Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
-/// waits, all are. 0, with an error, if the sampler is NULL or no grammar, or `bits` is not
-/// aligned. May be called from any thread.
+/// waits, all are. 0, with an error and nothing written, if the sampler is NULL or no grammar,
+/// `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL `bits`
+/// has no words, whatever `n_words` says. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.
@@ -89,10 +95,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     n_words: usize,
 ) -> usize {
     value("llama_sieve_grammar_mask", 0, || {
-        // SAFETY: the caller guarantees the sampler.
-        let mask = unsafe { slot_of(smpl) }?.allowed();
-        // SAFETY: the caller guarantees the room.
-        mask.copy_to(unsafe { room_for("bits", bits, n_words) }?);
+        // SAFETY: the caller guarantees the sampler and the room.
+        let (slot, room) = unsafe { (slot_of(smpl)?, BITS.room_or_none(bits, n_words)?) };
+        let mask = slot.allowed();
+        mask.copy_to(room);
         Ok::<_, Failure>(mask.count())
     })
 }

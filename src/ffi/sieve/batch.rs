@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, usable};
+use crate::ffi::errors::LLAMA_SIEVE_OK;
+use crate::ffi::failure::{Failure, answer};
+use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{Payload, attempt, guard, report};
 use crate::ffi::logits::logits_of;
 use crate::sieve::{self, Logits};
@@ -21,8 +22,9 @@ use super::handle::*;
 /// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error, of which
 /// `llama_sieve_error(sieves[i])` has the text. Returns LLAMA_SIEVE_OK, or the first error in
 /// `out`, whose text llama_sieve_last_error has; or, with `out` as it was, an error of the call: an
-/// array or sieve that is NULL, `n_vocab` <= 0, a sieve that is in use or twice in the batch. After
-/// an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that sieve alone is out of use.
+/// array or sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, a sieve that is in
+/// use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that
+/// sieve alone is out of use.
 ///
 /// # Safety
 /// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
@@ -41,30 +43,17 @@ pub unsafe extern "C" fn llama_sieve_sample_batch(
             return Ok(LLAMA_SIEVE_OK);
         }
         // SAFETY: the caller guarantees arrays of `n` elements.
-        let (sieves, logits) =
-            unsafe { (array("sieves", sieves, n)?, array("logits", logits, n)?) };
-        // SAFETY: as above; only written to.
-        let out = unsafe { array_mut(out, n) }?;
+        let (sieves, logits, out) = unsafe {
+            (
+                argument!("sieves", "n", LLAMA_SIEVE_MAX_BATCH).slice(sieves, n)?,
+                argument!("logits", "n", LLAMA_SIEVE_MAX_BATCH).slice(logits, n)?,
+                argument!("out", "n", LLAMA_SIEVE_MAX_BATCH).room(out, n)?,
+            )
+        };
         let threads = usize::try_from(n_threads).unwrap_or(0);
         // SAFETY: the caller guarantees sieves and logits.
         unsafe { sample_batch(sieves, logits, n_vocab, out, threads) }
     })
-}
-
-/// # Safety
-/// `elements` is NULL or `n` elements.
-unsafe fn array<'a, T>(name: &str, elements: *const T, n: usize) -> Result<&'a [T], Failure> {
-    // SAFETY: the caller guarantees the elements.
-    unsafe { crate::ffi::metrics::slice(name, elements, n) }
-        .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NULL, text))
-}
-
-/// # Safety
-/// `out` is NULL or `n` elements that nobody else uses, and `n` is as `array` has checked.
-unsafe fn array_mut<'a>(out: *mut Token, n: usize) -> Result<&'a mut [Token], Failure> {
-    usable("out", out)?;
-    // SAFETY: the caller guarantees the elements.
-    Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
 }
 
 /// One sequence of a batch.

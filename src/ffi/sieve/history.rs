@@ -3,7 +3,8 @@
 use std::ffi::c_char;
 use std::ptr::null;
 
-use crate::ffi::failure::{Failure, room_for, value};
+use crate::ffi::failure::{Failure, value};
+use crate::ffi::given::argument;
 use crate::ffi::library::{Shown, show};
 use crate::rng::DEFAULT_SEED;
 use crate::sieve::Sieve;
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
 
 /// The different tokens among them, in no particular order. Writes the first `cap` of them to
 /// `out`; returns how many there are, which may be more. 0, and an error text, for NULL, for a
-/// sieve in use, and where `out` is not aligned.
+/// sieve in use, and where `out` is not aligned or `cap` too large.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or has room for `cap` tokens.
@@ -92,9 +93,8 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
     cap: usize,
 ) -> usize {
     value("llama_sieve_history_unique", 0, || {
-        // There are no more different tokens than numbers of tokens.
         // SAFETY: the caller guarantees the room.
-        let out = unsafe { room_for("out", out, cap.min(Token::MAX as usize)) }?;
+        let out = unsafe { argument!("out", "cap").room_or_none(out, cap) }?;
         let copy = |sieve: &Sieve| {
             let distinct = sieve.history().distinct();
             for (out, &(token, _)) in out.iter_mut().zip(distinct) {

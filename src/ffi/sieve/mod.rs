@@ -19,6 +19,7 @@ use half::{bf16, f16};
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, made, value};
+use crate::ffi::given::vocabulary_of;
 use crate::ffi::guard::guard;
 use crate::ffi::logits::logits_of;
 use crate::log;
@@ -43,6 +44,9 @@ pub use stateless::*;
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
 }
+
+/// The most tokens of a vocabulary that memory is taken for before there are logits.
+pub const LLAMA_SIEVE_MAX_RESERVED: usize = 16_777_216;
 
 fn defaults() -> llama_sieve_params {
     params_for_c(&Params::default())
@@ -161,19 +165,23 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 /// generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
 /// token of the vocabulary, by the parameters.
 ///
-/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0),
-/// LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory; then nothing is changed.
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0 or above
+/// LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
+/// then nothing is changed.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -> c_int {
     answer("llama_sieve_reserve", || {
-        let n = usize::try_from(n_vocab).ok().filter(|&n| n > 0);
-        let n = n.ok_or_else(|| {
-            let text = format!("n_vocab is {n_vocab}; it must be above 0");
-            Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
-        })?;
+        let n = vocabulary_of(n_vocab)?;
+        if n > LLAMA_SIEVE_MAX_RESERVED {
+            let text = format!(
+                "n_vocab is {n_vocab}; it may be {LLAMA_SIEVE_MAX_RESERVED} at most \
+                 (LLAMA_SIEVE_MAX_RESERVED)"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
+        }
         let reserve = |sieve: &mut Sieve| {
             sieve.reserve(n)?;
             Ok(LLAMA_SIEVE_OK)

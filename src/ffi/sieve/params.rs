@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, check_struct_size, usable};
+use crate::ffi::given::argument;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::memory::{reserve_exact, room, with_room};
 use crate::sieve::{Method, Mode, Order, Params, RngKind};
@@ -222,16 +223,11 @@ pub(super) unsafe fn biases(
     bias: *const llama_logit_bias,
     n: usize,
 ) -> Result<Vec<(Token, f32)>, Failure> {
+    // SAFETY: the caller guarantees the elements.
+    let biases = unsafe { argument!("bias", "n_bias").slice(bias, n) }?;
     if n == 0 {
         return Ok(Vec::new());
     }
-    usable("bias, with n_bias above 0,", bias)?;
-    if n > Token::MAX as usize {
-        let text = format!("n_bias is {n}, more than there are tokens");
-        return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
-    }
-    // SAFETY: the caller guarantees the elements.
-    let biases = unsafe { std::slice::from_raw_parts(bias, n) };
     room(0)?;
     let mut pairs = with_room(n)?;
     pairs.extend(biases.iter().map(|b| (b.token, b.bias)));

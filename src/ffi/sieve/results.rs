@@ -5,6 +5,7 @@ use std::mem::offset_of;
 
 use crate::ffi::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{answer, check_struct_size, usable};
+use crate::ffi::given::argument;
 use crate::sieve::{Sieve, Stats};
 use crate::token::TokenData;
 
@@ -70,9 +71,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     cap: usize,
 ) -> c_int {
     answer("llama_sieve_candidates", || {
-        if cap > 0 {
-            usable("out", out)?;
-        }
+        argument!("out", "cap").check(out, cap)?;
         let copy = |sieve: &Sieve| {
             let candidates = sieve.candidates();
             let n = candidates.len().min(cap);

@@ -2,9 +2,10 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::ffi::breakers::breakers_for;
+use crate::ffi::breakers::{BREAKERS, breakers_for};
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, begin, check_struct_size, part, room_for, usable};
+use crate::ffi::failure::{Failure, answer, begin, check_struct_size, part, usable};
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::guard::guard;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::memory;
@@ -81,6 +82,14 @@ pub struct llama_sieve_stages {
     /// 0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9.
     pub adaptive_decay: f32,
 }
+
+/// There are no more stages than kinds of them, since none is named twice.
+const STAGES: Argument = Argument::new(
+    "stages",
+    "n_stages",
+    (LLAMA_SIEVE_STAGE_ADAPTIVE_P as usize, "each at most once"),
+)
+.answered_with(LLAMA_SIEVE_ERROR_PARAMS);
 
 /// The order of llama.cpp's programs.
 static DEFAULT: [i32; 9] = [
@@ -177,16 +186,11 @@ unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Fai
     if c.n_stages == 0 {
         return Ok(found);
     }
-    usable("stages, with n_stages above 0,", c.stages)?;
-    let known = LLAMA_SIEVE_STAGE_ADAPTIVE_P as usize;
-    if c.n_stages > known {
-        let text = format!("n_stages is {}; there are {known} stages", c.n_stages);
-        return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
-    }
-    memory::room(0)?;
-    memory::reserve_exact(&mut found, c.n_stages)?;
     // SAFETY: the caller guarantees the numbers.
-    for number in unsafe { std::slice::from_raw_parts(c.stages, c.n_stages) } {
+    let numbers = unsafe { STAGES.slice(c.stages, c.n_stages) }?;
+    memory::room(0)?;
+    memory::reserve_exact(&mut found, numbers.len())?;
+    for number in numbers {
         found.push(stage_of(*number, &c)?);
     }
     Ok(found)
@@ -249,14 +253,13 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
     cap: usize,
 ) -> c_int {
     answer("llama_sieve_get_stages", || {
-        if cap > 0 {
-            usable("out", out)?;
-        }
+        let argument = argument!("out", "cap");
+        argument.check(out, cap)?;
         // SAFETY: the caller guarantees the sieve, and room for `cap` numbers.
         unsafe {
             look("llama_sieve_get_stages", sieve, |sieve| {
                 let stages = sieve.stages().unwrap_or_default();
-                let room = room_for("out", out, cap.min(stages.len()))?;
+                let room = argument.room(out, cap.min(stages.len()))?;
                 for (to, stage) in room.iter_mut().zip(stages) {
                     *to = stage.number() as i32;
                 }
@@ -271,8 +274,8 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 /// NULL where there are none.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
-/// or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp to ask. What the host's tokenizer
-/// throws passes through, and leaves them as well.
+/// more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
+/// to ask. What the host's tokenizer throws passes through, and leaves them as well.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or
@@ -286,9 +289,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
 ) -> c_int {
     const CALL: &str = "llama_sieve_set_dry_breakers";
     let checked = begin(CALL).and_then(|()| {
-        part(CALL, || match breakers.is_null() || n_breakers == 0 {
+        part(CALL, || match breakers.is_null() {
             true => Ok(()),
-            false => usable("breakers", breakers),
+            false => BREAKERS.check(breakers, n_breakers),
         })
     });
     let no_host = |text| {

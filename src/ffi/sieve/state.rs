@@ -4,10 +4,18 @@ use std::ffi::c_int;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, value};
+use crate::ffi::given::{Argument, argument};
 use crate::memory::room;
 use crate::sieve::Sieve;
 
 use super::handle::*;
+
+/// The most bytes of a state.
+pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
+
+const STATE: Argument =
+    argument!("bytes", "size", LLAMA_SIEVE_STATE_MAX_BYTES).answered_with(LLAMA_SIEVE_ERROR_STATE);
+
 /// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
 /// use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
 /// another 2496. What stages of its own remember comes on top: 8 each, 4 per token that DRY looks
@@ -27,8 +35,8 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
 /// Writes history, generator and parameters into the first llama_sieve_state_size bytes of `bytes`,
 /// in a format that is the same on every machine.
 ///
-/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small. Then
-/// nothing is written.
+/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small, or
+/// above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
@@ -42,6 +50,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
         if bytes.is_null() {
             return Err(Failure::null("bytes"));
         }
+        STATE.check(bytes, size)?;
         let save = |sieve: &Sieve| {
             // Only as many as are needed, whatever the caller says of the rest.
             let used = size.min(sieve.state_size());
@@ -50,7 +59,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
             let bytes = unsafe {
                 if used == sieve.state_size() {
                     bytes.write_bytes(0, used);
-                    std::slice::from_raw_parts_mut(bytes, used)
+                    STATE.room(bytes, used)?
                 } else {
                     let needed = sieve.state_size();
                     let text = format!("the state has {needed} bytes; there is room for {size}");
@@ -75,10 +84,11 @@ pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 /// keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
-/// bytes that are no state, damaged, of another version, of another generator than the parameters',
-/// or of a sieve with other stages that remember something (set the same ones first). States of
-/// earlier versions are read; one of mt19937 that lacks the generator itself (version 1) up to
-/// 1,048,576 draws, which are repeated. The time is bounded by `size`.
+/// more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another
+/// version, of another generator than the parameters', or of a sieve with other stages that
+/// remember something (set the same ones first). States of earlier versions are read; one of
+/// mt19937 that lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated.
+/// The time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
@@ -138,12 +148,8 @@ unsafe fn load(
     if bytes.is_null() {
         return Err(Failure::null("bytes"));
     }
-    if size > isize::MAX as usize {
-        let text = format!("{size} bytes are more than there is memory");
-        return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
-    }
     // SAFETY: the caller guarantees the bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(bytes, size) };
+    let bytes = unsafe { STATE.slice(bytes, size) }?;
     room(0)?;
     let load = |sieve: &mut Sieve| {
         match with_params {

@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
-use crate::ffi::failure::{Failure, answer, usable};
+use crate::ffi::failure::{Failure, answer};
+use crate::ffi::given::argument;
 use crate::ffi::logits::logits_of;
 use crate::sieve;
 use crate::token::{Token, TokenData};
@@ -33,7 +34,10 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
                 format!("n is {n}; it must not be negative"),
             )
         })?;
-        usable("out", out)?;
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        argument!("out", "n").check(out, n)?;
         let mut top = Vec::new();
         sieve::top_candidates(logits, n, &mut top)?;
         // SAFETY: the caller guarantees room for `n`, and there are at most as many.

@@ -87,8 +87,7 @@ pub unsafe extern "C" fn eliza_inference_set_token_trie(
 ) {
     aloud("eliza_inference_set_token_trie", || {
         // SAFETY: the caller guarantees the bytes.
-        let json = unsafe { bytes(json, len) };
-        set(&*bound(handle)?, json, mode)
+        set(&*bound(handle)?, unsafe { bytes(json, len) }?, mode)
     })
 }
 

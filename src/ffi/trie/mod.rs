@@ -8,7 +8,8 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, check_struct_size, made, room_for, usable, value};
+use crate::ffi::failure::{Failure, answer, check_struct_size, made, usable, value};
+use crate::ffi::given::{Argument, argument, c_bytes_within};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
@@ -41,10 +42,15 @@ pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 /// value is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
+/// The most bytes of a payload.
+pub const LLAMA_SIEVE_TRIE_MAX_PAYLOAD: usize = 268_435_456;
 /// The most bytes that the tries of the cache and the payloads that they are known by occupy
 /// together. A trie that is larger is not kept.
 pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
 const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
+
+const PAYLOAD: Argument = argument!("the payload", "len", LLAMA_SIEVE_TRIE_MAX_PAYLOAD);
+const OUT: Argument = argument!("out", "cap");
 
 /// Counters of the cache of token tries since the start of the process, and what it holds now.
 #[repr(C)]
@@ -88,9 +94,10 @@ pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 /// sampler belongs (before those that truncate). It can be set anew like a slot.
 ///
 /// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
-/// valid or has no leaf with tokens, a value of more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a
-/// name with NUL in it, a token outside the vocabulary (the upper bound is not checked if `vocab`
-/// is NULL), an unknown mode, or without a host.
+/// valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
+/// more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, a token outside the
+/// vocabulary (the upper bound is not checked if `vocab` is NULL), an unknown mode, or without a
+/// host.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -104,7 +111,13 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
         // SAFETY: the caller guarantees the arguments.
         let slot = unsafe {
             let slot = slot_for(vocab)?;
-            let json = (!json.is_null()).then(|| CStr::from_ptr(json).to_bytes());
+            let json = match json.is_null() {
+                true => bytes(json, 0)?,
+                false => {
+                    let read = c_bytes_within(json, LLAMA_SIEVE_TRIE_MAX_PAYLOAD + 1);
+                    bytes(json, read.len())?
+                }
+            };
             set(&slot, json, mode)?;
             slot
         };
@@ -133,8 +146,8 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
 /// next token on. May be called from any thread, also while the sampler is at work. A payload whose
 /// trie is still in the cache is not parsed again.
 ///
-/// `json` has `len` bytes and need not end with NUL. Returns LLAMA_SIEVE_OK, or a negative
-/// LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+/// `json` has `len` bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
+/// LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `json` is NULL or `len` bytes.
@@ -147,7 +160,7 @@ pub unsafe extern "C" fn llama_sieve_trie_set(
 ) -> c_int {
     answer("llama_sieve_trie_set", || {
         // SAFETY: the caller guarantees the arguments.
-        unsafe { set(&*slot_of(smpl)?, bytes(json, len), mode) }
+        unsafe { set(&*slot_of(smpl)?, bytes(json, len)?, mode) }
     })
 }
 
@@ -223,7 +236,7 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
 /// to the end of the value: they can be appended to the text as one batch without sampling (and
 /// must then be accepted one by one). Writes the first `cap` of them to `out`; returns how many
 /// there are, which may be more than `cap`, but never more than the span still takes. 0 where
-/// nothing is forced, and, with an error, where `out` is not aligned.
+/// nothing is forced, and, with an error, where `out` is not aligned or `cap` too large.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -237,14 +250,14 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
         // SAFETY: the caller guarantees the sampler and the room.
         unsafe {
             let slot = slot_of(smpl)?;
-            Ok::<_, Failure>(slot.forced(room_for("out", out, cap.min(SPAN_LIMIT))?))
+            Ok::<_, Failure>(slot.forced(OUT.room_or_none(out, cap)?))
         }
     })
 }
 
 /// The tokens that may follow here, ascending. Writes the first `cap` of them to `out`; returns how
 /// many there are, which may be more. 0 where nothing is constrained, and, with an error, where
-/// `out` is not aligned.
+/// `out` is not aligned or `cap` too large.
 ///
 /// Where a value ends and others go on these are the tokens that go on, and the descriptor's
 /// terminators. Without terminators any other token may follow as well, and completes the span.
@@ -261,8 +274,7 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
         // SAFETY: the caller guarantees the sampler and the room.
         unsafe {
             let slot = slot_of(smpl)?;
-            // There are no more tokens than numbers of tokens.
-            Ok::<_, Failure>(slot.allowed(room_for("out", out, cap.min(Token::MAX as usize))?))
+            Ok::<_, Failure>(slot.allowed(OUT.room_or_none(out, cap)?))
         }
     })
 }
@@ -363,17 +375,19 @@ unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
 
 /// # Safety
 /// `json` is NULL or `len` bytes that outlive `'a`.
-pub(in crate::ffi) unsafe fn bytes<'a>(json: *const c_char, len: usize) -> Option<&'a [u8]> {
-    if json.is_null() || isize::try_from(len).is_err() {
-        return None;
+pub(in crate::ffi) unsafe fn bytes<'a>(
+    json: *const c_char,
+    len: usize,
+) -> Result<&'a [u8], Failure> {
+    if json.is_null() {
+        return Err(Failure::null(PAYLOAD.array));
     }
-    // SAFETY: not NULL, not longer than memory can be, and the caller guarantees the bytes.
-    Some(unsafe { std::slice::from_raw_parts(json.cast(), len) })
+    // SAFETY: the caller guarantees the bytes.
+    unsafe { PAYLOAD.slice(json.cast(), len) }
 }
 
 /// Sets a slot; on error it stays as it was.
-pub(in crate::ffi) fn set(slot: &Slot, json: Option<&[u8]>, mode: c_int) -> Result<c_int, Failure> {
-    let json = json.ok_or_else(|| Failure::null("the payload"))?;
+pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int, Failure> {
     memory::room(0)?;
     let mode = Mode::from_number(mode)?;
     let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
 use crate::ffi::failure::{Failure, begin, made, part, usable};
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::host::Host;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
@@ -18,15 +19,20 @@ use crate::trie::sampler::{Mode, TrieSampler};
 
 use super::{TOKEN_TRIE, slot_for};
 
+/// The most strings of a token trie of strings.
+pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
+
+const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
+
 /// A token trie of `n` strings, each a value and the name of its leaf, tokenized as it would stand
 /// in the middle of a text: without special tokens, and without the space that some tokenizers put
 /// in front of a text. So where the value follows a space, the space is its own: " Moses".
 ///
 /// Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
 /// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
-/// is NULL, an `n` of 0 or beyond 2^31 - 1, a string that is NULL, empty, not UTF-8, or longer
-/// than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
-/// tokenizer throws passes through.
+/// is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
+/// UTF-8, or longer than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host.
+/// What the host's tokenizer throws passes through.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
@@ -108,18 +114,18 @@ unsafe fn prepared<'a>(
 ) -> Result<Strings<'a>, Failure> {
     usable("the vocabulary", vocab.cast::<u8>())?;
     usable("strings", strings)?;
-    if n == 0 || i32::try_from(n).is_err() {
-        let text = format!("n is {n}; it must be above 0, and no more than 2^31 - 1");
+    if n == 0 {
+        let text = "n is 0; it must be above 0";
         return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
     }
+    // SAFETY: the caller guarantees `n` pointers.
+    let strings = unsafe { STRINGS.slice(strings, n) }?;
     let mode = Mode::from_number(mode)?;
     memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
     let tokenizer = Tokenizer::of(&host).map_err(Failure::no_host)?;
     let mut values = memory::with_room(n)?;
-    for i in 0..n {
-        // SAFETY: the caller guarantees `n` pointers.
-        let string = unsafe { strings.add(i).read() };
+    for (i, &string) in strings.iter().enumerate() {
         if string.is_null() {
             return Err(Failure::null(&format!("strings[{i}]")));
         }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::ffi::given;
 use crate::ffi::host::llama_h::llama_token_data_array;
 use crate::kernels;
 use crate::last_error;
@@ -73,17 +74,18 @@ impl<'a> CandidateArray<'a> {
         }
         // SAFETY: not NULL, and the caller guarantees that it is valid.
         let array = unsafe { &mut *array };
-        if array.size > Token::MAX as usize {
-            return Err(Unfit::TooLarge(array.size));
-        }
         if array.size == 0 {
             return Ok(Self {
                 array,
                 data: &mut [],
             });
         }
-        if array.data.is_null() || !array.data.is_aligned() {
-            return Err(Unfit::WithoutData(array.size));
+        match given::judge(array.data, array.size, Token::MAX as usize) {
+            Ok(()) => {}
+            Err(given::Unfit::TooMany) => return Err(Unfit::TooLarge(array.size)),
+            Err(given::Unfit::Null | given::Unfit::Misaligned) => {
+                return Err(Unfit::WithoutData(array.size));
+            }
         }
         // SAFETY: the caller guarantees `size` candidates; size, NULL and alignment were checked.
         let data = unsafe { std::slice::from_raw_parts_mut(array.data, array.size) };

@@ -1,0 +1,195 @@
+//! What a C caller gives as a pointer and a number of elements, judged in one place.
+//!
+//! Whether the memory is there nobody can tell. But each argument has a limit, which the header
+//! names and no caller reaches who means what it says: a larger number is never followed. It is an
+//! error that names the argument and the limit, and nothing is read or written.
+
+use std::ffi::{c_char, c_int};
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE};
+use crate::ffi::failure::Failure;
+use crate::token::Token;
+
+/// The most elements of an array that a function reads or writes, where the header names no other
+/// limit: logits, candidates, tokens, biases.
+pub const LLAMA_SIEVE_MAX_ELEMENTS: usize = 2_147_483_647;
+const _: () = assert!(LLAMA_SIEVE_MAX_ELEMENTS == Token::MAX as usize);
+/// The most sequences of a batch, of chains or of sieves.
+pub const LLAMA_SIEVE_MAX_BATCH: usize = 1_048_576;
+/// The most sequence breakers of DRY.
+pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
+
+/// Why nothing can be read or written at a pointer. No text yet: making one takes more code than
+/// all that is done for an array that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Null,
+    Misaligned,
+    /// More elements than the limit, or than memory has room for behind the pointer.
+    TooMany,
+}
+
+/// Whether `n` elements may lie at `elements`: none may lie anywhere.
+#[inline]
+pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), Unfit> {
+    const { assert!(size_of::<T>() > 0) };
+    if n == 0 {
+        return Ok(());
+    }
+    if n > most || n > isize::MAX as usize / size_of::<T>() {
+        return Err(Unfit::TooMany);
+    }
+    if elements.is_null() {
+        return Err(Unfit::Null);
+    }
+    if !elements.is_aligned() {
+        return Err(Unfit::Misaligned);
+    }
+    match elements.addr().checked_add(n * size_of::<T>()) {
+        Some(_) => Ok(()),
+        None => Err(Unfit::TooMany),
+    }
+}
+
+/// An array that a function takes, as its caller knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Argument {
+    /// The pointer's name.
+    pub(super) array: &'static str,
+    /// The number's name.
+    pub(super) count: &'static str,
+    /// The most elements, and the header's name for that number.
+    pub(super) most: (usize, &'static str),
+    /// What the function answers with if there are more.
+    pub(super) code: c_int,
+}
+
+/// An [`Argument`] of that many elements at most.
+macro_rules! argument {
+    ($array:literal, $count:literal) => {
+        $crate::ffi::given::argument!($array, $count, LLAMA_SIEVE_MAX_ELEMENTS)
+    };
+    ($array:literal, $count:literal, $most:ident) => {{
+        #[allow(unused_imports)]
+        use $crate::ffi::given::LLAMA_SIEVE_MAX_ELEMENTS;
+        $crate::ffi::given::Argument::new($array, $count, ($most, stringify!($most)))
+    }};
+}
+pub(super) use argument;
+
+impl Argument {
+    pub(super) const fn new(
+        array: &'static str,
+        count: &'static str,
+        most: (usize, &'static str),
+    ) -> Self {
+        Self {
+            array,
+            count,
+            most,
+            code: LLAMA_SIEVE_ERROR_SIZE,
+        }
+    }
+
+    /// This argument of a function that answers to too many elements with another number.
+    pub(super) const fn answered_with(mut self, code: c_int) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// An error if `n` elements cannot lie at `elements`.
+    #[inline]
+    pub(super) fn check<T>(&self, elements: *const T, n: usize) -> Result<(), Failure> {
+        judge(elements, n, self.most.0).map_err(|unfit| self.failure(unfit, n))
+    }
+
+    #[cold]
+    fn failure(&self, unfit: Unfit, n: usize) -> Failure {
+        let Self { array, count, .. } = self;
+        let (most, name) = self.most;
+        match unfit {
+            Unfit::Null => Failure::null(array),
+            Unfit::Misaligned => {
+                let text = format!("{array} is not aligned for its type");
+                Failure::new(LLAMA_SIEVE_ERROR_NULL, text)
+            }
+            Unfit::TooMany if n > most => {
+                let text = format!("{count} is {n}; {array} may have {most} at most ({name})");
+                Failure::new(self.code, text)
+            }
+            Unfit::TooMany => {
+                let text = format!("{count} is {n}; memory has no room for so many at {array}");
+                Failure::new(self.code, text)
+            }
+        }
+    }
+
+    /// What the caller gives to be read; empty if `n` is 0, wherever it lies.
+    ///
+    /// # Safety
+    /// `elements` is NULL or has `n` elements, which nobody writes during `'a`.
+    #[inline]
+    pub(super) unsafe fn slice<'a, T>(
+        &self,
+        elements: *const T,
+        n: usize,
+    ) -> Result<&'a [T], Failure> {
+        self.check(elements, n)?;
+        if n == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: neither NULL nor misaligned, not longer than memory, and the caller guarantees
+        // the elements.
+        Ok(unsafe { std::slice::from_raw_parts(elements, n) })
+    }
+
+    /// What the caller gives to be written to; empty if `n` is 0, wherever it lies.
+    ///
+    /// # Safety
+    /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
+    pub(super) unsafe fn room<'a, T>(&self, out: *mut T, n: usize) -> Result<&'a mut [T], Failure> {
+        self.check(out, n)?;
+        if n == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: neither NULL nor misaligned, not longer than memory, and the caller guarantees
+        // the room.
+        Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
+    }
+
+    /// As [`room`](Self::room), but empty, too, for NULL: for functions that then only count.
+    ///
+    /// # Safety
+    /// As for [`room`](Self::room).
+    pub(super) unsafe fn room_or_none<'a, T>(
+        &self,
+        out: *mut T,
+        n: usize,
+    ) -> Result<&'a mut [T], Failure> {
+        // SAFETY: the caller guarantees the room.
+        unsafe { self.room(out, if out.is_null() { 0 } else { n }) }
+    }
+}
+
+/// The first bytes of a C string, `most` at most; no byte behind them is read.
+///
+/// # Safety
+/// `text` is a C string that outlives `'a`.
+pub(super) unsafe fn c_bytes_within<'a>(text: *const c_char, most: usize) -> &'a [u8] {
+    // SAFETY: the caller guarantees the string, in which these are all bytes before its end.
+    unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, most)) }
+}
+
+/// How many logits there are: `n_vocab` as a number above 0.
+pub(super) fn vocabulary_of(n_vocab: i32) -> Result<usize, Failure> {
+    usize::try_from(n_vocab)
+        .ok()
+        .filter(|&n| n > 0)
+        .ok_or_else(|| {
+            let text = format!("n_vocab is {n_vocab}; it must be above 0");
+            Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
+        })
+}
+
+#[cfg(test)]
+mod tests;
