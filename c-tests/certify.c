@@ -3,6 +3,7 @@
 //   certify LIBLLAMA [NAME...]
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -21,11 +22,21 @@ int main(int argc, char ** argv) {
     CHECK(llama_sieve_certify(NULL) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_certify("") == LLAMA_SIEVE_ERROR_NOT_FOUND);
     CHECK(llama_sieve_certify("\xff?top-k") == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    CHECK(llama_sieve_certify_build(NULL, 11434) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_certify_build("", 11434) == LLAMA_SIEVE_ERROR_NOT_FOUND);
+    if (getenv("LLAMA_SIEVE_HOST") == NULL) {
+        CHECK(llama_sieve_certify_build("dry", 4000) == LLAMA_SIEVE_CERTIFY_ARGUMENTS);
+        CHECK(strstr(llama_sieve_last_error(), "b4000") != NULL);
+        CHECK(getenv("LLAMA_SIEVE_HOST") == NULL);
+    }
     for (int i = 2; i < argc; i++) {
         const int number = llama_sieve_certify(argv[i]);
         // Told once more, it is the same: nothing is kept of a trial.
         CHECK(llama_sieve_certify(argv[i]) == number);
         CHECK((strlen(llama_sieve_last_error()) > 0) == (number != LLAMA_SIEVE_OK));
+        CHECK(llama_sieve_certify_build(argv[i], 0) == number);
+        // Of one whose arguments are the same in all builds, the build says nothing.
+        CHECK(strcmp(argv[i], "top-k") != 0 || llama_sieve_certify_build(argv[i], 1) == number);
         printf("%s %d\n", argv[i], number);
     }
     return 0;

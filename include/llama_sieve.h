@@ -857,6 +857,15 @@ int llama_sieve_bind_host(void *dl_handle);
 int llama_sieve_certify(const char *sampler_name);
 
 /*
+ As llama_sieve_certify, for a caller who knows the host's build number: it is believed where
+ LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less: not known.
+
+ The caller guarantees:
+ sampler_name is NULL or a C string.
+ */
+int llama_sieve_certify_build(const char *sampler_name, int build);
+
+/*
  Selects the candidate with the largest logit, the first of equals.
  */
 struct llama_sampler *llama_sieve_init_greedy(void);

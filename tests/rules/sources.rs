@@ -80,6 +80,7 @@ fn every_extern_c_function_runs_inside_the_guard() {
                 "backend_init",
                 "backend_pass_over",
                 "llama_sieve_certify",
+                "llama_sieve_certify_build",
                 "llama_sieve_get_seed",
                 "llama_sieve_init_dry",
                 "llama_sieve_init_grammar",

@@ -45,6 +45,9 @@ pub(crate) fn certify(name: &Name) {
     let pointer = name.as_ref().map_or(null(), |name| name.as_ptr());
     // SAFETY: NULL or a C string.
     let verdict = unsafe { llama_sieve_certify(pointer) };
+    // A build that is not known changes nothing.
+    // SAFETY: as above.
+    assert_eq!(unsafe { llama_sieve_certify_build(pointer, 0) }, verdict);
     let Some(name) = name.as_deref() else {
         assert!(!assert_answer(verdict, &[LLAMA_SIEVE_ERROR_NULL]));
         return;

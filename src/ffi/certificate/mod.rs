@@ -30,6 +30,7 @@ use arrays::*;
 pub use codes::*;
 use compare::*;
 use kinds::*;
+
 /// Compares ours with the bound host's own sampler of that name, as llama_sampler_name tells it
 /// ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
 ///
@@ -44,9 +45,30 @@ use kinds::*;
 /// `sampler_name` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char) -> c_int {
-    const CALL: &str = "llama_sieve_certify";
+    // SAFETY: the caller guarantees the name.
+    unsafe { certified("llama_sieve_certify", sampler_name, None) }
+}
+
+/// As llama_sieve_certify, for a caller who knows the host's build number: it is believed where
+/// LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less: not known.
+///
+/// # Safety
+/// `sampler_name` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_certify_build(
+    sampler_name: *const c_char,
+    build: c_int,
+) -> c_int {
+    let build = u32::try_from(build).ok().filter(|&build| build > 0);
+    // SAFETY: the caller guarantees the name.
+    unsafe { certified("llama_sieve_certify_build", sampler_name, build) }
+}
+
+/// # Safety
+/// `sampler_name` is NULL or a C string.
+unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>) -> c_int {
     let mut trials = None;
-    let prepared = answer(CALL, || {
+    let prepared = answer(call, || {
         if sampler_name.is_null() {
             return Err(Failure::null("the name"));
         }
@@ -54,7 +76,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
         let name = unsafe { c_bytes(sampler_name) };
         let name = String::from_utf8_lossy(name);
         let host = no_host(Host::get())?;
-        trials = Some(Trials::new(&name, &host, || Build::of(&host, named()))?);
+        trials = Some(Trials::new(&name, &host, || {
+            Build::of(&host, named().or(build))
+        })?);
         Ok(LLAMA_SIEVE_OK)
     });
     let Some(mut trials) = trials.filter(|_| prepared == LLAMA_SIEVE_OK) else {
@@ -62,7 +86,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     };
     // SAFETY: the host that was found is loaded.
     let verdict = unsafe { trials.run() };
-    answer(CALL, || verdict.map(|()| LLAMA_SIEVE_OK))
+    answer(call, || verdict.map(|()| LLAMA_SIEVE_OK))
 }
 
 fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {

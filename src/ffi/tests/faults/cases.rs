@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::world::*;
 use crate::fault::armed;
-use crate::ffi::certificate::llama_sieve_certify;
+use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
 use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
@@ -61,6 +61,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
         // The host in Rust has no samplers of its own.
         case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
+        case("llama_sieve_certify_build", Clears, |_| unsafe { llama_sieve_certify_build(c"greedy".as_ptr(), 1) }.to_string(), "-2", "-3"),
         // Chains of that host have no members, so that none is selected; faults in members are
         // those of the vtables' own tests.
         case("llama_sieve_chain_sample", Clears, |w| unsafe { llama_sieve_chain_sample(w.chain, mock_host::handle(), -1) }.to_string(), "-4", "-3"),
