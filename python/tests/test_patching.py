@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
+import os
+import pickle
 import types
 
 import pytest
@@ -215,6 +218,58 @@ def test_seeds_of_ours_are_told(llama_cpp):
         b.llama_sampler_chain_add(chain, b.llama_sampler_init_dist(4711))
         assert b.llama_sampler_get_seed(chain) == 4711
         b.llama_sampler_free(chain)
+
+
+def test_only_one_module_is_patched_at_a_time(llama_cpp):
+    second = types.ModuleType("second")
+    second.llama_cpp = llama_cpp.llama_cpp
+    before = names(llama_cpp)
+    with llama_sieve.patch(llama_cpp) as patch:
+        assert llama_sieve.patch() is patch
+        llama_sieve.unpatch()
+        for other in (second, types.ModuleType("none")):
+            with pytest.raises(llama_sieve.InvalidError, match="only one can be"):
+                llama_sieve.patch(other)
+        assert patching._current is patch and patch._depth == 1
+    assert names(llama_cpp) == before
+
+
+def test_unknown_kinds_are_refused_where_patches_nest(llama_cpp):
+    with llama_sieve.patch() as patch:
+        with pytest.raises(llama_sieve.InvalidError, match="topk"):
+            llama_sieve.patch(kinds=["topk"])
+        assert patch._depth == 1
+        with llama_sieve.patch(kinds=["top-k"]) as inner:
+            assert inner is patch
+
+
+def test_a_patch_that_was_undone_undoes_no_other(llama_cpp):
+    with llama_sieve.patch() as first:
+        first.undo()
+        second = llama_sieve.patch()
+    assert patching._current is second
+    llama_sieve.unpatch()
+
+
+def test_a_patch_is_not_copied(llama_cpp):
+    with llama_sieve.patch() as patch:
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="call patch"):
+                duplicate(patch)
+
+
+def test_the_certificate_leaves_the_environment_alone(llama_cpp, monkeypatch):
+    """Other threads, and programs that they start, would see what is put there for a moment."""
+    llama_sieve.bind_host(llama_cpp)
+    monkeypatch.delenv("LLAMA_SIEVE_HOST", raising=False)
+    sets = []
+    environment = type(os.environ)
+    monkeypatch.setattr(environment, "__setitem__", lambda _, name, value: sets.append(name))
+    monkeypatch.setattr(environment, "pop", lambda _, name, *others: sets.append(name))
+    assert host.certify("penalties", 11_434)
+    assert sets == []
+    wrong = host.certify("dry", 4000)
+    assert not wrong and "b4000" in wrong.reason and sets == []
 
 
 def test_a_module_that_is_none_is_refused():

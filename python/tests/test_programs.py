@@ -78,6 +78,97 @@ def test_llama_cpp_python_is_patched_in_a_program_that_does_not_know(preload, ll
     assert ran.stdout.split() == ["True", "True"]
 
 
+# What a program may do before its import that counts.
+BEFORE = {
+    "it looks whether it is there": """
+import importlib.util
+for _ in range(3):
+    assert importlib.util.find_spec("llama_cpp").origin.endswith("__init__.py")
+""",
+    "its first import fails": """
+import os, shutil, sys
+broken = os.environ["BROKEN"]
+sys.path.insert(0, broken)
+try:
+    import llama_cpp
+except ImportError as error:
+    assert "not yet" in str(error), error
+else:
+    raise SystemExit("it did not fail")
+sys.path.remove(broken)
+""",
+    "it imports it twice": """
+import sys
+import llama_cpp
+for name in [name for name in sys.modules if name.split(".")[0] == "llama_cpp"]:
+    del sys.modules[name]
+""",
+    "it executes it by hand": """
+import importlib.util, sys
+spec = importlib.util.find_spec("llama_cpp")
+module = sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+assert type(module.__loader__).__name__ == type(module.__spec__.loader).__name__
+assert type(module.__loader__).__name__ == "SourceFileLoader"
+""",
+    "it imports it anew": """
+import importlib
+import llama_cpp
+importlib.reload(llama_cpp)
+""",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_llama_cpp_python_is_patched_whatever_came_before(preload, llama_cpp, tmp_path, before):
+    broken = tmp_path / "llama_cpp"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('not yet')\n")
+    program = (
+        BEFORE[before]
+        + """
+import llama_cpp
+b = llama_cpp.llama_cpp
+b.llama_sampler_free(b.llama_sampler_init_top_k(40))
+print(type(llama_cpp.llama_sampler_init_top_k).__module__)
+"""
+    )
+    arguments = ("run", "--verbose", "--", sys.executable, "-c", program)
+    ran = command(*arguments, BROKEN=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("llama-sieve: patch: top-k: ours") == 1, ran.stderr
+    assert "not patched" not in ran.stderr
+    assert ran.stdout == "llama_sieve.patching\n"
+
+
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        ("import no_such_module_at_all\n", "no_such_module_at_all"),
+        ("raise ImportError('mine')\n", "mine"),
+        ("raise ValueError('mine')\n", "mine"),
+    ],
+)
+def test_what_goes_wrong_in_the_programs_own_sitecustomize_is_told(
+    preload, llama_cpp, tmp_path, content, says
+):
+    """As Python tells it without ours; llama-cpp-python is patched all the same."""
+    (tmp_path / "sitecustomize.py").write_text(content)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    program = "import sys; print('sitecustomize' in sys.modules, 'llama_cpp' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": path}
+    alone = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert says in alone.stderr
+    ran = command("run", "--", sys.executable, "-c", program, PYTHONPATH=path)
+    # By the launcher, which is a Python, too, and by the program.
+    assert (ran.stdout, ran.stderr) == (alone.stdout, 2 * alone.stderr)
+    loads = "import llama_cpp; print(type(llama_cpp.llama_sampler_init_top_k).__module__)"
+    ran = command("run", "--", sys.executable, "-c", loads, PYTHONPATH=path)
+    assert ran.stdout == "llama_sieve.patching\n", ran.stderr
+
+
 def test_a_program_without_llama_cpp_python_is_left_alone(preload):
     program = "import sys; print('llama_sieve' in sys.modules, 'sitecustomize' in sys.modules)"
     ran = command("run", "--", sys.executable, "-S", "-c", program)

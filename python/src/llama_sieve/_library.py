@@ -180,7 +180,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "last_error": (c_char_p, []),
     "log_set": (None, [LOG_CALLBACK, c_void_p]),
     "bind_host": (c_int, [c_void_p]),
-    "certify": (c_int, [c_char_p]),
+    "certify_build": (c_int, [c_char_p, c_int]),
     "default_params": (SieveParams, []),
     "new": (c_void_p, [_PARAMS]),
     "clone": (c_void_p, [c_void_p]),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
 from ctypes import c_char_p, c_int32, c_void_p
 from operator import index
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, host
+from ._held import Held
 from ._library import (
     BatchError,
-    BusyError,
     InvalidError,
     check,
     error_of,
@@ -33,7 +32,7 @@ class _ChainParams(ctypes.Structure):
     _fields_ = [("no_perf", ctypes.c_bool)]
 
 
-class Chain:
+class Chain(Held):
     """A llama_sampler_chain: `Chain(samplers.top_k(40), samplers.temp(0.8), samplers.dist(42))`.
 
     The token is the one that llama.cpp's own sampling would give, without an array of the whole
@@ -41,34 +40,25 @@ class Chain:
     Needs a llama.cpp in the process (`bind_host`).
     """
 
+    _kind = "chain"
+    _instead = "make it anew of new samplers"
+
     def __init__(self, *members: Sampler) -> None:
-        make = host.host_function("llama_sampler_chain_init", c_void_p, _ChainParams)
-        self._own(made(make(_ChainParams(no_perf=True))))
+        # Before anything is given away.
+        for i, member in enumerate(members):
+            if member in members[:i]:
+                raise InvalidError("the same sampler is there twice")
+            member._check_free()
+        self._library = host.bound_host()
+        self._last: Optional[Tuple[int, NDArray[Any]]] = None
+        make = self._host("chain_init", c_void_p, _ChainParams)
+        self._hold(made(make(_ChainParams(no_perf=True))), self._host("free", None, c_void_p))
         for member in members:
-            member.add_to(self._handle)
+            member.add_to(self)
 
-    def _own(self, handle: int) -> None:
-        self._handle = handle
-        self._lock = threading.Lock()
-        self._last: Optional[NDArray[Any]] = None
-        free = host.host_function("llama_sampler_free", None, c_void_p)
-        self._free = weakref.finalize(self, free, handle)
-
-    def _take(self) -> int:
-        """The chain, for this thread alone until the lock is released."""
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("the chain is in use by another thread, or twice in one call", -10)
-        if not self._free.alive:
-            self._lock.release()
-            raise InvalidError("the chain is closed")
-        return self._handle
-
-    def _call(self, function: Any, *arguments: Any) -> Any:
-        handle = self._take()
-        try:
-            return function(handle, *arguments)
-        finally:
-            self._lock.release()
+    def _host(self, name: str, restype: Any, *argtypes: Any) -> Any:
+        """llama_sampler_NAME of the llama.cpp that this was made with."""
+        return host.host_function(f"llama_sampler_{name}", restype, *argtypes, of=self._library)
 
     def sample(self, logits: Any) -> int:
         """The token that the chain selects among raw logits, without accepting it.
@@ -83,8 +73,8 @@ class Chain:
         try:
             self._last = None
             token = check(sample(handle, _arrays.address(view), view.size))
-            # Kept, since the candidates may be computed again from it.
-            self._last = view
+            # Kept, since the candidates may be computed again from it, on this thread.
+            self._last = threading.get_ident(), view
             return token
         finally:
             self._lock.release()
@@ -95,9 +85,13 @@ class Chain:
         `context` is a llama_context pointer (of ctypes, or an address), or has one as `ctx`.
         """
         pointer = host.pointer(context, "ctx")
-        sample = library.llama_sieve_chain_sample
-        self._last = None
-        return check(self._call(sample, pointer, int32(index(idx), "idx")))
+        number = int32(index(idx), "idx")
+        handle = self._take()
+        try:
+            self._last = None
+            return check(library.llama_sieve_chain_sample(handle, pointer, number))
+        finally:
+            self._lock.release()
 
     def candidates(self) -> NDArray[Any]:
         """What the last `sample` selected from, as llama.cpp's own chain would have left it.
@@ -110,6 +104,8 @@ class Chain:
         try:
             if self._last is None:
                 raise InvalidError("the chain has sampled no array yet")
+            if self._last[0] != threading.get_ident():
+                raise InvalidError("the chain has last sampled on another thread")
             found = np.empty(check(ask(handle, None, 0)), _arrays.CANDIDATE)
             if not found.size:
                 raise InvalidError(last_error())
@@ -120,37 +116,33 @@ class Chain:
 
     def accept(self, *tokens: int) -> None:
         """Tells every member of tokens that have become part of the text."""
-        take = host.host_function("llama_sampler_accept", None, c_void_p, c_int32)
+        take = self._host("accept", None, c_void_p, c_int32)
         for token in tokens:
             self._call(take, int32(index(token), "token"))
 
     def reset(self) -> None:
         """Every member back to the beginning."""
-        self._call(host.host_function("llama_sampler_reset", None, c_void_p))
+        self._call(self._host("reset", None, c_void_p))
 
     def clone(self) -> Chain:
         """A second chain that goes on as this one would."""
-        copy = host.host_function("llama_sampler_clone", c_void_p, c_void_p)
-        other = Chain.__new__(Chain)
-        other._own(made(self._call(copy)))
+        address = made(self._call(self._host("clone", c_void_p, c_void_p)))
+        other = self._twin(address, self._host("free", None, c_void_p))
+        other._last = None
         return other
-
-    def __copy__(self) -> Chain:
-        return self.clone()
 
     @property
     def names(self) -> List[str]:
         """What its members are called, in order."""
-        count = host.host_function("llama_sampler_chain_n", ctypes.c_int, c_void_p)
-        get = host.host_function("llama_sampler_chain_get", c_void_p, c_void_p, c_int32)
-        name = host.host_function("llama_sampler_name", c_char_p, c_void_p)
-        members = [self._call(get, i) for i in range(self._call(count))]
-        return [bytes(name(member)).decode() for member in members]
+        count = self._host("chain_n", ctypes.c_int, c_void_p)
+        get = self._host("chain_get", c_void_p, c_void_p, c_int32)
+        name = self._host("name", c_char_p, c_void_p)
 
-    def close(self) -> None:
-        """Frees it and its samplers now."""
-        if self._free.alive:
-            self._call(lambda _: self._free())
+        def of(chain: int) -> List[str]:
+            return [bytes(name(get(chain, i))).decode() for i in range(count(chain))]
+
+        names: List[str] = self._call(of)
+        return names
 
     def __enter__(self) -> Chain:
         return self
@@ -174,7 +166,7 @@ def sample_chains(
         for chain in chains:
             chain._take()
             taken.append(chain)
-        handles = (c_void_p * len(rows))(*[chain._handle for chain in taken])
+        handles = (c_void_p * len(rows))(*[chain._address for chain in taken])
         addresses = (c_void_p * len(rows))(*[_arrays.address(row) for row in rows])
         sample = library.llama_sieve_chain_sample_batch
         n_vocab = rows[0].size if rows else 0

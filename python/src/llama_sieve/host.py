@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional, Union
 
-from ._library import Error, InvalidError, NoHostError, check, last_error, library
+from ._library import Error, InvalidError, NoHostError, check, int32, last_error, library
 
 KINDS = (
     "greedy",
@@ -97,29 +96,17 @@ class Verdict:
         return self.equal
 
 
-_environment = threading.Lock()
-
-
 def certify(kind: str, build: Optional[int] = None) -> Verdict:
     """Compares ours with the bound host's own sampler of a kind ("top-k"), bit for bit.
 
     `build` is the host's build number, where the arguments of its constructors depend on it and it
-    cannot be found out; a build that the host's exports rule out is not believed.
+    cannot be found out; LLAMA_SIEVE_HOST goes first, and a build that the host's exports rule out
+    is not believed.
     """
     bound_host()
-    with _environment:
-        before = os.environ.get("LLAMA_SIEVE_HOST")
-        # What the user says goes first.
-        if build is not None and not before:
-            os.environ["LLAMA_SIEVE_HOST"] = str(build)
-        try:
-            code = library.llama_sieve_certify(kind.encode())
-            reason = last_error() if code else ""
-        finally:
-            if before is None:
-                os.environ.pop("LLAMA_SIEVE_HOST", None)
-            else:
-                os.environ["LLAMA_SIEVE_HOST"] = before
+    number = 0 if build is None else int32(index(build), "build")
+    code = library.llama_sieve_certify_build(kind.encode(), number)
+    reason = last_error() if code else ""
     if code == 0:
         return Verdict(kind, True, "", code)
     if kind not in KINDS:
@@ -150,12 +137,17 @@ def pointer(thing: Any, attribute: str) -> int:
         ) from None
     if address == 0:
         raise InvalidError(f"the {attribute} is NULL")
+    if isinstance(found, bool) or not 0 < address < 2**64:
+        raise InvalidError(f"{found} is no address of a {attribute}")
     return address
 
 
-def host_function(name: str, restype: Any, *argtypes: Any) -> Any:
-    """A function of the bound host's, apart from what llama-cpp-python has made of it."""
-    host = bound_host()
+def host_function(name: str, restype: Any, *argtypes: Any, of: Optional[ctypes.CDLL] = None) -> Any:
+    """A function of a host's, apart from what llama-cpp-python has made of it.
+
+    `of` is the host that an object was made with; otherwise it is the one that is bound.
+    """
+    host = of or bound_host()
     try:
         address = ctypes.cast(getattr(host, name), ctypes.c_void_p).value
     except AttributeError:

@@ -7,11 +7,11 @@ infinity takes all of it.
 from __future__ import annotations
 
 import math
-import weakref
 from operator import index
 from typing import Any, Literal
 
 from . import _arrays
+from ._held import Held
 from ._library import InvalidError, function, int32, last_error, library, made
 
 Unit = Literal["nats", "bits"]
@@ -66,44 +66,43 @@ def candidates_surprisal(candidates: Any, token: int, unit: Unit = "nats") -> fl
     return _defined(surprise(_arrays.address(view), view.size, token, _base(unit)))
 
 
-class Perplexity:
-    """The exponential of the mean surprisal of a text so far. One thread at a time."""
+class Perplexity(Held):
+    """The exponential of the mean surprisal of a text so far.
+
+    One thread at a time: a second one gets BusyError.
+    """
+
+    _kind = "perplexity"
+    _instead = "keep the surprisals, and add them to a new one"
 
     def __init__(self) -> None:
-        self._own(made(library.llama_sieve_ppl_new()))
-
-    def _own(self, handle: int) -> None:
-        self._handle = handle
-        self._free = weakref.finalize(self, function("ppl_free"), handle)
+        self._hold(made(library.llama_sieve_ppl_new()), function("ppl_free"))
 
     def add(self, surprisal: float) -> None:
         """Adds a token by its surprisal in nats. InvalidError for NaN."""
         if math.isnan(surprisal):
             raise InvalidError("surprisal: NaN")
-        library.llama_sieve_ppl_add(self._handle, surprisal)
+        self._call(library.llama_sieve_ppl_add, surprisal)
 
     @property
     def value(self) -> float:
         """1 for a text without surprise; NaN before the first token."""
-        value: float = library.llama_sieve_ppl_value(self._handle)
+        value: float = self._call(library.llama_sieve_ppl_value)
         return value
 
     def __len__(self) -> int:
-        count: int = library.llama_sieve_ppl_count(self._handle)
+        count: int = self._call(library.llama_sieve_ppl_count)
         return count
 
     def reset(self) -> None:
         """Back to no tokens."""
-        library.llama_sieve_ppl_reset(self._handle)
+        self._call(library.llama_sieve_ppl_reset)
 
     def clone(self) -> Perplexity:
         """A second one with the same tokens."""
-        other = Perplexity.__new__(Perplexity)
-        other._own(made(library.llama_sieve_ppl_clone(self._handle)))
-        return other
-
-    def __copy__(self) -> Perplexity:
-        return self.clone()
+        return self._twin(made(self._call(library.llama_sieve_ppl_clone)), function("ppl_free"))
 
     def __repr__(self) -> str:
+        if not self._free.alive:
+            return "Perplexity(closed)"
         return f"Perplexity(value={self.value}, tokens={len(self)})"

@@ -20,7 +20,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Set, Tuple
 
 from . import host
 from ._library import InvalidError, error_of, last_error, library
@@ -280,14 +280,20 @@ _OTHERS = {
 }
 
 
+def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
+    """The kinds of samplers that are asked for. InvalidError if there is none of that name."""
+    wanted = set(host.KINDS if kinds is None else kinds)
+    unknown = wanted - set(host.KINDS)
+    if unknown:
+        raise InvalidError(f"no sampler of ours is named {', '.join(sorted(map(str, unknown)))}")
+    return wanted
+
+
 class Patch:
     """A patch of llama-cpp-python, until `undo`. Also a context manager."""
 
     def __init__(self, module: ModuleType, kinds: Optional[Iterable[str]], verbose: bool) -> None:
-        wanted = set(host.KINDS if kinds is None else kinds)
-        unknown = wanted - set(host.KINDS)
-        if unknown:
-            raise InvalidError(f"no sampler of ours is named {', '.join(sorted(unknown))}")
+        wanted = _known(kinds)
         self.module = module
         self._depth = 1
         self._stand_ins: Dict[str, Any] = {}
@@ -337,7 +343,13 @@ class Patch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        unpatch()
+        with _changes:
+            # Another may have been made since this one was undone.
+            if _current is self:
+                unpatch()
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError("a Patch can be neither copied nor pickled: call patch() again")
 
 
 def _replace(module: ModuleType, name: str, old: Any, new: Any) -> None:
@@ -361,7 +373,8 @@ def patch(
 ) -> Patch:
     """Makes llama-cpp-python sample with ours, from the next sampler on: the same text, sooner.
 
-    `module` is llama_cpp (imported if it is not given); `kinds` limits it to some of `KINDS`.
+    `module` is llama_cpp (imported if it is not given), one at a time: InvalidError for another
+    than the one that is patched. `kinds` limits it to some of `KINDS`.
     verbose says a line for each sampler that is made, on stderr; by default if the environment
     variable LLAMA_SIEVE_VERBOSE is set. Undone by `unpatch()`, or at the end of `with patch():`;
     patches nest, the outermost counts. What was imported by name before (`from llama_cpp import
@@ -373,10 +386,17 @@ def patch(
     if verbose is None:
         verbose = os.environ.get("LLAMA_SIEVE_VERBOSE", "") not in ("", "0")
     with _changes:
+        if module is None:
+            module = _current.module if _current else importlib.import_module("llama_cpp")
         if _current is not None:
+            _known(kinds)
+            if module is not _current.module:
+                raise InvalidError(
+                    f"{_current.module!r} is patched, and only one can be: unpatch() before "
+                    f"{module!r}"
+                )
             _current._depth += 1
             return _current
-        module = module or importlib.import_module("llama_cpp")
         _current = Patch(module, kinds, verbose)
         return _current
 

@@ -7,65 +7,164 @@ chain takes them.
 from __future__ import annotations
 
 import ctypes
-import weakref
+import threading
+from contextlib import contextmanager
 from ctypes import c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
 from operator import index
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
 from . import host
-from ._library import InvalidError, LogitBias, int32, library, made
+from ._held import Held
+from ._library import BusyError, InvalidError, LogitBias, int32, library, made
+
+_Sampler = TypeVar("_Sampler", bound="Sampler")
 
 
-class Sampler:
-    """A llama_sampler, freed with this object until a chain owns it. One thread at a time."""
+class _Given:
+    """Where a sampler went that was given to a chain, and whether that still has it."""
+
+    def __init__(self, owner: Any, chain: int) -> None:
+        # The owner is kept, so that its chain stays as long as somebody may use the sampler.
+        self._owner = owner
+        self._chain = chain
+
+    def take(self, lock: threading.Lock) -> threading.Lock:
+        """A lock that keeps others from the chain, taken; InvalidError where the chain is gone."""
+        if isinstance(self._owner, Held):
+            self._owner._take()
+            return self._owner._lock
+        if self._owner is None:
+            raise InvalidError(
+                "the sampler was given away, and nobody here knows how long it lives: use what has "
+                "it, or add it to a Chain, or to an object that has the chain as `sampler`"
+            )
+        if getattr(self._owner, "sampler", None) is None:
+            raise InvalidError("the chain that the sampler was given to is closed")
+        if host.pointer(self._owner, "sampler") != self._chain:
+            raise InvalidError("the object that the sampler was given to has another chain now")
+        if not lock.acquire(blocking=False):
+            raise BusyError("the sampler is in use by another thread, or twice in one call", -10)
+        return lock
+
+
+class Sampler(Held):
+    """A llama_sampler, freed with this object until a chain owns it. One thread at a time.
+
+    A copy is what llama_sampler_clone makes.
+    """
+
+    _kind = "sampler"
+    _instead = "make it anew from its arguments"
 
     def __init__(self, pointer: int) -> None:
         """Owns the llama_sampler at that address from now on."""
-        free = host.host_function("llama_sampler_free", None, c_void_p)
-        self._pointer: Optional[int] = pointer
-        self._free = weakref.finalize(self, free, pointer)
+        self._library = host.bound_host()
+        self._given: Optional[_Given] = None
+        self._hold(host.pointer(pointer, "sampler"), self._function("free", None))
+
+    def _function(self, name: str, restype: Any, *argtypes: Any) -> Any:
+        """llama_sampler_NAME of the llama.cpp that this was made with, which takes it first."""
+        name = f"llama_sampler_{name}"
+        return host.host_function(name, restype, c_void_p, *argtypes, of=self._library)
+
+    @contextmanager
+    def _used(self) -> Iterator[int]:
+        """The address, for this thread alone."""
+        if self._given is None:
+            self._take()
+            lock = self._lock
+        else:
+            lock = self._given.take(self._lock)
+        try:
+            yield self._address
+        finally:
+            lock.release()
 
     @property
     def pointer(self) -> int:
         """The address of the llama_sampler."""
-        if self._pointer is None:
+        with self._used() as pointer:
+            return pointer
+
+    def _check_free(self) -> None:
+        """InvalidError where it cannot be given to a chain."""
+        if self._given is not None:
+            raise InvalidError("the sampler is a chain's already")
+        if not self._free.alive:
             raise InvalidError("the sampler is closed")
-        return self._pointer
+
+    def _give(self, given: _Given, then: Callable[[int], Any]) -> None:
+        """Is the others' from now on, who get it by `then`."""
+        self._check_free()
+        pointer = self._take()
+        try:
+            then(pointer)
+            self._free.detach()
+            self._given = given
+        finally:
+            self._lock.release()
 
     def release(self) -> int:
-        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free."""
-        pointer = self.pointer
-        if not self._free.alive:
-            raise InvalidError("the sampler is a chain's already")
-        self._free.detach()
-        return pointer
+        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free.
+
+        How long it lives is theirs to know: this object is of no more use.
+        """
+        self._give(_Given(None, 0), lambda pointer: None)
+        return self._address
 
     def add_to(self, chain: Any) -> None:
-        """Adds it to a llama_sampler chain, or to what has one as `sampler`, which then owns it."""
-        address = host.pointer(chain, "sampler")
-        add = host.host_function("llama_sampler_chain_add", None, c_void_p, c_void_p)
-        add(address, self.release())
+        """Adds it to a `Chain`, to a llama_sampler chain, or to what has one as `sampler`.
+
+        The chain owns it then, and this object goes on as long as that is known to live: not where
+        only an address was given, and not where `sampler` has become None.
+        """
+        if isinstance(chain, Held):
+            chain._call(lambda address: self._join(address, chain))
+            return
+        owner = chain if hasattr(chain, "sampler") else None
+        self._join(host.pointer(chain, "sampler"), owner)
+
+    def _join(self, chain: int, owner: Any) -> None:
+        theirs = getattr(owner, "_library", self._library) if isinstance(owner, Held) else None
+        if theirs is not None and theirs._handle != self._library._handle:
+            raise InvalidError("the sampler and the chain were made with different llama.cpps")
+        name = "llama_sampler_chain_add"
+        add = host.host_function(name, None, c_void_p, c_void_p, of=self._library)
+        self._give(_Given(owner, chain), lambda pointer: add(chain, pointer))
+
+    def clone(self: _Sampler) -> _Sampler:
+        """A second sampler that goes on as this one would, and belongs to no chain."""
+        with self._used() as pointer:
+            address = made(self._function("clone", c_void_p)(pointer))
+        other = self._twin(address, self._function("free", None))
+        other._given = None
+        return other
 
     @property
     def name(self) -> str:
         """What llama_sampler_name reports: "top-k"; "?top-k" where the parameters disable it."""
-        told = host.host_function("llama_sampler_name", c_char_p, c_void_p)(self.pointer)
-        return bytes(told).decode()
+        with self._used() as pointer:
+            return bytes(self._function("name", c_char_p)(pointer)).decode()
 
     def accept(self, *tokens: int) -> None:
         """Takes note of tokens that have become part of the text."""
-        take = host.host_function("llama_sampler_accept", None, c_void_p, c_int32)
-        for token in tokens:
-            take(self.pointer, int32(index(token), "token"))
+        take = self._function("accept", None, c_int32)
+        numbers = [int32(index(token), "token") for token in tokens]
+        with self._used() as pointer:
+            for token in numbers:
+                take(pointer, token)
 
     def reset(self) -> None:
         """Back to the beginning."""
-        host.host_function("llama_sampler_reset", None, c_void_p)(self.pointer)
+        with self._used() as pointer:
+            self._function("reset", None)(pointer)
 
     def close(self) -> None:
         """Frees it now, if no chain owns it."""
-        self._free()
-        self._pointer = None
+        if self._given is None:
+            super().close()
+        # Whoever owns it frees it; this object is of no more use.
+        self._given = None
 
 
 def _new(name: str, types: Iterable[Any], *values: Any) -> Sampler:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import threading
-import weakref
 from dataclasses import dataclass
 from enum import IntEnum
 from operator import index
@@ -15,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, host
+from ._held import Held
 from ._library import (
     BatchError,
-    BusyError,
     InvalidError,
     LogitBias,
     SieveParams,
@@ -238,32 +236,21 @@ class Stats:
     after_top_n_sigma: int
 
 
-class Sieve:
+class Sieve(Held):
     """A sampler of one sequence over raw logits.
 
     `Sieve(temperature=0.7, seed=7)`, or `Sieve(Params(...))`. One thread at a time: a second one
     gets BusyError. Sampling lets other Python threads run.
     """
 
+    _kind = "sieve"
+    _instead = "keep its params, its stages and what save() gives, and load() that in a new one"
+
     def __init__(self, params: Optional[Params] = None, **changes: Any) -> None:
         params = dataclasses.replace(params or Params(), **changes)
-        self._own(made(library.llama_sieve_new(params._native())), params)
-
-    def _own(self, handle: int, params: Params, stages: Optional[Stages] = None) -> None:
+        self._hold(made(library.llama_sieve_new(params._native())), function("free"))
         self._params = params
-        self._stages = stages
-        self._lock = threading.Lock()
-        self._handle: Optional[int] = handle
-        self._free = weakref.finalize(self, function("free"), handle)
-
-    def _take(self) -> int:
-        """The handle, for this thread alone until the lock is released."""
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("the sieve is in use by another thread, or twice in one call", -10)
-        if self._handle is None:
-            self._lock.release()
-            raise InvalidError("the sieve is closed")
-        return self._handle
+        self._stages: Optional[Stages] = None
 
     def sample(self, logits: Any) -> int:
         """Chooses the next token of raw logits, without accepting it.
@@ -378,14 +365,9 @@ class Sieve:
         """A second sieve that goes on as this one would."""
         handle = self._take()
         try:
-            other = Sieve.__new__(Sieve)
-            other._own(made(library.llama_sieve_clone(handle)), self._params, self._stages)
-            return other
+            return self._twin(made(library.llama_sieve_clone(handle)), function("free"))
         finally:
             self._lock.release()
-
-    def __copy__(self) -> Sieve:
-        return self.clone()
 
     def candidates(self) -> NDArray[Any]:
         """What the last token was drawn from: a new array of `CANDIDATE`.
@@ -440,17 +422,6 @@ class Sieve:
         handle = self._take()
         try:
             check(library.llama_sieve_state_load(handle, state, len(state)))
-        finally:
-            self._lock.release()
-
-    def close(self) -> None:
-        """Frees it now. Otherwise that happens when nothing refers to it any more."""
-        if self._handle is None:
-            return
-        self._take()
-        try:
-            self._handle = None
-            self._free()
         finally:
             self._lock.release()
 

@@ -35,7 +35,8 @@ class TokenTrie(Sampler):
     """A constraint that lives in a chain of llama.cpp's: see docs/token-trie.md.
 
     Put it before every sampler that truncates. A chain that it is added to owns it from then on,
-    and frees it: do not use it after the chain. Needs a llama.cpp in the process (`bind_host`).
+    and frees it: afterwards this object answers with InvalidError. Needs a llama.cpp in the process
+    (`bind_host`).
     """
 
     def __init__(
@@ -65,31 +66,37 @@ class TokenTrie(Sampler):
     def set(self, constraint: Payload) -> None:
         """Another constraint, active from the next token on. On an error the old one stays."""
         text = _bytes(constraint)
-        check(library.llama_sieve_trie_set(self.pointer, text, len(text), self._mode))
+        with self._used() as pointer:
+            check(library.llama_sieve_trie_set(pointer, text, len(text), self._mode))
 
     def clear(self) -> None:
         """No constraint, from the next token on."""
-        library.llama_sieve_trie_clear(self.pointer)
+        with self._used() as pointer:
+            library.llama_sieve_trie_clear(pointer)
 
     def activate(self, path: str) -> None:
         """Begins the span of the descriptor with this path. NotFoundError where there is none."""
-        check(library.llama_sieve_trie_activate(self.pointer, path.encode()))
+        with self._used() as pointer:
+            check(library.llama_sieve_trie_activate(pointer, path.encode()))
 
     @property
     def active(self) -> bool:
         """Whether the next token is constrained, or may continue a value."""
-        active: bool = library.llama_sieve_trie_is_active(self.pointer)
+        with self._used() as pointer:
+            active: bool = library.llama_sieve_trie_is_active(pointer)
         return active
 
     @property
     def leaf(self) -> Optional[str]:
         """Name of the value that was completed; None while none is."""
-        name: Optional[bytes] = library.llama_sieve_trie_leaf(self.pointer)
+        with self._used() as pointer:
+            name: Optional[bytes] = library.llama_sieve_trie_leaf(pointer)
         return None if name is None else name.decode("utf-8", "replace")
 
     def _tokens(self, function: Any) -> NDArray[np.int32]:
-        found = np.empty(function(self.pointer, None, 0), np.int32)
-        number = function(self.pointer, address(found), found.size)
+        with self._used() as pointer:
+            found = np.empty(function(pointer, None, 0), np.int32)
+            number = function(pointer, address(found), found.size)
         return found[:number]
 
     def forced(self) -> NDArray[np.int32]:

@@ -4,6 +4,7 @@ Python imports a module of this name at its start. This one waits for llama_cpp,
 for the one that the program's own Python has.
 """
 
+import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -16,7 +17,9 @@ def _package():
     """llama_sieve, which may be installed for another Python than this."""
     try:
         import llama_sieve
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != "llama_sieve":
+            raise
         folder = os.path.dirname(_HERE)
         spec = importlib.util.spec_from_file_location(
             "llama_sieve", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -27,40 +30,79 @@ def _package():
     return llama_sieve
 
 
-def _patch(module):
-    try:
-        _package().patch(module)
-    except Exception as error:  # The program goes on as it would have without us.
-        print(f"llama-sieve: llama-cpp-python is not patched: {error}", file=sys.stderr)
-
-
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself, but is told when llama_cpp is looked for."""
+    """Finds llama_cpp as those behind it do, each time, and has it patched when it was executed.
+
+    It stays: a module may be looked for without being imported, and an import that fails may be
+    tried again.
+    """
+
+    def __init__(self):
+        self._made = None
 
     def find_spec(self, name, path=None, target=None):
         if name != "llama_cpp":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
+        at = sys.meta_path.index(self) if self in sys.meta_path else -1
+        for finder in sys.meta_path[at + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec = None if find is None else find(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self.patch)
+                return spec
+        return None
 
-        def execute_and_patch(module):
-            execute(module)
-            _patch(module)
+    def patch(self, module):
+        try:
+            if self._made is not None and self._made.module is not module:
+                # Taken out of sys.modules and imported anew.
+                self._made.undo()
+                self._made = None
+            if self._made is None:
+                self._made = _package().patch(module)
+        except Exception as error:  # The program goes on as it would have without us.
+            print(f"llama-sieve: llama-cpp-python is not patched: {error}", file=sys.stderr)
 
-        spec.loader.exec_module = execute_and_patch
-        return spec
+
+class _Loader(importlib.abc.Loader):
+    """Loads as another does, which takes its place again, and then tells of the module."""
+
+    def __init__(self, loader, then):
+        self._loader = loader
+        self._then = then
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        create = getattr(self._loader, "create_module", None)
+        return None if create is None else create(spec)
+
+    def exec_module(self, module):
+        spec = getattr(module, "__spec__", None)
+        for place, name in ((module, "__loader__"), (spec, "loader")):
+            if getattr(place, name, None) is self:
+                setattr(place, name, self._loader)
+        try:
+            self._loader.exec_module(module)
+        except BaseException:
+            # For who tries the same once more.
+            if getattr(spec, "loader", None) is self._loader:
+                spec.loader = self
+            raise
+        self._then(module)
 
 
 def _make_way():
-    """Imports what this file stands before."""
+    """Imports what this file stands before. What goes wrong in that is Python's to tell."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _HERE]
     ours = sys.modules.pop(__name__, None)
     try:
         importlib.import_module(__name__)
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != __name__:
+            raise
         if ours is not None:
             sys.modules[__name__] = ours
 

@@ -1,0 +1,79 @@
+"""What holds an object of C: freed once, used by one thread at a time, and never after its end."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Callable, Dict, NoReturn, TypeVar
+
+from ._library import BusyError, InvalidError
+
+_Self = TypeVar("_Self", bound="Held")
+
+
+class Held:
+    """An object of C at an address, freed with this one. Copies are clones; none can be pickled."""
+
+    _kind = "object"
+    """What it is called in messages."""
+    _instead = "make it anew"
+    """What to do where it cannot be pickled."""
+
+    _address: int
+    _lock: threading.Lock
+    _free: weakref.finalize[Any, Any]
+
+    def _hold(self, address: int, free: Callable[[int], Any]) -> None:
+        """Owns what is at the address from now on; `free` is called with it, once."""
+        self._address = address
+        self._lock = threading.Lock()
+        self._free = weakref.finalize(self, free, address)
+
+    def _take(self) -> int:
+        """The address, for this thread alone until the lock is released."""
+        if not self._lock.acquire(blocking=False):
+            raise BusyError(
+                f"the {self._kind} is in use by another thread, or twice in one call", -10
+            )
+        # Not where it was closed, nor behind the end of the interpreter, which frees everything.
+        if not self._free.alive:
+            self._lock.release()
+            raise InvalidError(f"the {self._kind} is closed")
+        return self._address
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        """Calls a function of C with the address first."""
+        address = self._take()
+        try:
+            return function(address, *arguments)
+        finally:
+            self._lock.release()
+
+    def _twin(self: _Self, address: int, free: Callable[[int], Any]) -> _Self:
+        """The clone that is at another address."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._hold(address, free)
+        return other
+
+    def clone(self: _Self) -> _Self:
+        """A second one that goes on as this one would."""
+        raise NotImplementedError
+
+    def __copy__(self: _Self) -> _Self:
+        return self.clone()
+
+    def __deepcopy__(self: _Self, _memo: Dict[int, Any]) -> _Self:
+        return self.clone()
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled: {self._instead}")
+
+    def close(self) -> None:
+        """Frees it now. Otherwise that happens when nothing refers to it any more."""
+        if self._free.alive:
+            self._take()
+            try:
+                self._free()
+            finally:
+                self._lock.release()
