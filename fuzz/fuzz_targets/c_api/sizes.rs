@@ -44,6 +44,10 @@ impl Subjects {
 
 /// A sampler or sieve that is NULL or of another kind is refused as such, sooner or later than the
 /// number.
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "of all: samplers and sieves are NULL or live, and no function follows the number"
+)]
 const CASES: [Case; 22] = [
     ("n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS, |_, n| unsafe {
         let mut texts = [c"\n".as_ptr()];
