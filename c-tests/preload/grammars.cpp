@@ -389,9 +389,10 @@ void hostile(const llama_vocab * vocab) {
     // The same after an exception, where the built-in would end the process.
     llama_sampler_reset(grammar.get());
     attempt("refused", [&] { llama_sampler_accept(grammar.get(), token_of(vocab, " of")); });
-    array one({ token_of(vocab, "nd") });
+    const llama_token alone = token_of(vocab, "nd");
+    array             one({ alone });
     llama_sampler_apply(grammar.get(), &one.all);
-    std::printf("%d\n", llama_vocab_is_eog(vocab, one.data[0].id));
+    std::printf("%d\n", one.data[0].id == alone && one.data[0].logit == -INFINITY);
     llama_sampler_accept(grammar.get(), llama_vocab_eos(vocab));
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::fault;
 use crate::grammar::cache;
 use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
@@ -195,10 +196,11 @@ impl Grammar {
 
     /// Takes note of a token, as `accept` does. The token that is not to be accepted, where
     /// llama.cpp's own sampler would throw: also one that there is not, which changes nothing, and
-    /// any that comes after one that was not allowed.
+    /// any that comes after one that was not allowed. After a limit or an internal error that is
+    /// every token, so that nobody takes a text that was cut off for one that has ended.
     pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
         let mut core = self.slot.core.lock();
-        core.as_mut()?.accept_for_host(token)
+        core.as_mut()?.change(|core| core.accept_for_host(token))
     }
 
     /// One that constrains nothing, of a vocabulary of so many tokens.
@@ -383,8 +385,9 @@ impl Core {
         Ok(())
     }
 
-    /// Leaves the tokens that end the generation. Where there is none among the candidates, one
-    /// takes the place of the first.
+    /// Leaves the tokens that end the generation. Where there is none among several candidates, one
+    /// takes the place of the first. Not so of one alone: a host asks so whether a token is
+    /// allowed, reads the logit, and goes on with the token that it knows.
     fn end_only(&self, candidates: &mut Candidates<'_>) {
         let tree = self.tree();
         let ends =
@@ -398,11 +401,25 @@ impl Core {
                 candidate.logit = f32::NEG_INFINITY;
             }
         }
-        if let (false, Some(first), Some(&id)) =
-            (some, slice.first_mut(), tree.end_of_generation().first())
+        if let (false, [first, _, ..], Some(&id)) = (some, slice, tree.end_of_generation().first())
         {
             (first.id, first.logit) = (id, 0.0);
         }
+    }
+
+    /// Gives what `change` does; dead where that panics, since the place may be any then.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
+        struct Unfinished<'a>(&'a mut Core);
+        impl Drop for Unfinished<'_> {
+            fn drop(&mut self) {
+                self.0.dead = Some(Dead::Internal);
+            }
+        }
+        let unfinished = Unfinished(self);
+        let done = change(&mut *unfinished.0);
+        fault::point();
+        std::mem::forget(unfinished);
+        done
     }
 
     fn accept(&mut self, token: Token) {
@@ -437,15 +454,18 @@ impl Core {
         let Some(kind) = self.tree().kind(token) else {
             return Some(refusal);
         };
+        let is_end = kind == TextKind::EndOfGeneration;
         match self.dead {
             None => {
                 self.refusal = None;
                 self.accept(token);
-                self.refusal.take()
+                // Behind the end comes nothing that could be refused.
+                let is_cut_off = is_end && self.dead == Some(Dead::Limit);
+                self.refusal.take().or(is_cut_off.then_some(refusal))
             }
-            // The end of the generation would end the process.
-            Some(Dead::NotAllowed) => (kind != TextKind::EndOfGeneration).then_some(refusal),
-            Some(_) => None,
+            // Of the end llama.cpp's own would end the process.
+            Some(Dead::NotAllowed | Dead::TooEarly) => (!is_end).then_some(refusal),
+            Some(Dead::Limit | Dead::Internal) => Some(refusal),
         }
     }
 
@@ -537,13 +557,13 @@ impl Sampler for Grammar {
 
     fn accept(&mut self, token: Token) {
         if let Some(core) = self.slot.core.lock().as_mut() {
-            core.accept(token);
+            core.change(|core| core.accept(token));
         }
     }
 
     fn reset(&mut self) {
         if let Some(core) = self.slot.core.lock().as_mut() {
-            core.reset();
+            core.change(Core::reset);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Grammars that were made to do harm, and what is kept of grammars.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::fault::armed;
 use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Element, Rules};
@@ -10,7 +12,9 @@ use crate::grammar::limits::{MAX_STEP, MAX_WORK};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::parser::parse;
 use crate::grammar::states::{States, TooMuch};
-use crate::grammar::{Dead, Grammar, VocabularyTree};
+use crate::grammar::triggers::Triggers;
+use crate::grammar::{Dead, Grammar, Refusal, VocabularyTree};
+use crate::pool::{Buffers, Pool};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
@@ -176,6 +180,131 @@ fn a_limit_met_half_way_leaves_the_end_as_it_was() {
     let mut data = [candidate(0, 1.5), candidate(1, 2.5)];
     grammar.apply(&mut Candidates::new(&mut data, false));
     assert_eq!(data.map(|candidate| candidate.logit), [never, 2.5]);
+}
+
+/// Dead of each cause there is, of the tokens "a", "bc" and the end, which is 0.
+fn dead() -> Vec<(Dead, Grammar)> {
+    let tree = tree(["a".into(), "bc".into()]);
+    let of = |text: &str| grammar(text, &tree);
+    let mut limit = of(&beyond());
+    limit.accept(2);
+    // As many ways to the back reference as there are halves.
+    let pattern = format!("(bc){}\\1", "(?:a|a)".repeat(40));
+    let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
+    let mut search = of("root ::= \"a\"").lazy(triggers, &[]);
+    search.accept(2);
+    (0..40).for_each(|_| search.accept(1));
+    let mut not_allowed = of("root ::= \"a\"");
+    not_allowed.accept(2);
+    let mut too_early = of("root ::= \"a\"");
+    too_early.accept(0);
+    let mut internal = of("root ::= \"a\"");
+    internal.salvage(&mut Candidates::new(&mut [], false));
+    let all = [
+        (Dead::Limit, limit),
+        (Dead::Limit, search),
+        (Dead::NotAllowed, not_allowed),
+        (Dead::TooEarly, too_early),
+        (Dead::Internal, internal),
+    ];
+    for (i, (why, grammar)) in all.iter().enumerate() {
+        assert_eq!(grammar.slot().dead(), Some(*why), "{i}");
+    }
+    all.into()
+}
+
+/// What the tokens with these logits become, by each way there is.
+fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token, f32)> {
+    let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
+    let given: Vec<TokenData> = given.iter().map(candidate).collect();
+    let left = |data: &[TokenData]| -> Vec<(Token, f32)> {
+        data.iter()
+            .map(|candidate| (candidate.id, candidate.logit))
+            .collect()
+    };
+    let mut applied = given.clone();
+    grammar.apply(&mut Candidates::new(&mut applied, false));
+    let mut salvaged = given.clone();
+    grammar
+        .clone()
+        .salvage(&mut Candidates::new(&mut salvaged, false));
+    assert_eq!(left(&salvaged), left(&applied));
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(&[0.0f32; 3][..], &mut buffers);
+    pool.keep(&given, false);
+    grammar.narrow(&mut pool);
+    assert_eq!(left(pool.array().0), left(&applied));
+    left(&applied)
+}
+
+/// A host asks so whether a token is allowed: it reads the logit, and goes on with the id it knows.
+#[test]
+fn in_an_array_of_one_the_dead_exchange_no_id() {
+    const NEVER: f32 = f32::NEG_INFINITY;
+    for (why, mut grammar) in dead() {
+        let mut left = |given: &[(Token, f32)]| left_by_each_way(&mut grammar, given);
+        assert_eq!(left(&[(1, 2.5)]), [(1, NEVER)], "{why:?}");
+        assert_eq!(left(&[(2, 2.5)]), [(2, NEVER)], "{why:?}");
+        assert_eq!(left(&[(7, 2.5)]), [(7, NEVER)], "{why:?}");
+        assert_eq!(left(&[(0, 2.5)]), [(0, 2.5)], "{why:?}");
+        assert_eq!(left(&[(0, NEVER)]), [(0, NEVER)], "{why:?}");
+        assert_eq!(left(&[]), [], "{why:?}");
+        // Of several one is, but for no end that is banned.
+        assert_eq!(
+            left(&[(1, 2.5), (2, 3.5)]),
+            [(0, 0.0), (2, NEVER)],
+            "{why:?}"
+        );
+        assert_eq!(
+            left(&[(1, 2.5), (0, 3.5)]),
+            [(1, NEVER), (0, 3.5)],
+            "{why:?}"
+        );
+        assert_eq!(
+            left(&[(1, 2.5), (0, NEVER)]),
+            [(1, NEVER), (0, NEVER)],
+            "{why:?}"
+        );
+    }
+}
+
+/// What was accepted is then unknown.
+#[test]
+fn a_change_that_panics_leaves_nothing_allowed_but_the_end() {
+    type Change = fn(&mut Grammar);
+    let changes: [Change; 3] = [
+        |grammar| grammar.accept(1),
+        |grammar| assert_eq!(grammar.accept_for_host(1), None),
+        Sampler::reset,
+    ];
+    for change in changes {
+        let mut grammar = grammar("root ::= \"a\" \"bc\"", &tree(["a".into(), "bc".into()]));
+        let fault = || catch_unwind(AssertUnwindSafe(|| change(&mut grammar))).is_err();
+        assert_eq!(armed::with(0, fault), (true, true));
+        assert_eq!(grammar.slot().dead(), Some(Dead::Internal));
+        assert_eq!(grammar.slot().allowed().words(), [1]);
+        grammar.reset();
+        assert_eq!(grammar.slot().dead(), None);
+        assert_eq!(grammar.slot().allowed().words(), [2]);
+    }
+}
+
+#[test]
+fn the_host_is_to_refuse_what_comes_after_a_limit_the_end_included() {
+    for (why, grammar) in dead() {
+        let mut refused = |token| {
+            let refusal = grammar.clone().accept_for_host(token);
+            let whole = |refusal: Refusal| (refusal.token, refusal.skipped) == (token, 0);
+            assert!(refusal.is_none_or(whole), "{why:?}, {token}");
+            refusal.is_some()
+        };
+        assert!([1, 2, -1, 3].map(&mut refused) == [true; 4], "{why:?}");
+        let is_cut_off = matches!(why, Dead::Limit | Dead::Internal);
+        assert_eq!(refused(0), is_cut_off, "{why:?}");
+        let mut reset = grammar.clone();
+        reset.reset();
+        assert_eq!(reset.accept_for_host(1), None, "{why:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::preloaded::{made, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, build, model, source};
-use crate::toolchain::{Build, Link, compile_common, empty_folder, succeed};
+use crate::toolchain::{Build, Link, compile_common, empty_folder, root, succeed};
 use vendor_llama_cpp::paths;
 
 /// What samples, of the common library.
@@ -23,26 +23,31 @@ fn objects() -> &'static [PathBuf] {
     static OBJECTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
         let folder = empty_folder("c_programs/preload_common_objects");
-        let sources = paths::source_dir().join("common");
         let object = |name: &str| folder.join(name).with_extension("o");
         std::thread::scope(|scope| {
             for name in SOURCES {
-                let (source, object) = (sources.join(name), object(name));
-                let flags = &["-O1", "-fPIC", "-pthread"];
-                scope.spawn(move || compile_common(&source, flags, &object));
+                let object = object(name);
+                scope.spawn(move || compile(name, &[], &object));
             }
         });
         SOURCES.map(object).into()
     })
 }
 
+/// With these flags, a source of the common library.
+fn compile(name: &str, flags: &[&str], object: &Path) {
+    let source = paths::source_dir().join("common").join(name);
+    let flags = [&["-O1", "-fPIC", "-pthread"], flags].concat();
+    compile_common(&source, &flags, object);
+}
+
 /// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
 /// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
-fn common_library(name: &str, with_llama: bool) -> PathBuf {
+fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     let library = folder.join("libllama-common.so");
     let mut link = Command::new(paths::cxx_compiler());
-    link.arg("-shared").args(objects());
+    link.arg("-shared").args(objects);
     if with_llama {
         link.arg("-Wl,--whole-archive").arg(paths::static_library());
         link.arg("-Wl,--no-whole-archive").arg("-ldl");
@@ -56,19 +61,19 @@ fn common_library(name: &str, with_llama: bool) -> PathBuf {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = sampling_with("preload_common", false);
+        let library = common_library("preload_common", objects(), false);
+        let program = sampling_with("preload_common", "common.cpp", &library);
         build(program.with_llama(Link::Shared))
     })
 }
 
-/// The program, with the common library.
-fn sampling_with(name: &str, with_llama: bool) -> Build {
-    let library = common_library(name, with_llama);
+/// A program with this common library.
+fn sampling_with(name: &str, program: &str, library: &Path) -> Build {
     let folder = library.parent().expect("it is in a folder");
-    Build::new(name, &source("common.cpp"))
+    Build::new(name, &source(program))
         .flag("-isystem")
         .flag(paths::source_dir().join("common"))
-        .flag(&library)
+        .flag(library)
         .flag(format!("-Wl,-rpath,{}", folder.display()))
         .flag("-Wl,--unresolved-symbols=ignore-in-shared-libs")
         .flag("-pthread")
@@ -122,7 +127,9 @@ fn what_is_not_certain_is_the_hosts() {
 /// llama.cpp makes for itself, also where one of its own constructors runs.
 #[test]
 fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
-    let program = build(sampling_with("preload_one_library", true).with_llama_h());
+    let library = common_library("preload_one_library", objects(), true);
+    let program = sampling_with("preload_one_library", "common.cpp", &library);
+    let program = build(program.with_llama_h());
     let built_in = arguments(Run::of(&program)).said();
     let said = |run: Run<'_>| {
         let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
@@ -136,4 +143,55 @@ fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
     // The first of a chain is llama.cpp's own, the last is ours.
     let list = "dist,top-k,sample";
     said(preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list));
+}
+
+/// Beyond a limit, behind a token that is not allowed, or an end that comes too early: what the
+/// grammar forbids does not come out, or, where the end is banned, too, the host throws.
+#[test]
+fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
+    let library = common_library("preload_dead", objects(), false);
+    let program = sampling_with("preload_dead", "dead_grammars.cpp", &library);
+    let program = build(program.with_llama(Link::Shared));
+    let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let said = run.arg(model()).said();
+    // Five states, six options, the grammar first or not, and six tokens. Of one option all are
+    // forbidden; what comes behind a limit is refused, and of the other two states what is.
+    let all = 5 * 6 * 2 * 6;
+    let forbidden = all / 6;
+    let refused = 3 * 6 * 2 * 6 + 2 * 2 * 6;
+    let told = format!(
+        "{} ends, {forbidden} forbidden tokens, {refused} exceptions\n",
+        all - forbidden
+    );
+    assert_eq!(said.out, told, "{}", said.err);
+    let made = made(&said);
+    assert_eq!(made.get("grammar: ours"), Some(&(5 * 6 * 2)), "{made:?}");
+    assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
+}
+
+/// The same under our own names, where nothing throws.
+#[test]
+fn no_forbidden_token_of_a_dead_grammar_comes_out_of_the_drop_in_header() {
+    let folder = empty_folder("c_programs/dropin_dead_objects");
+    let object = folder.join("sampling.o");
+    let include = root().join("include").display().to_string();
+    let flags = ["-I", &include, "-include", "llama_sieve_dropin.h"];
+    compile("sampling.cpp", &flags, &object);
+    let mut objects = objects().to_vec();
+    objects[0] = object;
+    let library = common_library("dropin_dead", &objects, false);
+    let program = sampling_with("dropin_dead", "dead_grammars.cpp", &library)
+        .flag("-include")
+        .flag("llama_sieve_dropin.h")
+        .flag("-Wl,--no-as-needed");
+    let program = build(program.with_ours(Link::Shared).with_llama(Link::Shared));
+    let said = Run::of(&program).arg(model()).said();
+    let all = 5 * 5 * 2 * 6;
+    assert_eq!(
+        said.out,
+        format!("{all} ends, 0 forbidden tokens, 0 exceptions\n")
+    );
+    // Each has died once.
+    let died = said.err.matches("until the sampler is reset").count();
+    assert_eq!(died, 5 * 5 * 2, "{}", said.err);
 }

@@ -4,7 +4,12 @@
 //! allowed, the host's own code throws. A grammar of the host's is made that allows nothing, is
 //! given the token, and is freed again while the exception passes. Its message depends on the token
 //! alone, so the text of the client's grammar and what was accepted before need not be repeated.
-//! Where the built-in would end the process, or never return, ours is dead.
+//! Where the built-in would end the process, or never return, ours is dead. Of a limit, or of an
+//! internal error, the host's code throws at the next token: a server must not take what was cut
+//! off for what has ended.
+//!
+//! That grammar waits for the token: with its trigger it begins at once, without the question
+//! whether the generation may end, by which llama.cpp ends the process.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -251,13 +256,16 @@ unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Tok
         let refusal = hosted.grammar.accept_for_host(token)?;
         Some((refusal, hosted.host))
     };
-    let refused = guard(
-        "accept",
-        || None,
-        // SAFETY: the host calls entries only on samplers that have them.
-        || unsafe { HOSTED.run(smpl, "accept", of_it) },
-    );
-    if let Some((refusal, host)) = refused.flatten() {
+    let ask = || {
+        guard(
+            "accept",
+            || None,
+            // SAFETY: the host calls entries only on samplers that have them.
+            || unsafe { HOSTED.run(smpl, "accept", of_it) },
+        )
+    };
+    // After a panic it is dead, and refuses.
+    if let Some((refusal, host)) = ask().or_else(ask).flatten() {
         // SAFETY: the host calls this, and its vocabulary outlives the sampler.
         unsafe { host.refuse(refusal) }
     }

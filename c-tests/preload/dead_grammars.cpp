@@ -1,0 +1,243 @@
+// Samples with grammars that are dead, by llama.cpp's own common_sampler_sample, which shows a
+// grammar the token that it has drawn alone, looks at the logit, and goes on with that token. No
+// token that a dead grammar forbids may come out and be accepted as if nothing were wrong.
+//
+//   dead_grammars MODEL
+//
+// Compiled as it is, for the preload library, or with llama_sieve_dropin.h: then nothing throws.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common.h"
+#include "sampling.h"
+
+// The rest of the common library is not linked; of that, sampling needs a clock alone.
+common_time_meas::common_time_meas(int64_t & t_acc, bool) : t_start_us(0), t_acc(t_acc) {}
+common_time_meas::~common_time_meas() = default;
+
+namespace {
+
+#ifdef LLAMA_SIEVE_DROPIN_H
+constexpr bool throws = false;
+#else
+constexpr bool throws = true;
+#endif
+
+[[noreturn]] void fail(const std::string & what) {
+    std::fprintf(stderr, "dead_grammars: %s\n", what.c_str());
+    std::exit(1);
+}
+
+struct sampler_free {
+    void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
+};
+using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
+
+const llama_vocab * vocab;
+
+bool is_end(llama_token token) { return llama_vocab_is_eog(vocab, token); }
+
+// The token with that text.
+llama_token token_of(const std::string & text) {
+    for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
+        char          piece[256];
+        const int32_t n = llama_token_to_piece(vocab, token, piece, sizeof(piece), 0, true);
+        if (n >= 0 && std::string(piece, static_cast<size_t>(n)) == text) {
+            return token;
+        }
+    }
+    fail("no token is \"" + text + "\"");
+}
+
+// Whether it threw.
+bool accept(const sampler_ptr & sampler, llama_token token) {
+    try {
+        common_sampler_accept(sampler.get(), token, true);
+        return false;
+    } catch (const std::exception & thrown) {
+        const std::string expected = "Unexpected empty grammar stack after accepting piece: ";
+        if (std::string(thrown.what()).compare(0, expected.size(), expected) != 0) {
+            fail(std::string("another exception: ") + thrown.what());
+        }
+        return true;
+    }
+}
+
+// A rule with so many alternatives, each made of its number.
+std::string alternatives(const char * name, int n, const char * before, const char * behind) {
+    std::string text = std::string(name) + " ::= ";
+    for (int i = 0; i < n; i++) {
+        text += (i == 0 ? "" : " | ") + std::string(before) + std::to_string(i) + behind;
+    }
+    return text + "\n";
+}
+
+struct state {
+    const char *              name;
+    std::string               grammar;
+    // What a lazy one waits for.
+    const char *              pattern;
+    // Brings it to its end; what is accepted last may throw.
+    std::vector<llama_token>  tokens;
+    // Whether nothing may come any more, the end included.
+    bool                      cut_off;
+};
+
+std::vector<state> states() {
+    // Behind p there are 360,000 stacks.
+    const std::string beyond = "root ::= \"a\" | \"b\" \"c\" p\n" +
+                               alternatives("p", 600, "q \"", "\"") +
+                               alternatives("q", 600, "\"c", "\"");
+    const llama_token a = token_of("a"), b = token_of("b"), c = token_of("c");
+    // As many ways to the back reference as there are halves.
+    std::string pattern = "(bc)";
+    for (int i = 0; i < 40; i++) {
+        pattern += "(?:a|a)";
+    }
+    static const std::string search = pattern + "\\1";
+    std::vector<llama_token> searched = { b, c };
+    searched.insert(searched.end(), 40, a);
+    const std::string xy = "root ::= \"x\" \"y\"";
+    return {
+        { "limit", beyond, nullptr, { b, c }, true },
+        // When it is asked what may follow.
+        { "limit of a mask", beyond, nullptr, { b }, true },
+        { "search", xy, search.c_str(), searched, true },
+        { "token", xy, nullptr, { a }, false },
+        { "end", xy, nullptr, { llama_vocab_eos(vocab) }, false },
+    };
+}
+
+struct option_set {
+    const char *                                         name;
+    std::function<void(common_params_sampling & params)> set;
+    bool                                                 end_banned;
+};
+
+std::vector<option_set> option_sets() {
+    using P = common_params_sampling &;
+    return {
+        { "defaults", [](P) {}, false },
+        { "top-k 1", [](P p) { p.top_k = 1; }, false },
+        { "greedy", [](P p) { p.temp = 0.0f; }, false },
+        { "mirostat", [](P p) { p.mirostat = 2; }, false },
+        { "penalties", [](P p) { p.penalty_repeat = 1.2f; p.top_k = 0; }, false },
+        { "end banned",
+          [](P p) {
+              for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
+                  if (is_end(token)) {
+                      p.logit_bias.push_back({ token, -INFINITY });
+                  }
+              }
+          },
+          true },
+    };
+}
+
+size_t n_forbidden, n_ends, n_thrown;
+
+void follow(llama_context * context, const state & dead, const option_set & options,
+            bool grammar_first) {
+    const std::string name = std::string(dead.name) + ", " + options.name;
+    common_params_sampling params;
+    params.seed    = 7;
+    params.grammar = { COMMON_GRAMMAR_TYPE_USER, dead.grammar };
+    if (dead.pattern != nullptr) {
+        params.grammar_lazy     = true;
+        params.grammar_triggers = {
+            { COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN, dead.pattern, LLAMA_TOKEN_NULL },
+        };
+    }
+    options.set(params);
+    sampler_ptr sampler(common_sampler_init(llama_get_model(context), params));
+    if (!sampler) {
+        fail("common_sampler_init returned NULL");
+    }
+    // The first call with a chain is only watched.
+    for (int i = 0; i < 2; i++) {
+        common_sampler_sample(sampler.get(), context, -1, grammar_first);
+    }
+    bool thrown = false;
+    for (const llama_token token : dead.tokens) {
+        thrown = accept(sampler, token);
+    }
+    if (thrown != (throws && std::string(dead.name) == "token")) {
+        fail(name + ": what is accepted last throws where it should not, or the reverse");
+    }
+    for (int i = 0; i < 6; i++) {
+        if (i == 3) {
+            sampler.reset(common_sampler_clone(sampler.get()));
+        }
+        const llama_token token =
+            common_sampler_sample(sampler.get(), context, -1, grammar_first);
+        thrown = accept(sampler, token);
+        n_ends += is_end(token);
+        n_forbidden += !is_end(token);
+        n_thrown += thrown;
+        if (!is_end(token) && !options.end_banned) {
+            fail(name + ": a forbidden token came out");
+        }
+        if (thrown != (throws && (dead.cut_off || !is_end(token)))) {
+            fail(name + ": token " + std::to_string(token) +
+                 (thrown ? " was refused" : " was accepted"));
+        }
+    }
+    for (const char * text : { "a", "x", " the" }) {
+        if (accept(sampler, token_of(text)) != throws) {
+            fail(name + ": \"" + text + "\" was accepted");
+        }
+    }
+    if (accept(sampler, llama_vocab_eos(vocab)) != (throws && dead.cut_off)) {
+        fail(name + ": the end");
+    }
+}
+
+} // namespace
+
+int main(int argc, char ** argv) {
+    if (argc != 2) {
+        fail("usage: dead_grammars MODEL");
+    }
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    llama_backend_init();
+    llama_model_params model_params = llama_model_default_params();
+    model_params.n_gpu_layers       = 0;
+    llama_model * model             = llama_model_load_from_file(argv[1], model_params);
+    if (model == nullptr) {
+        fail("the model cannot be loaded");
+    }
+    vocab                               = llama_model_get_vocab(model);
+    llama_context_params context_params = llama_context_default_params();
+    context_params.n_ctx                = 32;
+    context_params.n_threads            = 1;
+    context_params.n_threads_batch      = 1;
+    llama_context * context             = llama_init_from_model(model, context_params);
+    if (context == nullptr) {
+        fail("no context");
+    }
+    llama_token begin = llama_vocab_bos(vocab);
+    if (llama_decode(context, llama_batch_get_one(&begin, 1)) != 0) {
+        fail("llama_decode failed");
+    }
+    for (const state & dead : states()) {
+        for (const option_set & options : option_sets()) {
+            if (options.end_banned && !throws) {
+                continue;
+            }
+            for (const bool grammar_first : { false, true }) {
+                follow(context, dead, options, grammar_first);
+            }
+        }
+    }
+    std::printf("%zu ends, %zu forbidden tokens, %zu exceptions\n", n_ends, n_forbidden, n_thrown);
+    llama_free(context);
+    llama_model_free(model);
+    return 0;
+}
