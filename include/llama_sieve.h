@@ -1790,7 +1790,8 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  throws reaches the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
- no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none,
+ no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none with a logit above
+ minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
  LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
 
  The caller guarantees:

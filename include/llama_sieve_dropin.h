@@ -16,7 +16,7 @@
  *   grammar_lazy and grammar_lazy_patterns, in calls and where their addresses are taken;
  *   llama_sampler_get_seed, which has to know ours; and llama_sampler_sample, which then samples
  *   straight from the logits (llama_sieve_chain_sample: a negative error where llama.cpp's own ends
- *   the process).
+ *   the process, or gives a token that is banned since all are).
  * Left alone: all other functions of llama.h, among them chains, which work with both, and names
  *   inside strings, as for dlsym.
  *

@@ -24,7 +24,7 @@ pub enum ChainError {
     EmptyVocabulary,
     /// There are more logits than token numbers.
     TooManyTokens(usize),
-    /// No candidate is left.
+    /// No candidate is left, or only such as are banned: with a logit of minus infinity.
     NoCandidate,
     /// Candidates are left, but none of them was selected: the chain has no selector at its end.
     NoSelector,
@@ -37,7 +37,7 @@ impl fmt::Display for ChainError {
             Self::TooManyTokens(n) => {
                 write!(f, "{n} logits; token numbers end at {}", Token::MAX)
             }
-            Self::NoCandidate => f.write_str("the chain left no candidate"),
+            Self::NoCandidate => f.write_str("the chain left no candidate above minus infinity"),
             Self::NoSelector => f.write_str(
                 "no sampler of the chain selected one of the candidates that are left; end it with \
                  one that does (dist, greedy, mirostat, adaptive-p)",
@@ -48,8 +48,18 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// The token that a pool ends with.
-pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
+/// The token that a pool ends with. Candidates of minus infinity count as none: selectors choose one
+/// where there is no other.
+pub fn outcome(pool: &mut Pool<'_>) -> Result<Token, ChainError> {
+    let token = selected(pool)?;
+    match pool.is_banned() {
+        true => Err(ChainError::NoCandidate),
+        false => Ok(token),
+    }
+}
+
+/// The token that a host takes a pool to end with, whatever its logit is.
+pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     if pool.is_empty() {
         return Err(ChainError::NoCandidate);
     }
@@ -178,7 +188,7 @@ impl Chain {
         for member in &mut self.members {
             member.narrow(&mut pool);
         }
-        let token = outcome(&pool);
+        let token = outcome(&mut pool);
         self.left = Some(pool.leave());
         token
     }

@@ -95,6 +95,36 @@ fn what_gives_no_token_says_why() {
     assert_eq!(empty, Err(ChainError::NoSelector));
 }
 
+/// A candidate of minus infinity counts as none, in whatever form the pool is.
+#[test]
+fn what_is_banned_is_no_token() {
+    const BANNED: f32 = f32::NEG_INFINITY;
+    let selectors: [fn(Chain) -> Chain; 3] = [
+        |chain| chain.with(Some(Greedy)),
+        |chain| chain.with(Some(Dist::new(1))),
+        |chain| chain.with(TopK::new(3)).with(Some(Dist::new(1))),
+    ];
+    let biases: Vec<_> = (0..700).map(|token| (token, BANNED)).collect();
+    for select in selectors {
+        for logits in [[BANNED; 700], [f32::NAN; 700]] {
+            let mut chain = select(Chain::new());
+            assert_eq!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
+        }
+        // As a few edits, and as a column.
+        for n in [5, 700] {
+            let logits = &[1.0f32; 700][..n];
+            let ban = || LogitBias::new(&biases[..n]);
+            let mut chain = select(Chain::new().with(ban()));
+            assert_eq!(chain.sample(logits), Err(ChainError::NoCandidate));
+            let mut chain = select(Chain::new().with(ban()).with(Temp::new(0.5)));
+            assert_eq!(chain.sample(logits), Err(ChainError::NoCandidate));
+            // But one.
+            let mut chain = select(Chain::new().with(LogitBias::new(&biases[..n - 1])));
+            assert_eq!(chain.sample(logits), Ok(n as i32 - 1));
+        }
+    }
+}
+
 /// NaN counts as minus infinity, as in every sampler of ours.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::chain::{Chain, ChainError};
 use crate::fault::armed;
 use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
@@ -16,6 +17,7 @@ use crate::grammar::triggers::Triggers;
 use crate::grammar::{Dead, Grammar, Refusal, VocabularyTree};
 use crate::pool::{Buffers, Pool};
 use crate::sampler::Sampler;
+use crate::samplers::{Dist, Greedy, LogitBias, TopK};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
@@ -304,6 +306,32 @@ fn the_host_is_to_refuse_what_comes_after_a_limit_the_end_included() {
         let mut reset = grammar.clone();
         reset.reset();
         assert_eq!(reset.accept_for_host(1), None, "{why:?}");
+    }
+}
+
+/// The end is all that may follow, and a bias bans it (`ignore_eos`).
+#[test]
+fn a_grammar_that_has_ended_and_may_not_end_gives_no_token() {
+    let tree = tree(["a".into(), "bc".into()]);
+    for lowest in [0.0, f32::NEG_INFINITY] {
+        let mut ended = grammar("root ::= \"a\"", &tree);
+        ended.accept(1);
+        let mut chain = Chain::new()
+            .with(LogitBias::new(&[(0, f32::NEG_INFINITY)]))
+            .with(Some(ended))
+            .with(Some(Dist::new(7)));
+        let logits = [3.0, lowest, 1.0];
+        assert_eq!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
+    }
+    // Of one candidate, of whatever it is dead.
+    for (why, dead) in dead() {
+        let mut chain = Chain::new()
+            .with(TopK::new(1))
+            .with(Some(dead))
+            .with(Some(Greedy));
+        let sampled = chain.sample(&[1.0f32, 3.0, 2.0][..]);
+        assert_eq!(sampled, Err(ChainError::NoCandidate), "{why:?}");
+        assert_eq!(chain.sample(&[4.0f32, 3.0, 2.0][..]), Ok(0), "{why:?}");
     }
 }
 

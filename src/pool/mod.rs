@@ -165,6 +165,42 @@ impl<'a> Pool<'a> {
         }
     }
 
+    /// Whether nothing that is left, the chosen one included, has a logit above minus infinity, as
+    /// which NaN of the caller's counts. Quick where the chosen one has.
+    pub fn is_banned(&mut self) -> bool {
+        let chosen = match (self.form, self.selected) {
+            (Form::Array { start, .. }, Some(index)) => self.buffers.array.get(start + index),
+            _ => None,
+        };
+        let of_token = |token| TokenData {
+            id: token,
+            logit: self.logit_of(token),
+            p: 0.0,
+        };
+        let chosen = chosen.copied().or_else(|| self.token().map(of_token));
+        let logits = self.logits;
+        let is_banned = |candidate: &TokenData| {
+            let given = || {
+                let index = usize::try_from(candidate.id).ok();
+                index.filter(|&index| index < logits.len())
+            };
+            let is_given_nan = || given().is_some_and(|index| logits.at(index).is_nan());
+            let logit = candidate.logit;
+            logit == f32::NEG_INFINITY || (logit.is_nan() && is_given_nan())
+        };
+        chosen.as_ref().is_none_or(is_banned) && self.array().0.iter().all(is_banned)
+    }
+
+    /// The logit of a token of the vocabulary, as long as there is one for each.
+    fn logit_of(&self, token: Token) -> f32 {
+        let edits = &self.buffers.edits;
+        let edit = edits.binary_search_by_key(&token, |edit| edit.token as Token);
+        match edit.ok().and_then(|place| edits.get(place)) {
+            Some(edit) => edit.logit,
+            None => self.whole().at(token as usize),
+        }
+    }
+
     /// Runs `body` on the candidates as an array, and keeps what it leaves.
     pub fn apply(&mut self, body: impl FnOnce(&mut Candidates<'_>)) {
         self.make_array();

@@ -284,10 +284,16 @@ impl Chains {
             return Err(format!("{recipe:?}: the logits were written to"));
         }
         let selected = usize::try_from(expected.selected).ok();
-        let chosen = selected.and_then(|i| expected.data.get(i)).map(|c| c.id);
+        let selected = selected.and_then(|i| expected.data.get(i));
+        // Where all are banned there is none.
+        let is_banned = |c: &sys::llama_token_data| c.logit == f32::NEG_INFINITY;
+        let chosen = selected.filter(|_| !expected.data.iter().all(is_banned));
+        let chosen = chosen.map(|c| c.id);
         let wanted = match chosen {
             Some(token) => token,
-            None if expected.data.is_empty() => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            None if selected.is_some() || expected.data.is_empty() => {
+                LLAMA_SIEVE_ERROR_NO_CANDIDATE
+            }
             None => LLAMA_SIEVE_ERROR_INVALID,
         };
         if token != wanted {
@@ -360,4 +366,74 @@ fn what_is_put_off_is_what_built_ins_do() {
         steps > count * STEPS / 3,
         "only {steps} steps were compared"
     );
+}
+
+/// What `outcome` says of a chain whose every candidate is banned, by each function that samples.
+fn samples_of_banned(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
+    let (handle, n) = (chain.as_ptr().cast(), logits.len() as i32);
+    let halves: Vec<u16> = logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+    let brains: Vec<u16> = logits
+        .iter()
+        .map(|&x| bf16::from_f32(x).to_bits())
+        .collect();
+    let mut out = [7];
+    // SAFETY: a live chain and `n` logits of each kind; room for one token.
+    unsafe {
+        let rows = [logits.as_ptr()];
+        let code = llama_sieve_chain_sample_batch(
+            [handle].as_ptr(),
+            rows.as_ptr(),
+            n,
+            1,
+            out.as_mut_ptr(),
+            2,
+        );
+        assert_eq!(code, out[0].min(0));
+        vec![
+            llama_sieve_chain_sample_logits(handle, logits.as_ptr(), n),
+            llama_sieve_chain_sample_f16(handle, halves.as_ptr(), n),
+            llama_sieve_chain_sample_bf16(handle, brains.as_ptr(), n),
+            out[0],
+        ]
+    }
+}
+
+/// Whatever chain it is, ours or built-in: a candidate of minus infinity counts as none.
+#[test]
+fn where_every_candidate_is_banned_there_is_no_token() {
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let mut rng = fresh_rng("banned");
+    let none = vec![LLAMA_SIEVE_ERROR_NO_CANDIDATE; 4];
+    for case in 0..300 {
+        let n = 2 + rng.below(300);
+        let share = rng.pick(&[0.0, 0.5, 1.0]);
+        let mut chains = Chains {
+            label: String::new(),
+            ours: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            n,
+        };
+        for _ in 0..rng.below(4) {
+            let filters = [
+                "temp",
+                "top_k",
+                "min_p",
+                "penalties",
+                "top_p",
+                "typical",
+                "xtc",
+            ];
+            chains.add(Some(rng.pick(&filters)), share, &mut rng);
+        }
+        let selector = rng.pick(&["dist", "greedy", "mirostat", "mirostat_v2", "adaptive_p"]);
+        chains.add(Some(selector), share, &mut rng);
+        let mut logits = vec![f32::NEG_INFINITY; n];
+        let what = || format!("{}, case {case}, n {n}, {}", replay(), chains.label);
+        assert_eq!(samples_of_banned(&chains.ours, &logits), none, "{}", what());
+        if share == 1.0 {
+            // NaN counts as minus infinity, but not to built-ins.
+            logits.iter_mut().step_by(2).for_each(|x| *x = f32::NAN);
+            assert_eq!(samples_of_banned(&chains.ours, &logits), none, "{}", what());
+        }
+    }
 }

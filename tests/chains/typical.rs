@@ -12,7 +12,7 @@ use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
-use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_INVALID;
+use llama_sieve::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 
@@ -285,12 +285,19 @@ impl Chains {
                 _ => Err(format!("token {token}, not none")),
             };
         };
-        let chosen = chosen.id;
-        if token != chosen {
-            return Err(format!("token {token}, not {chosen}"));
+        // Where a tiny temperature has divided all to minus infinity there is none.
+        let mut logits = expected.data.iter().map(|c| c.logit);
+        let is_none = logits.all(|logit| logit == f32::NEG_INFINITY);
+        let wanted = match is_none {
+            true => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            false => chosen.id,
+        };
+        if token != wanted {
+            return Err(format!("token {token}, not {wanted}"));
         }
+        let token = chosen.id;
         // Twice: what has been put in order stays so.
-        for _ in 0..usize::from(rng.chance(looks)) * 2 {
+        for _ in 0..usize::from(rng.chance(looks) && !is_none) * 2 {
             let left = Array {
                 data: self.candidates(),
                 ..expected.clone()

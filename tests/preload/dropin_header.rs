@@ -69,6 +69,37 @@ fn a_program_generates_the_same_text() {
     assert_eq!(run(&plain), run(&dropin));
 }
 
+/// Where every candidate is banned, the host's own function gives one all the same, and so does
+/// ours in its place under the preload library. Under our own names there is no token.
+#[test]
+fn no_banned_token_comes_out() {
+    let plain = Build::new("banned_plain", &source("banned.cpp"));
+    let plain = build(plain.with_llama(Link::Shared));
+    let dropin = with_header(Build::new("banned_dropin", &source("banned.cpp")));
+    let dropin = build(dropin.with_ours(Link::Shared).with_llama(Link::Shared));
+    let built_in = Run::of(&plain).arg(model()).said();
+    // Two ways to be banned, five chains, three seeds; a token that the grammar does not allow is
+    // not accepted.
+    assert_eq!(built_in.out.lines().count(), 2 * 5 * 3, "{}", built_in.out);
+    assert_eq!(built_in.out.matches("caught: ").count(), 5 * 3);
+    #[cfg(all(
+        target_env = "gnu",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    {
+        let run = crate::preloaded::preloaded_of_known_build(&plain).arg(model());
+        let preloaded = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
+        assert_eq!(preloaded.out, built_in.out);
+        let made = crate::preloaded::made(&preloaded);
+        assert_eq!(made.get("llama_sampler_sample: ours"), Some(&1), "{made:?}");
+    }
+    let ours = Run::of(&dropin).arg(model()).said();
+    assert_eq!(ours.out.lines().count(), 2 * 5 * 3, "{}", ours.out);
+    for line in ours.out.lines() {
+        assert!(line.ends_with(": -8 -8 -8"), "{line}");
+    }
+}
+
 /// Where a backend samples, in whole or in part, the host's own llama_sampler_sample goes on.
 #[test]
 fn chains_in_the_graph_choose_the_same_tokens() {

@@ -229,7 +229,7 @@ impl Job {
                     unsafe { vtable.narrow(member.smpl, &mut pool) };
                 }
             }
-            outcome(&pool).map_err(Failure::from)
+            outcome(&mut pool).map_err(Failure::from)
         });
     }
 }

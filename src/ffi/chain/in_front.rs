@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU8;
 
 use super::host::{Functions, SamplingFunctions};
 use super::workspace::{Taken, Workspace};
-use super::{Member, chosen, list, members_of, prepare, run, selected_of_array};
+use super::{Member, list, members_of, prepare, run, selected_of_array};
+use crate::chain::selected;
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler};
@@ -44,7 +45,9 @@ pub unsafe fn sample(
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
         let (host, mut workspace, logits) = output(chain, ctx, idx)?;
-        let token = run(&CALL, &host, &mut workspace, chain, logits, chosen).ok()?;
+        // Also a banned one, where there is no other: it is the host's chain that answers.
+        let token = |pool: &mut Pool<'_>| Ok(selected(pool)?);
+        let token = run(&CALL, &host, &mut workspace, chain, logits, token).ok()?;
         drop(workspace);
         (host.accept)(chain, token);
         Some(token)
