@@ -79,6 +79,7 @@ pub mod metrics;
 mod models;
 pub mod per_thread;
 pub mod pool;
+pub mod quoted;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
+use llama_sieve::quoted::escaped;
 
 use crate::host_constructors::path_of_any;
 use crate::settings::{settings, verbose};
@@ -50,7 +51,7 @@ extern "C" fn at_load() {
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
             say(format_args!(
                 " {version} ({simd}) is loaded into {}",
-                program()
+                escaped(&program())
             ));
         },
     );
@@ -65,7 +66,7 @@ extern "C" fn at_exit() {
             if told && !ASKED.load(Ordering::Relaxed) {
                 say(format_args!(
                     ": no sampler was made in {}: {}",
-                    program(),
+                    escaped(&program()),
                     likely_reason()
                 ));
             }
@@ -79,8 +80,9 @@ fn likely_reason() -> String {
     }
     if let Some(path) = path_of_any() {
         return format!(
-            "nobody called the constructors of {path} through the dynamic linker; a host that asks \
-             the library's own handle for them, as Python's ctypes does, cannot be reached this way"
+            "nobody called the constructors of {} through the dynamic linker; a host that asks the \
+             library's own handle for them, as Python's ctypes does, cannot be reached this way",
+            escaped(&path)
         );
     }
     if File::open("/proc/self/exe").is_ok_and(|program| contains(program, IN_LLAMA_CPP)) {

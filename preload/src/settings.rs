@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use llama_sieve::environment;
 use llama_sieve::ffi::host::build;
 use llama_sieve::log;
+use llama_sieve::quoted::quoted;
 
 use crate::constructors::{ALL, Constructor};
 
@@ -93,7 +94,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let mut names = ALL.iter().map(|c| c.name).chain([SAMPLE]);
         match names.find(|&known| known == name.replace('_', "-")) {
             Some(name) => known.push(name),
-            None => unknown.push(name),
+            None => unknown.push(quoted(name).to_string()),
         }
     }
     if !unknown.is_empty() {
@@ -115,7 +116,8 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
     let build = build::number(text);
     if build.is_none() {
         warnings.push(format!(
-            "LLAMA_SIEVE_HOST: {text} is no build number of llama.cpp, as 10300 or b10300 is; it is ignored"
+            "LLAMA_SIEVE_HOST: {} is no build number of llama.cpp, as 10300 or b10300 is; it is ignored",
+            quoted(text)
         ));
     }
     build

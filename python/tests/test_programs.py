@@ -175,6 +175,12 @@ def test_a_program_without_llama_cpp_python_is_left_alone(preload):
     assert ran.returncode == 0 and ran.stdout.startswith("False")
 
 
+@pytest.mark.parametrize("arguments", [("run", "--", "\x1b[2Jno\nne"), ("doctor", "\x1b[2J\x9bno")])
+def test_what_is_no_printable_character_is_escaped(preload, arguments):
+    ran = command(*arguments)
+    assert "\x1b" not in ran.stderr and "\x9b" not in ran.stderr and "\\x1b[2J" in ran.stderr
+
+
 @pytest.mark.parametrize(
     "arguments, status, says",
     [

@@ -17,6 +17,7 @@ use crate::grammar::triggers::{Endless, Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
 use crate::pool::Pool;
+use crate::quoted::quoted;
 use crate::sampler::{Kind, Sampler};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
@@ -512,7 +513,7 @@ impl Core {
                     return;
                 }
                 let expected = self.tracker.expected();
-                let text = String::from_utf8_lossy(text).escape_debug().to_string();
+                let text = quoted(text);
                 self.die(
                     Dead::NotAllowed,
                     &format!("token {token} (\"{text}\") is not allowed, expected is {expected}"),

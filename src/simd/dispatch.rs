@@ -16,6 +16,7 @@ use super::self_check;
 
 use crate::environment;
 use crate::log;
+use crate::quoted::quoted;
 
 /// Runs a kernel with the instruction set in use.
 #[inline]
@@ -144,7 +145,8 @@ fn choose() -> Isa {
     // Only now, since the sink of the log may call the library.
     if let (Some(name), None, true) = (name, named, first) {
         log::warn(&format!(
-            "LLAMA_SIEVE_SIMD={name} is unknown or not supported by this processor; {} is used",
+            "LLAMA_SIEVE_SIMD={} is unknown or not supported by this processor; {} is used",
+            quoted(&name),
             isa.name().to_string_lossy()
         ));
     }

@@ -15,6 +15,7 @@ const LAYERS: [&[&str]; 10] = [
         "log",
         "memory",
         "per_thread",
+        "quoted",
         "sync",
         "token",
     ],

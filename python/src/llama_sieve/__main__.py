@@ -11,6 +11,7 @@ from typing import List, Optional
 
 from . import _elf, doctor, launch
 from ._library import simd, version
+from ._text import printable
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,12 +70,12 @@ def _doctor(options: argparse.Namespace) -> int:
     try:
         report = doctor.of(options.subject)
     except (OSError, ValueError, _elf.NotElf) as error:
-        print(f"llama-sieve: doctor: {error}", file=sys.stderr)
+        print(f"llama-sieve: doctor: {printable(error)}", file=sys.stderr)
         return 2
     if options.json:
         print(json.dumps(dataclasses.asdict(report), default=str, indent=2))
     else:
-        print(doctor.text(report))
+        print(printable(doctor.text(report)))
     return 0 if report.helps else 1
 
 

@@ -11,6 +11,7 @@ from typing import Dict, List, Mapping, NoReturn, Optional
 
 from . import _elf
 from ._library import PRELOAD
+from ._text import printable
 
 _SITE = Path(__file__).resolve().parent / "_site"
 
@@ -51,14 +52,15 @@ def run(command: List[str]) -> NoReturn:
     """Becomes the program. SystemExit where it cannot be run."""
     found = shutil.which(command[0])
     if found is None:
-        raise SystemExit(f"llama-sieve: {command[0]}: no such program")
+        raise SystemExit(f"llama-sieve: {printable(command[0])}: no such program")
     try:
         variables = environment(os.environ)
     except ValueError as error:
-        raise SystemExit(f"llama-sieve: {error}") from None
+        raise SystemExit(f"llama-sieve: {printable(error)}") from None
     reason = out_of_reach(Path(found))
     if reason is not None:
-        print(f"llama-sieve: {found} gets nothing of ours: {reason}", file=sys.stderr)
+        line = f"llama-sieve: {found} gets nothing of ours: {reason}"
+        print(printable(line), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(found, command, variables)

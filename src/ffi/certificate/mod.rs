@@ -24,6 +24,7 @@ use crate::ffi::host::build::{Build, named};
 use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::ffi::host::{Address, Host};
+use crate::quoted::quoted;
 use crate::token::TokenData;
 
 use arrays::*;
@@ -134,7 +135,7 @@ impl Trials {
         }
         let mut kinds = KINDS.iter().filter(|kind| kind.name == name).peekable();
         if kinds.peek().is_none() {
-            let text = format!("no built-in sampler is named {name}");
+            let text = format!("no built-in sampler is named {}", quoted(name));
             return Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text));
         }
         let mut kind = None;

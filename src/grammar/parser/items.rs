@@ -3,6 +3,7 @@
 use super::{Frame, Parsed, Parser, fault};
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::limits::MAX_TOKEN_TEXT;
+use crate::quoted::quoted;
 
 impl Parser<'_> {
     pub(super) fn literal(&mut self, frame: &mut Frame) -> Parsed<()> {
@@ -87,6 +88,11 @@ impl Parser<'_> {
             0xC0.. => (0x3F, 1),
             _ => (0x7F, 0),
         };
+        let character = self.text.get(self.at..).unwrap_or_default();
+        let character = character.get(..=n_more).unwrap_or(character);
+        if self.garbled.is_none() && std::str::from_utf8(character).is_err() {
+            self.garbled = Some(self.at);
+        }
         let mut value = u32::from(first & mask);
         self.at += 1;
         for _ in 0..n_more {
@@ -123,7 +129,7 @@ impl Parser<'_> {
             self.at += 1;
         }
         if self.at == start {
-            return fault(start, "expected a number");
+            return self.expected("a number");
         }
         Ok(value)
     }
@@ -133,7 +139,7 @@ impl Parser<'_> {
         self.at += usize::from(negated);
         let start = self.at;
         if self.peek() != Some(b'<') {
-            return fault(start, "expected '<' behind '!'");
+            return self.expected("'<' behind '!'");
         }
         self.at += 1;
         let token = if self.peek() == Some(b'[') {
@@ -146,7 +152,7 @@ impl Parser<'_> {
             for expected in [b']', b'>'] {
                 if self.peek() != Some(expected) {
                     let expected = char::from(expected);
-                    return fault(self.at, format!("expected '{expected}' behind the token"));
+                    return self.expected(&format!("'{expected}' behind the token"));
                 }
                 self.at += 1;
             }
@@ -167,7 +173,7 @@ impl Parser<'_> {
                 );
             }
             let Some(token) = (self.token)(text) else {
-                let text = String::from_utf8_lossy(text);
+                let text = quoted(text);
                 return fault(start, format!("'{text}' is not exactly one token"));
             };
             token as u32

@@ -4,8 +4,11 @@
 //! `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
 //! memory's.
 
+mod found;
 mod items;
 mod repetitions;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -17,6 +20,7 @@ use crate::grammar::elements::{
 };
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
 use crate::grammar::utf8::counted;
+use crate::quoted::quoted;
 use crate::token::Token;
 
 /// Why a text is no grammar, and where.
@@ -94,7 +98,7 @@ pub fn parse(
     // A C string ends at the first NUL.
     let text = counted(text);
     let mut parser = Parser::new(text, &token);
-    parser.rules(root).map_err(|fault| place(text, fault))
+    parser.rules(root).map_err(|fault| parser.placed(fault))
 }
 
 /// The rules of `text` before they are linked and looked at for left recursion: for tests that must
@@ -107,7 +111,7 @@ pub fn written(
 ) -> Result<Written, ParseError> {
     let text = counted(text);
     let mut parser = Parser::new(text, &token);
-    parser.written(root).map_err(|fault| place(text, fault))
+    parser.written(root).map_err(|fault| parser.placed(fault))
 }
 
 /// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
@@ -203,6 +207,8 @@ struct Parser<'a> {
     rules: Vec<Option<Vec<Element>>>,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
+    /// The first place in a string or class that is no UTF-8.
+    garbled: Option<usize>,
 }
 
 impl<'a> Parser<'a> {
@@ -220,6 +226,7 @@ impl<'a> Parser<'a> {
             rules: Vec::new(),
             repeats: Vec::new(),
             n_elements: 0,
+            garbled: None,
         }
     }
 
@@ -298,9 +305,7 @@ impl<'a> Parser<'a> {
         let symbol = self.symbols.get(rule);
         let (named, made) = symbol.map_or((0, 0), |symbol| (symbol.named, symbol.number));
         let name = self.names.iter().find(|&(_, &number)| number == named);
-        let name = name.map_or_else(String::new, |(name, _)| {
-            String::from_utf8_lossy(name).into_owned()
-        });
+        let name = name.map_or_else(String::new, |(name, _)| quoted(*name).to_string());
         match named as usize == rule {
             true => name,
             false => format!("{name}_{made}"),
@@ -318,10 +323,7 @@ impl<'a> Parser<'a> {
         defined.ok_or_else(|| Fault {
             // llama.cpp looks the rule up wherever the name is mentioned.
             is_trap: found.is_some(),
-            ..Fault::nowhere(format!(
-                "there is no rule '{}'",
-                String::from_utf8_lossy(root)
-            ))
+            ..Fault::nowhere(format!("there is no rule '{}'", quoted(root)))
         })
     }
 
@@ -392,7 +394,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
         }
         if self.at == start {
-            return fault(start, "expected the name of a rule");
+            return self.expected("the name of a rule");
         }
         Ok(self.text.get(start..self.at).unwrap_or_default())
     }
@@ -476,7 +478,7 @@ impl<'a> Parser<'a> {
             .unwrap_or_default()
             .starts_with(b"::=")
         {
-            return fault(self.at, "expected '::=' behind the name of the rule");
+            return self.expected("'::=' behind the name of the rule");
         }
         self.at += 3;
         self.space(true);
@@ -491,10 +493,7 @@ impl<'a> Parser<'a> {
             }
             Some(b'\n') => self.at += 1,
             Some(_) => {
-                return fault(
-                    self.at,
-                    "expected an element, a repetition, '|', or the end of the line",
-                );
+                return self.expected("an element, a repetition, '|', or the end of the line");
             }
             None => {}
         }
@@ -535,6 +534,7 @@ impl<'a> Parser<'a> {
                     None => "expected ')' before the end of the text",
                     Some(_) => "expected an element, a repetition, '|' or ')'",
                 };
+                let found = found::told(self.text, self.at);
                 let line = place(
                     self.text,
                     Fault {
@@ -545,7 +545,7 @@ impl<'a> Parser<'a> {
                 return fault(
                     self.at,
                     format!(
-                        "{text}; the '(' is in line {}, column {}",
+                        "{text}{found}; the '(' is in line {}, column {}",
                         line.line, line.column
                     ),
                 );

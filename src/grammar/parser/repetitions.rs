@@ -34,14 +34,11 @@ impl Parser<'_> {
                     self.space(in_group);
                 }
                 if self.peek() != Some(b'}') {
-                    return fault(self.at, "expected '}' behind the numbers of repetitions");
+                    return self.expected("'}' behind the numbers of repetitions");
                 }
             }
             _ => {
-                return fault(
-                    self.at,
-                    "expected ',' or '}' behind the number of repetitions",
-                );
+                return self.expected("',' or '}' behind the number of repetitions");
             }
         }
         self.at += 1;

@@ -15,6 +15,7 @@ use crate::grammar::triggers::byte_set::ByteSet;
 use crate::grammar::triggers::program::{Inst, Pattern, Program, Writer};
 use crate::grammar::triggers::search::{self, Found};
 use crate::grammar::triggers::syntax;
+use crate::quoted::quoted;
 use crate::sync::Mutex;
 
 /// The most sets of patterns that are kept.
@@ -75,8 +76,8 @@ impl Triggers {
         for (i, pattern) in patterns.iter().enumerate() {
             let tree = syntax::parse(pattern).map_err(|refusal| {
                 format!(
-                    "trigger pattern {i} ({}) is no regular expression: before byte {}: {}",
-                    shown(pattern),
+                    "trigger pattern {i} (\"{}\") is no regular expression: before byte {}: {}",
+                    quoted(pattern),
                     refusal.at,
                     refusal.what
                 )
@@ -163,17 +164,6 @@ fn check(texts: &[&[u8]]) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// The begin of a pattern, for a message.
-fn shown(pattern: &[u8]) -> String {
-    const MOST: usize = 60;
-    let text = String::from_utf8_lossy(pattern);
-    let mut short: String = text.chars().take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
-        short += "...";
-    }
-    format!("\"{}\"", short.escape_debug())
 }
 
 fn digest(patterns: &[&[u8]]) -> Digest32 {

@@ -1,0 +1,60 @@
+//! Texts of a caller's in messages, which may end up in a terminal or a log.
+
+use std::fmt::{self, Write};
+
+/// Of a longer one, a message has so many characters.
+const MOST: usize = 60;
+
+/// Shows a text that is somebody else's: what is no printable character as an escape, what is no
+/// UTF-8 byte by byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a> {
+    text: &'a [u8],
+    most: usize,
+}
+
+/// The text for a message, between whatever quotation marks that has; of a long one, the begin.
+pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
+    Escaped {
+        most: MOST,
+        ..escaped(text)
+    }
+}
+
+/// The whole text for a message.
+pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
+    Escaped {
+        text: text.as_ref(),
+        most: usize::MAX,
+    }
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = self.most;
+        for chunk in self.text.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if left == 0 {
+                    return f.write_str("...");
+                }
+                left -= 1;
+                match character {
+                    // They do no harm.
+                    '"' | '\'' => f.write_char(character)?,
+                    _ => write!(f, "{}", character.escape_debug())?,
+                }
+            }
+            for byte in chunk.invalid() {
+                if left == 0 {
+                    return f.write_str("...");
+                }
+                left -= 1;
+                write!(f, "\\x{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
