@@ -14,6 +14,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use support::arrays::{Grid, Ids, Recipe, Rng, Shape};
@@ -413,6 +414,14 @@ fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     let Some(chosen) = selected.and_then(|i| array.data.get(i)) else {
         return assert!(token < 0, "{token}, and the array has no choice");
     };
+    // Minus infinity counts as none, and as that NaN that was given.
+    let is_banned = |c: &sys::llama_token_data| {
+        let is_given_nan = || logits.get(c.id as usize).is_some_and(|logit| logit.is_nan());
+        c.logit == f32::NEG_INFINITY || c.logit.is_nan() && is_given_nan()
+    };
+    if array.data.iter().all(is_banned) {
+        return assert_eq!(token, LLAMA_SIEVE_ERROR_NO_CANDIDATE, "of {n} logits");
+    }
     assert_eq!(token, chosen.id, "of {n} logits");
     let mut left = vec![TokenData::default(); array.data.len()];
     // SAFETY: a live chain, as much room, and the logits are unchanged.

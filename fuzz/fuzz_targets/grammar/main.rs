@@ -102,5 +102,13 @@ fn check_dead(pair: &Pair) {
     let left = others.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
     let left: Vec<i32> = left.map(|candidate| candidate.id).collect();
     assert_eq!(left, vocabulary.eog[..1]);
+    // Alone, a token stays, and whoever asks so reads the logit.
+    for token in [5, 300, vocabulary.eog[0]] {
+        let mut one = array([token], 0);
+        pair.ours.apply(&mut one);
+        assert_eq!((one.data.len(), one.data[0].id), (1, token));
+        let is_allowed = one.data[0].logit > f32::NEG_INFINITY;
+        assert_eq!(is_allowed, vocabulary.eog.contains(&token));
+    }
     assert!(!pair::is_complete(&pair.ours));
 }
