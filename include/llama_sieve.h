@@ -1225,9 +1225,9 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  element <text> is, the host's tokenizer says; an exception that it throws passes through.
 
  After a token that the grammar does not allow the constraint is dead: only tokens that end the
- generation are allowed until llama_sampler_reset, and one message says so. In an array of several
- without one of these, one takes the place of the first; in an array of one the token stays, with
- minus infinity. See docs/grammar.md.
+ generation are allowed until llama_sampler_reset, and one message says so. In an array of
+ several without one of these, one takes the place of the first; in an array of one the token
+ stays, with minus infinity. See docs/grammar.md.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; the strings are NULL or C strings.

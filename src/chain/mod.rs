@@ -48,8 +48,8 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// The token that a pool ends with. Candidates of minus infinity count as none: selectors choose one
-/// where there is no other.
+/// The token that a pool ends with. Candidates of minus infinity count as none: selectors choose
+/// one where there is no other.
 pub fn outcome(pool: &mut Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
     match pool.is_banned() {

@@ -64,9 +64,9 @@ pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 /// element `<text>` is, the host's tokenizer says; an exception that it throws passes through.
 ///
 /// After a token that the grammar does not allow the constraint is dead: only tokens that end the
-/// generation are allowed until llama_sampler_reset, and one message says so. In an array of several
-/// without one of these, one takes the place of the first; in an array of one the token stays, with
-/// minus infinity. See docs/grammar.md.
+/// generation are allowed until llama_sampler_reset, and one message says so. In an array of
+/// several without one of these, one takes the place of the first; in an array of one the token
+/// stays, with minus infinity. See docs/grammar.md.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; the strings are NULL or C strings.
