@@ -5,15 +5,20 @@ use crate::support::arrays::{Array, Shape};
 use crate::support::family::FAMILY;
 use crate::support::{HostSampler, alone, fresh_rng};
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 
 /// Has a chain choose a token of these logits.
 fn sample_logits(chain: &HostSampler, logits: &[f32]) {
+    let token = token_of(chain, logits);
+    assert!(token >= 0, "{}", llama_sieve::last_error::get());
+}
+
+fn token_of(chain: &HostSampler, logits: &[f32]) -> i32 {
     let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
     // SAFETY: a live chain and `n` logits.
-    let token = unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) };
-    assert!(token >= 0, "{}", llama_sieve::last_error::get());
+    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) }
 }
 
 #[test]
@@ -85,6 +90,9 @@ fn no_drop_in_allocates_after_a_copy() {
             let source = chain.clone();
             let array = Shape::Peaked.array(N.min(member.max_size), &mut rng);
             let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+            if token_of(&chain.clone(), &logits) == LLAMA_SIEVE_ERROR_NO_CANDIDATE {
+                continue;
+            }
             let sample = |mut array: Array| {
                 chain.apply(&mut array);
                 sample_logits(&chain, &logits);
@@ -106,6 +114,7 @@ fn no_chain_allocates_after_warm_up() {
     let _alone = alone();
     const N: usize = 9000;
     let mut rng = fresh_rng("no_chain_allocates_after_warm_up");
+    let (mut made, mut kept) = (0, 0);
     for member in FAMILY {
         if member.max_size < N {
             continue;
@@ -121,6 +130,10 @@ fn no_chain_allocates_after_warm_up() {
                 let array = shape.array(N, &mut rng);
                 all.push(array.data.iter().map(|c| c.logit).collect::<Vec<f32>>());
             }
+            // A tiny temperature may leave no candidate, and then there is a message.
+            made += all.len();
+            all.retain(|logits| token_of(&chain, logits) != LLAMA_SIEVE_ERROR_NO_CANDIDATE);
+            kept += all.len();
             for _ in 0..3 {
                 all.iter().for_each(|logits| sample_logits(&chain, logits));
             }
@@ -130,6 +143,7 @@ fn no_chain_allocates_after_warm_up() {
             });
         }
     }
+    assert!(kept > made * 9 / 10, "{kept} of {made}");
 }
 
 /// Nor does a batch of them, nor what it keeps lists of: chains of ours, of built-ins, and of both.
