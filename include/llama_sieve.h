@@ -297,15 +297,15 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
 
 /*
+ The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
+
+/*
  The most vocabularies of which something is kept. One more takes the place of the one that was
  added first, so that a program which goes around through more finds nothing again.
  */
 #define LLAMA_SIEVE_MAX_VOCABULARIES 8
-
-/*
- The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
 
 /*
  The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.

@@ -285,7 +285,8 @@ def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
     wanted = set(host.KINDS if kinds is None else kinds)
     unknown = wanted - set(host.KINDS)
     if unknown:
-        raise InvalidError(f"no sampler of ours is named {', '.join(sorted(map(str, unknown)))}")
+        names = ", ".join(sorted(map(ascii, unknown)))
+        raise InvalidError(f"no sampler of ours is named {names}")
     return wanted
 
 
