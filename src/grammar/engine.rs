@@ -34,6 +34,15 @@ struct Masks {
     bytes: usize,
 }
 
+/// Bytes that all engines have kept since somebody has counted.
+static GROWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether so much was kept, by any engine, that it is time to count. Says so once.
+pub fn have_grown() -> bool {
+    const MUCH: usize = 1 << 20;
+    GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH
+}
+
 /// A compiled grammar, its masks, and the benches that no sampler works at.
 #[derive(Debug)]
 pub struct Engine {
@@ -105,6 +114,7 @@ impl Engine {
         masks.bytes += bytes;
         self.bytes_of_masks.store(masks.bytes, Ordering::Relaxed);
         drop(masks);
+        GROWN.fetch_add(bytes, Ordering::Relaxed);
         // Freed without the lock.
         drop(forgotten);
     }
@@ -127,6 +137,7 @@ impl Engine {
         let mut idle = self.idle.lock();
         if self.bytes_of_idle.load(Ordering::Relaxed) + bytes <= MAX_IDLE_BYTES {
             self.bytes_of_idle.fetch_add(bytes, Ordering::Relaxed);
+            GROWN.fetch_add(bytes, Ordering::Relaxed);
             idle.push(bench);
         }
     }

@@ -27,7 +27,7 @@ pub const MAX_MASK_BYTES: usize = 48 << 20;
 /// The most bytes of the states that one sampler remembers. At this much they are begun anew.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The most bytes of the states that are kept for the next samplers of one grammar.
-pub const MAX_IDLE_BYTES: usize = 16 << 20;
+pub const MAX_IDLE_BYTES: usize = 4 << 20;
 /// The most bytes that all grammars of the cache occupy together.
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
 /// The most grammars of the cache.

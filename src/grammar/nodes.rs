@@ -111,7 +111,7 @@ const SETS: [CharSet; KINDS.len()] = {
 
 /// A set of kinds of characters, and how many characters there are.
 ///
-/// Of the number only its [`class_of_height`] is kept, which takes 4 bits.
+/// Of the number only a bound is kept, in 4 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary(u32);
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::grammar::cache;
-use crate::grammar::engine::Engine;
+use crate::grammar::engine::{self, Engine};
 use crate::grammar::mask::Mask;
 use crate::grammar::parser::ParseError;
 use crate::grammar::states::TooMuch;
@@ -96,8 +96,6 @@ struct Core {
     dead: Option<Dead>,
     /// The mask of the place, once it was asked for.
     mask: Option<Arc<Mask>>,
-    /// Bytes of the engine when the cache was trimmed last.
-    counted_bytes: usize,
     lazy: Option<Lazy>,
     /// A host says what is not allowed.
     hosted: bool,
@@ -161,7 +159,6 @@ impl Grammar {
             }
         };
         let core = Core {
-            counted_bytes: tracker.engine().bytes(),
             tracker,
             dead: None,
             mask: None,
@@ -300,23 +297,15 @@ impl Core {
         match self.tracker.mask() {
             Ok(mask) => {
                 self.mask = Some(Arc::clone(&mask));
-                self.count();
+                if engine::have_grown() {
+                    cache::trim();
+                }
                 Ok(mask)
             }
             Err(error) => {
                 self.exceeds();
                 Err(error)
             }
-        }
-    }
-
-    /// Lets the cache count again where the grammar has grown.
-    fn count(&mut self) {
-        const OFTEN: usize = 1 << 20;
-        let bytes = self.tracker.engine().bytes();
-        if bytes.abs_diff(self.counted_bytes) >= OFTEN {
-            self.counted_bytes = bytes;
-            cache::trim();
         }
     }
 

@@ -9,12 +9,12 @@
 //! where all tops are characters or tokens. Texts are matched in closed states; what lies below a
 //! top is open.
 //!
-//! - [`closure`]: an open state becomes a closed one.
-//! - [`unions`]: the stacks of two states together.
-//! - [`counts`]: how many rounds of a repetition are left.
-//! - [`facts`]: what is remembered of a state beside its stacks.
-//! - [`import`]: a state of other tables.
-//! - [`budget`]: how much a call may do, whatever is known already.
+//! - `closure`: an open state becomes a closed one.
+//! - `unions`: the stacks of two states together.
+//! - `counts`: how many rounds of a repetition are left.
+//! - `facts`: what is remembered of a state beside its stacks.
+//! - `import`: a state of other tables.
+//! - `budget`: how much a call may do, whatever is known already.
 
 #![expect(
     clippy::indexing_slicing,
@@ -55,7 +55,7 @@ const DONE: StateId = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// What comes first: a sequence of the grammar, or, behind the last of these, one whose
-    /// repetition has begun: see [`counts`].
+    /// repetition has begun.
     pub sequence: u32,
     /// What comes then.
     pub below: StateId,
@@ -443,3 +443,6 @@ pub fn takes(item: Element, token: Token) -> bool {
         _ => false,
     }
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -9,10 +9,12 @@ use crate::fault::armed;
 use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Element, Rules};
-use crate::grammar::limits::{MAX_STEP, MAX_WORK};
+use crate::grammar::engine::Engine;
+use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_STEP, MAX_WORK};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::parser::parse;
 use crate::grammar::states::{States, TooMuch};
+use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::Triggers;
 use crate::grammar::{Dead, Grammar, Refusal, VocabularyTree};
 use crate::pool::{Buffers, Pool};
@@ -52,7 +54,7 @@ impl Vocabulary for Texts {
     }
 }
 
-fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTree> {
+pub(super) fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTree> {
     let texts = [String::new()].into_iter().chain(texts).collect();
     Arc::new(VocabularyTree::new(&Texts(texts)))
 }
@@ -363,4 +365,182 @@ fn a_mask_is_copied_word_by_word() {
             assert_eq!(is_set, allows, "token {token} in {room} words");
         }
     }
+}
+
+/// The tokens that a sampler allows, without the one that ends the generation.
+fn allowed(grammar: &Grammar) -> Vec<Token> {
+    let mask = grammar.slot().allowed();
+    let n = mask.words().len() * 64;
+    (1..n as Token)
+        .filter(|&token| mask.allows(token))
+        .collect()
+}
+
+/// Token n of n characters.
+fn tree_of_lengths(n: usize) -> Arc<VocabularyTree> {
+    tree((1..=n).map(|length| "a".repeat(length)))
+}
+
+#[test]
+fn one_mask_serves_all_counts_above_the_longest_token() {
+    const LONGEST: usize = 30;
+    let tree = tree_of_lengths(LONGEST);
+    for (text, most) in [
+        ("root ::= [ab]{0,300} \"c\"", 300),
+        ("root ::= [ab]{90,1999}", 1999),
+    ] {
+        let mut grammar = grammar(text, &tree);
+        let first = grammar.slot().allowed();
+        for left in (1..=most).rev() {
+            let lengths: Vec<Token> = (1..=left.min(LONGEST) as Token).collect();
+            assert_eq!(allowed(&grammar), lengths, "{left} left");
+            // The rounds that must come do not matter to whether a token goes on.
+            let is_first = Arc::ptr_eq(&first, &grammar.slot().allowed());
+            assert!(
+                is_first || left < LONGEST || most - left > 59,
+                "{left} left"
+            );
+            grammar.accept(1);
+        }
+        assert!(allowed(&grammar).is_empty());
+        assert!(grammar.slot().is_complete() == (most == 1999));
+    }
+}
+
+#[test]
+fn what_a_count_takes_does_not_depend_on_its_size() {
+    let tree = tree_of_lengths(30);
+    let taken = |most: usize| {
+        let text = format!("root ::= \"a\"{{0,{most}}} [b-z]{{7,{most}}}");
+        let mut grammar = grammar(&text, &tree);
+        let (_, engine) = cache::cached(text.as_bytes(), b"root", &tree).expect("it is kept");
+        let rules = engine.compiled().bytes();
+        for _ in 0..100 {
+            grammar.slot().allowed();
+            grammar.accept(1);
+        }
+        (rules, engine.bytes())
+    };
+    assert_eq!(taken(500), taken(1999));
+}
+
+/// An optional end behind a recursion: the text so far may have opened any number of them.
+#[test]
+fn optional_ends_do_not_multiply() {
+    let tree = tree(["a".into(), "ab".into(), " ".into(), "b ".into(), "x".into()]);
+    for tail in ["[ ]*", "\"x\"?", "(\" \" | \"x\" \"x\")?"] {
+        let text = format!("root ::= s\ns ::= \"\" | [a-z ] s {tail}\n");
+        let engine = Engine::new(compiled_for(&text, &tree));
+        let mut tracker = Tracker::new(Arc::new(engine))
+            .expect("few steps")
+            .expect("a text may follow");
+        let mut bytes = Vec::new();
+        for i in 0..2000 {
+            let mask = tracker.mask().expect("few steps");
+            assert!(mask.allows(1) && tracker.may_end());
+            assert_eq!(tracker.accept(1 + i % 3, tree.text(1 + i % 3)), Ok(true));
+            bytes.push(tracker.bytes());
+        }
+        let (half, whole) = (bytes[999] - bytes[0], bytes[1999] - bytes[0]);
+        assert!(
+            whole <= half * 9 / 4,
+            "{tail}: {half} bytes for half, {whole} for all"
+        );
+        assert!(whole < 4 << 20, "{tail}: {whole} bytes");
+    }
+}
+
+fn compiled_for(text: &str, tree: &Arc<VocabularyTree>) -> Compiled {
+    Compiled::new(rules(text), Arc::clone(tree))
+}
+
+/// While one sampler is in the midst of a call, another one of the same grammar does all it may.
+#[test]
+fn no_sampler_waits_for_another_one_of_its_grammar() {
+    let tree = tree(["a".into(), "ab".into()]);
+    for text in ["root ::= \"a\" [ab]*", "root ::= \"a\" [ab]{0,99}"] {
+        let engine = Arc::new(Engine::new(compiled_for(text, &tree)));
+        let new = || Tracker::new(Arc::clone(&engine)).map(|tracker| tracker.expect("a text"));
+        let mut busy = new().expect("few steps");
+        let others = busy.call(|_, _, _, _| {
+            let mut other = new()?;
+            assert!(other.mask()?.allows(1) && !other.may_end());
+            assert!(other.accept(1, b"a")?);
+            assert!(other.mask()?.allows(2) && other.may_end());
+            assert!(other.clone().known_mask().is_some());
+            other.reset()
+        });
+        assert_eq!(others, Ok(()), "{text}");
+        assert!(busy.mask().expect("few steps").allows(1));
+    }
+}
+
+/// The first and every later request has the same answer, and takes no more memory.
+#[test]
+fn what_is_beyond_the_limits_is_so_again() {
+    let tree = tree(["a".into(), "bc".into()]);
+    let text = beyond();
+    let mut bytes = Vec::new();
+    for _ in 0..5 {
+        let mut grammar = grammar(&text, &tree);
+        grammar.slot().allowed();
+        assert_eq!(grammar.slot().dead(), Some(Dead::Limit));
+        grammar.reset();
+        grammar.accept(2);
+        assert_eq!(grammar.slot().dead(), Some(Dead::Limit));
+        drop(grammar);
+        let (_, engine) = cache::cached(text.as_bytes(), b"root", &tree).expect("it is kept");
+        bytes.push(engine.bytes());
+        assert!(engine.bytes() < 1 << 20);
+    }
+    assert!(
+        bytes[1..].iter().all(|&later| later <= bytes[0]),
+        "{bytes:?}"
+    );
+}
+
+#[test]
+fn tables_that_a_panic_cut_short_are_not_used_again() {
+    let tree = tree(["a".into()]);
+    let engine = Arc::new(Engine::new(compiled_for("root ::= \"a\" \"b\"", &tree)));
+    let mut tracker = Tracker::new(Arc::clone(&engine))
+        .expect("few steps")
+        .expect("a text");
+    let mut cut = || tracker.call(|_, _, _, _| -> Result<(), TooMuch> { panic!("the fault") });
+    assert!(catch_unwind(AssertUnwindSafe(&mut cut)).is_err());
+    assert_eq!(tracker.mask().err(), Some(TooMuch));
+    assert_eq!(tracker.clone().mask().err(), Some(TooMuch));
+    tracker.reset().expect("new tables");
+    assert!(tracker.mask().expect("few steps").allows(1));
+}
+
+#[test]
+fn a_text_that_is_refused_is_not_kept() {
+    let tree = tree(["a".into()]);
+    let heads = alternatives(5000, |i| format!("\"a{i}\""));
+    let tails = alternatives(60, |i| format!("b \"{i}\""));
+    let text = format!("root ::= {tails}\nb ::= {heads}\n");
+    assert!(Grammar::new(text.as_bytes(), b"root", &tree, |_| None).is_err());
+    assert!(cache::cached(text.as_bytes(), b"root", &tree).is_none());
+}
+
+/// Grammars that are made first and used afterwards.
+#[test]
+fn the_cache_counts_what_has_grown() {
+    const N: usize = 40;
+    let tree = tree((0..400_000).map(|i| format!("a{i:06}")).chain(["a".into()]));
+    let a = 400_001;
+    let text = |i: usize| format!("root ::= \"a\" root \"b\" | \"c{i}\"");
+    let mut all: Vec<Grammar> = (0..N).map(|i| grammar(&text(i), &tree)).collect();
+    for _ in 0..80 {
+        for grammar in &mut all {
+            grammar.slot().allowed();
+            grammar.accept(a);
+        }
+        // Other tests grow, too.
+        assert!(cache::stats().bytes < MAX_CACHE_BYTES as u64 + (4 << 20));
+    }
+    let of_masks = 80 * N * tree.n_tokens() / 8;
+    assert!(of_masks > MAX_CACHE_BYTES + (16 << 20), "{of_masks}");
+    cache::forget(&tree);
 }

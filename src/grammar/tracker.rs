@@ -23,7 +23,7 @@ use crate::token::Token;
 
 /// Where a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+pub(super) struct Place {
     /// The state behind the characters that are complete. It belongs to one bench.
     state: StateId,
     /// What the last token left of a character.
@@ -255,8 +255,14 @@ impl Tracker {
         &self.engine
     }
 
+    /// Bytes that its own tables occupy.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bench.as_ref().map_or(0, Bench::bytes)
+    }
+
     /// Makes a call to the tables. What it may do does not depend on what they know.
-    fn call<T>(
+    pub(super) fn call<T>(
         &mut self,
         body: impl Fn(&mut Bench, &Compiled, Place, Option<&Engine>) -> Result<T, TooMuch>,
     ) -> Result<T, TooMuch> {

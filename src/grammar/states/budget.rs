@@ -83,6 +83,12 @@ impl Budget {
         self.taken <= LIMIT
     }
 
+    /// The steps that were taken so far.
+    #[cfg(test)]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The bound on what was done so far.
     pub fn bound(&self) -> u64 {
         self.bound

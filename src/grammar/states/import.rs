@@ -45,21 +45,28 @@ impl States {
                 }
                 moved.push(Edge { sequence, below });
             }
-            // Counts that were different may be endless now.
             moved.sort_unstable();
-            moved.dedup();
-            let mut tops = Vec::with_capacity(moved.len());
-            for same in moved.chunk_by(|a, b| a.sequence == b.sequence) {
-                let below = self.union_of(grammar, same)?;
-                tops.push(Edge { below, ..same[0] });
+            if self.most_rounds != other.most_rounds {
+                // Counts that were different may be endless now.
+                moved = self.united(grammar, moved)?;
             }
-            self.merge_counts(grammar, &mut tops);
-            let number = self.numbered(grammar, *may_end, &tops);
+            let number = self.numbered(grammar, *may_end, &moved);
             self.imported.insert(from, number);
             self.grow(16);
             pending.pop();
         }
         Ok(self.imported[&state])
+    }
+
+    /// Edges that ascend, with one for each sequence.
+    fn united(&mut self, grammar: &Compiled, edges: Vec<Edge>) -> Result<Vec<Edge>, TooMuch> {
+        let mut united = Vec::with_capacity(edges.len());
+        for same in edges.chunk_by(|a, b| a.sequence == b.sequence) {
+            let below = self.union_of(grammar, same)?;
+            united.push(Edge { below, ..same[0] });
+        }
+        self.merge_counts(grammar, &mut united);
+        Ok(united)
     }
 
     /// To be called before a state of other tables than before is imported.

@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::{NONE, States, TooMuch};
+use crate::grammar::compiled::Compiled;
+use crate::grammar::mask::of_band;
+use crate::grammar::parser::parse;
+use crate::grammar::tests::tree;
+
+/// Numbers that follow from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.below(all.len())]
+    }
+}
+
+const TEXTS: [&str; 8] = [
+    "a",
+    "b",
+    "ab",
+    "aab",
+    "bbbbbbbbb",
+    "aaaaaaaaaaaaaaaaaaaa",
+    "c",
+    "abcabc",
+];
+
+/// Alternatives of a rule that may begin with each of `names`, and go on with any.
+fn alternatives(random: &mut Random, names: &[&str], depth: usize) -> String {
+    let mut text = String::new();
+    for i in 0..1 + random.below(3) {
+        text += if i > 0 { " | " } else { "" };
+        let n = random.below(4);
+        for j in 0..n {
+            let names = if j > 0 { &["x", "y", "z"] } else { names };
+            match random.below(if depth < 2 { 6 } else { 4 }) {
+                2 | 3 if !names.is_empty() => text += random.pick(names),
+                4 | 5 => text += &format!("({})", alternatives(random, names, depth + 1)),
+                0 | 2 => text += random.pick(&["\"a\"", "\"b\"", "\"ab\""]),
+                _ => text += random.pick(&["[ab]", "[^c]", "."]),
+            }
+            text += random.pick(&["", "", "", "*", "?", "+", "{2}", "{0,9}", "{3,40}", "{5,}"]);
+            text += " ";
+        }
+    }
+    text
+}
+
+/// A random grammar for a vocabulary of [`TEXTS`], if it is one that a text can follow.
+fn grammar(random: &mut Random) -> Option<Compiled> {
+    let names = ["root", "x", "y", "z"];
+    let mut text = String::new();
+    for (i, name) in names.iter().enumerate() {
+        let alternatives = alternatives(random, &names[i + 1..], 0);
+        text += &format!("{name} ::= {alternatives}\n");
+    }
+    let rules = parse(text.as_bytes(), b"root", |_| None).ok()?;
+    Some(Compiled::new(rules, tree(TEXTS.map(String::from))))
+}
+
+/// The steps of a mask with empty tables.
+fn alone(grammar: &Compiled, warm: &States, state: u32, limit: u32) -> Option<u64> {
+    let mut fresh = States::new(limit);
+    fresh.begin_with(Budget::fresh());
+    let state = fresh.import(grammar, warm, state).ok()?;
+    let before = fresh.budget.taken();
+    of_band(&mut fresh, grammar, state, 0).ok()?;
+    Some(fresh.budget.taken() - before)
+}
+
+/// While the bound is within the limit, so is what empty tables take: it must be a bound.
+#[test]
+fn empty_tables_take_no_more_than_the_bound_of_full_ones() {
+    let mut random = Random(7);
+    let (mut compared, mut gained) = (0, 0);
+    for _ in 0..6000 {
+        let Some(grammar) = grammar(&mut random) else {
+            continue;
+        };
+        let mut warm = States::default();
+        let Ok(mut state) = warm.initial(&grammar) else {
+            continue;
+        };
+        for _ in 0..12 {
+            if state == NONE {
+                break;
+            }
+            warm.begin_call();
+            if of_band(&mut warm, &grammar, state, 0) == Err(TooMuch) {
+                break;
+            }
+            let (bound, taken) = (warm.budget.bound(), warm.budget.taken());
+            let Some(alone) = alone(&grammar, &warm, state, u32::MAX) else {
+                break;
+            };
+            assert!(
+                alone <= bound,
+                "{alone} steps alone, and a bound of {bound}"
+            );
+            compared += 1;
+            gained += usize::from(taken < alone);
+            let chars: Vec<u32> = random.pick(&TEXTS).chars().map(u32::from).collect();
+            warm.begin_call();
+            let Ok(next) = warm.accept(&grammar, state, 0, &chars) else {
+                break;
+            };
+            state = next;
+        }
+    }
+    assert!(compared > 500 && gained > 300, "{compared}, {gained}");
+}
+
+/// By their identities: they are of different tables.
+#[test]
+fn a_state_that_is_imported_has_the_stacks_that_it_had() {
+    let mut random = Random(11);
+    let mut compared = 0;
+    for _ in 0..2000 {
+        let Some(grammar) = grammar(&mut random) else {
+            continue;
+        };
+        let mut states = States::default();
+        let Ok(mut state) = states.initial(&grammar) else {
+            continue;
+        };
+        let mut other = States::default();
+        for _ in 0..6 {
+            states.begin_call();
+            other.begin_call();
+            let imported = other.import(&grammar, &states, state).expect("few steps");
+            assert_eq!(other.identity(imported), states.identity(state));
+            // Back again it is itself, not an equal one.
+            let back = states
+                .import(&grammar, &other, imported)
+                .expect("few steps");
+            states.forget_imports();
+            assert_eq!(back, state);
+            // Some of these grammars have too many ways to read a text.
+            let Ok(next) = states.accept(&grammar, back, 0, &[0x61]) else {
+                break;
+            };
+            if next == NONE {
+                break;
+            }
+            compared += 1;
+            state = next;
+        }
+    }
+    assert!(compared > 200, "{compared}");
+}
+
+/// Rounds beyond the length of a text are endless for it, and below it they are not.
+#[test]
+fn counts_are_numbers_up_to_the_longest_text() {
+    let text = b"root ::= [a]{2,1000} \"b\"";
+    let rules = parse(text, b"root", |_| None).expect("a grammar");
+    let grammar = Compiled::new(rules, Arc::clone(&tree(TEXTS.map(String::from))));
+    let mut states = States::default();
+    let mut state = states.initial(&grammar).expect("few steps");
+    let mut short = States::new(20);
+    let mut identities = Vec::new();
+    for _ in 0..1000 {
+        states.begin_call();
+        short.begin_call();
+        let imported = short.import(&grammar, &states, state).expect("few steps");
+        identities.push(short.identity(imported));
+        state = states
+            .step(&grammar, state, grammar.group(0x61))
+            .expect("few steps");
+        assert_ne!(state, NONE);
+    }
+    // The first two rounds must come; the last twenty are counted.
+    identities.dedup();
+    assert_eq!(identities.len(), 2 + 1 + 20);
+}
