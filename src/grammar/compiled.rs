@@ -61,7 +61,7 @@ impl Compiled {
         alternatives.map_or(&[], |alternatives| alternatives)
     }
 
-    /// Whether there are counted repetitions.
+    /// True if there are counted repetitions.
     pub fn has_counts(&self) -> bool {
         !self.rules.repeats.is_empty()
     }

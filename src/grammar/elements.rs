@@ -14,9 +14,9 @@ use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
 /// here and end no earlier than there?", for which of all ranges so far only the last end counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
-    /// Whether the characters are those outside the ranges.
+    /// True if the characters are those outside the ranges.
     pub negated: bool,
-    /// Whether every character is in it (`.`).
+    /// True if every character is in it (`.`).
     pub any: bool,
     /// First and last code point of the ranges, both ascending: one that ends no later than an
     /// earlier one is left out.
@@ -58,19 +58,19 @@ impl Class {
         }
     }
 
-    /// Whether a character is in the class.
+    /// True if a character is in the class.
     pub fn has(&self, code_point: u32) -> bool {
         self.any || self.reaches(code_point, code_point) != self.negated
     }
 
-    /// Whether a range begins at `high` or before and ends at `low` or behind.
+    /// True if a range begins at `high` or before and ends at `low` or behind.
     fn reaches(&self, low: u32, high: u32) -> bool {
         let n = self.ranges.partition_point(|&(first, _)| first <= high);
         let last = self.ranges.get(..n).and_then(<[_]>::last);
         last.is_some_and(|&(_, last)| low <= last)
     }
 
-    /// Whether a character of which `missing` bytes are still to come could be in the class;
+    /// True if a character of which `missing` bytes are still to come could be in the class;
     /// `value` is what its bytes say so far.
     ///
     /// A negated class refuses where any character that is listed could still come of it.
@@ -153,7 +153,7 @@ impl Written {
 /// How often an item is repeated. The item is written down once, however large the numbers are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat<Item> {
-    /// What is repeated.
+    /// The item that is repeated.
     pub item: Item,
     /// The fewest rounds.
     pub min: u32,
@@ -301,7 +301,7 @@ impl Rules {
         self.is_loop = self.sequences.iter().map(is_loop).collect();
     }
 
-    /// Whether a sequence is endless rounds of something, and nothing else. Twice the same one is
+    /// True if a sequence is endless rounds of something, and nothing else. Twice the same one is
     /// as good as once.
     pub fn is_loop(&self, sequence: u32) -> bool {
         self.is_loop.get(sequence as usize) == Some(&true)
@@ -368,7 +368,7 @@ impl Rules {
         repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
     }
 
-    /// Whether a text of no characters follows a sequence.
+    /// True if a text of no characters follows a sequence.
     pub fn may_be_empty(&self, sequence: u32) -> bool {
         self.may_be_empty.get(sequence as usize) == Some(&true)
     }
@@ -443,7 +443,7 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
     }
 }
 
-/// Whether the host's check for left recursion ends before it has looked at so many rules. It looks
+/// True if the host's check for left recursion ends before it has looked at so many rules. It looks
 /// at a rule anew whenever it comes to it, so that rules which begin with two others each double
 /// what there is to do.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
@@ -492,7 +492,7 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
     true
 }
 
-/// What rules can begin with, as far as the host's check sees it. A counted repetition is a node of
+/// Finds what rules can begin with, as far as the host's check sees it. A counted repetition is a node of
 /// its own behind those of the rules: the host writes it out as the item, as often as it must
 /// come, and a rule for the optional rounds, which has an empty alternative.
 struct Beginnings<'a> {

@@ -12,9 +12,9 @@ use crate::grammar::tracker::Bench;
 use crate::grammar::utf8::Partial;
 use crate::sync::Mutex;
 
-/// What a mask follows from: a state, and what the text so far left of a character.
+/// A state, and what the text so far left of a character: a mask follows from these.
 pub type MaskKey = (Identity, Partial);
-/// What the allowed tokens of a band follow from: the band's number and a state.
+/// The number of a band and a state: the band's allowed tokens follow from these.
 pub type PartKey = (usize, Identity);
 
 /// The allowed tokens of a band, and what it took to find them.
@@ -37,7 +37,7 @@ struct Masks {
 /// Bytes that all engines have kept since somebody has counted.
 static GROWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether so much was kept, by any engine, that it is time to count. Says so once.
+/// True, once, if so much was kept, by any engine, that it is time to count.
 pub fn have_grown() -> bool {
     const MUCH: usize = 1 << 20;
     GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH

@@ -103,7 +103,7 @@ impl Hasher for Folded {
     }
 }
 
-/// What a set is known by wherever it is: two hashes of 64 bits, with keys of their own. That two
+/// Identifies a set wherever it is: two hashes of 64 bits, with keys of their own. That two
 /// of a thousand million sets have the same ones has a chance of one in 10^20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u64; 2]);

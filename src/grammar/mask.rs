@@ -31,7 +31,7 @@ impl Mask {
         }
     }
 
-    /// Whether a token is allowed; false of one that there is not.
+    /// True if a token is allowed; false of one that there is not.
     #[inline]
     pub fn allows(&self, token: Token) -> bool {
         has(&self.words, token)
@@ -123,7 +123,7 @@ impl Ranks {
     }
 }
 
-/// Whether `token` is allowed in `state`, when the text so far ends with `partial`.
+/// True if `token` is allowed in `state`, when the text so far ends with `partial`.
 ///
 /// A token that meets a token element on its way is decided by its number, whatever follows; one
 /// with a character of code point 0 is looked at up to there only.
@@ -165,7 +165,7 @@ fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) 
     items.into_iter().any(|first| takes(first.item, token))
 }
 
-/// Whether a token may end in a state, with a part of a character at its end or without.
+/// True if a token may end in a state, with a part of a character at its end or without.
 fn may_stop(
     states: &mut States,
     grammar: &Compiled,
@@ -261,7 +261,7 @@ impl<'a> MaskWriter<'a> {
         Ok(())
     }
 
-    /// What was gathered.
+    /// The mask that was gathered.
     pub fn done(self) -> Mask {
         Mask::of(self.words)
     }

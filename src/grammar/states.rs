@@ -64,7 +64,7 @@ pub struct Edge {
 /// A set of stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
-    /// Whether the empty stack is among them.
+    /// True if the empty stack is among them.
     may_end: bool,
     /// The others, by their tops, ascending.
     edges: Arc<[Edge]>,
@@ -90,7 +90,7 @@ const SEVERAL: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct States {
     all: Vec<State>,
-    /// What a state is known by in other tables.
+    /// Identify states in other tables.
     identities: Vec<Identity>,
     facts: Vec<Facts>,
     numbers: Map<State, StateId>,
@@ -110,7 +110,7 @@ pub struct States {
     sorted: Map<StateId, Vec<(u32, Edge)>>,
     /// Approximate.
     bytes: usize,
-    /// What this call has done, and what it may do.
+    /// Counts what this call has done.
     pub budget: Budget,
     /// Counts the walks: what is asked of a state in one is charged once.
     walk: u32,
@@ -231,7 +231,7 @@ impl States {
         self.numbered(grammar, false, &[Edge { sequence, below }])
     }
 
-    /// Whether the text may end in a state.
+    /// True if the text may end in a state.
     pub fn may_end(&self, state: StateId) -> bool {
         self.all[state as usize].may_end
     }
@@ -241,7 +241,7 @@ impl States {
         &self.all[state as usize].edges
     }
 
-    /// What a state is known by in all tables of its grammar.
+    /// Identifies a state in all tables of its grammar.
     pub fn identity(&self, state: StateId) -> Identity {
         self.identities[state as usize]
     }
@@ -435,7 +435,7 @@ fn size_of_state(n_edges: usize) -> usize {
         + n_edges * size_of::<Edge>()
 }
 
-/// Whether an item that is a token element takes `token`.
+/// True if an item that is a token element takes `token`.
 pub fn takes(item: Element, token: Token) -> bool {
     match item {
         Element::Token(number) => number == token as u32,

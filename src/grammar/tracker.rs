@@ -348,13 +348,13 @@ impl Tracker {
         Ok(true)
     }
 
-    /// Whether the text may end here.
+    /// True if the text may end here.
     pub fn may_end(&self) -> bool {
         let bench = self.bench.as_ref().filter(|bench| !bench.is_changing);
         bench.is_some_and(|bench| bench.states.may_end(self.place.state))
     }
 
-    /// Whether each of some tokens is allowed here.
+    /// True if each of some tokens is allowed here.
     pub fn test(
         &mut self,
         tokens: impl Iterator<Item = Token> + Clone,
@@ -392,7 +392,7 @@ impl Tracker {
         mask
     }
 
-    /// What may come next, in words.
+    /// Names what may come next.
     pub fn expected(&self) -> String {
         let Some(bench) = self.bench.as_ref().filter(|bench| !bench.is_changing) else {
             return String::new();

@@ -18,14 +18,14 @@ pub struct TooMuch;
 pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
 const LIMIT: u64 = MAX_WORK as u64;
 
-/// What a call has done so far.
+/// Counts what a call has done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
     /// Steps that were taken.
     taken: u64,
     /// At most so many would have been with empty tables.
     bound: u64,
-    /// Whether the tables were empty when the call began.
+    /// True if the tables were empty when the call began.
     is_fresh: bool,
 }
 
@@ -63,7 +63,7 @@ impl Budget {
         self.charge((bytes / BYTES_OF_A_STEP) as u64);
     }
 
-    /// Whether the call is known to be within the limit.
+    /// True if the call is known to be within the limit.
     #[inline]
     pub fn check(&self) -> Result<(), TooMuch> {
         let steps = if self.is_fresh {
@@ -77,7 +77,7 @@ impl Budget {
         }
     }
 
-    /// Whether a call with empty tables might be within the limit: false where the steps that were
+    /// True if a call with empty tables might be within the limit: false where the steps that were
     /// taken are not.
     pub fn may_be_enough(&self) -> bool {
         self.taken <= LIMIT

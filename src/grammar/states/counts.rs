@@ -68,7 +68,7 @@ impl States {
         }
     }
 
-    /// What stands first in a sequence, and what follows; `None` of the empty one.
+    /// The first item of a sequence, and what follows; `None` of the empty one.
     pub(super) fn first(&self, grammar: &Compiled, sequence: u32) -> Option<Sequence> {
         let n = grammar.rules.sequences.len();
         match (sequence as usize).checked_sub(n) {
@@ -77,7 +77,7 @@ impl States {
         }
     }
 
-    /// Whether a text of no characters follows a sequence.
+    /// True if a text of no characters follows a sequence.
     pub(super) fn may_be_empty(&self, grammar: &Compiled, sequence: u32) -> bool {
         let n = grammar.rules.sequences.len();
         let Some(number) = (sequence as usize).checked_sub(n) else {

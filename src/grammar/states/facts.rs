@@ -16,7 +16,7 @@ const FEWEST_UNIFORM: u32 = 8;
 /// The row of a state that has none.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
-/// What is remembered of a state beside its stacks.
+/// Facts of a state beside its stacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// Where its row of the transitions begins.
@@ -30,9 +30,9 @@ pub(super) struct Facts {
     uniform: Option<(Summary, StateId)>,
     /// The last walk that has asked for these.
     uniform_walk: u32,
-    /// Whether a top is a token.
+    /// True if a top is a token.
     has_tokens: bool,
-    /// Whether cover and tokens are known.
+    /// True if cover and tokens are known.
     is_known: bool,
     /// At most so many steps were taken for all that is remembered, transitions included.
     cost: u64,
@@ -106,13 +106,13 @@ impl States {
         Ok(self.facts[state as usize].cover)
     }
 
-    /// Whether a top is a token.
+    /// True if a top is a token.
     pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> Result<bool, TooMuch> {
         self.touch(grammar, state)?;
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// Whether every text is taken of which `texts` is the summary. May say no where it is yes,
+    /// True if every text is taken of which `texts` is the summary. May say no where it is yes,
     /// more often if nothing is to be found out.
     #[inline]
     pub fn takes_all(
