@@ -8,9 +8,9 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::ffi::grammar::LLAMA_SIEVE_MAX_VOCABULARIES;
 use crate::ffi::host::vocabulary::{HostVocabulary, llama_vocab};
 use crate::ffi::host::{Host, host_function};
+use crate::grammar::limits::MAX_VOCABULARIES;
 use crate::grammar::{VocabularyTree, cache};
 use crate::sync::Mutex;
 use crate::token::Token;
@@ -74,7 +74,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
     if let Some(other) = all.iter().find(same) {
         return Ok(Arc::clone(other));
     }
-    let removed = (all.len() >= LLAMA_SIEVE_MAX_VOCABULARIES).then(|| all.remove(0));
+    let removed = (all.len() >= MAX_VOCABULARIES).then(|| all.remove(0));
     all.push(Arc::clone(&known));
     drop(all);
     if let Some(removed) = removed {

@@ -30,6 +30,8 @@ pub const MAX_STATE_BYTES: usize = 8 << 20;
 pub const MAX_IDLE_BYTES: usize = 4 << 20;
 /// The most bytes that all grammars of the cache occupy together.
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
+/// The most vocabularies of which something is kept.
+pub const MAX_VOCABULARIES: usize = 8;
 /// The most grammars of the cache.
 pub const MAX_CACHED: usize = 256;
 

@@ -5,13 +5,15 @@
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: which tokens a state allows.
-//! - [`tracker`][]: where a text stands; [`engine`][]: what all texts of a grammar share, kept in
-//!   the [`cache`].
+//! - [`tracker`][]: where a text stands; [`bench`][]: the tables that this takes.
+//! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all; kept in the
+//!   [`cache`].
 //! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
 //! - [`limits`][]: how much a grammar may ask for; [`hash`][]: how numbers are found.
 //!
 //! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
 
+pub mod bench;
 pub mod cache;
 pub mod compiled;
 pub mod elements;
@@ -19,6 +21,7 @@ pub mod engine;
 pub mod hash;
 pub mod limits;
 pub mod mask;
+pub mod masks;
 pub mod nodes;
 pub mod parser;
 pub mod sampler;

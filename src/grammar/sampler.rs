@@ -8,8 +8,9 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::grammar::cache;
-use crate::grammar::engine::{self, Engine};
+use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
+use crate::grammar::masks::have_grown;
 use crate::grammar::parser::ParseError;
 use crate::grammar::states::TooMuch;
 use crate::grammar::tracker::Tracker;
@@ -297,7 +298,7 @@ impl Core {
         match self.tracker.mask() {
             Ok(mask) => {
                 self.mask = Some(Arc::clone(&mask));
-                if engine::have_grown() {
+                if have_grown() {
                     cache::trim();
                 }
                 Ok(mask)

@@ -4,190 +4,19 @@
 //! when it is done, the next text of the grammar goes on with them. Masks are kept in the
 //! [engine](Engine), for all.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "there are tables for each band, or none"
-)]
-
 use std::sync::Arc;
 
+use crate::grammar::bench::{Bench, Place};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
-use crate::grammar::engine::{Engine, MaskKey, Part};
+use crate::grammar::engine::Engine;
 use crate::grammar::limits::MAX_STATE_BYTES;
-use crate::grammar::mask::{self, Mask, MaskWriter};
+use crate::grammar::mask::{self, Mask};
+use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::budget::Budget;
-use crate::grammar::states::{NONE, StateId, States, TooMuch};
-use crate::grammar::utf8::{Partial, decode};
+use crate::grammar::states::{NONE, TooMuch};
+use crate::grammar::utf8::Partial;
 use crate::token::Token;
-
-/// Where a text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The state behind the characters that are complete. It belongs to one bench.
-    state: StateId,
-    /// What the last token left of a character.
-    partial: Partial,
-}
-
-/// Tables that grow while texts are followed.
-#[derive(Debug)]
-pub struct Bench {
-    states: States,
-    /// Of a grammar with counted repetitions, the tables that masks are made with: one for each
-    /// band of the vocabulary.
-    by_band: Vec<States>,
-    chars: Vec<u32>,
-    /// The state at the beginning of a text.
-    initial: Option<StateId>,
-    /// Set while the tables change. Found set, a change was cut short, and they are not to be
-    /// believed.
-    is_changing: bool,
-}
-
-impl Bench {
-    /// Empty tables.
-    pub fn new(grammar: &Compiled) -> Self {
-        let mut by_band = Vec::new();
-        if grammar.has_counts() {
-            let bands = grammar.tree.bands();
-            let ends = bands.iter().map(|band| band.most_chars as u32);
-            by_band.extend(ends.map(States::new));
-            // Also for tokens that are in no band.
-            by_band.pop();
-            by_band.push(States::new(grammar.tree.most_chars() as u32));
-        }
-        Self {
-            states: States::default(),
-            by_band,
-            chars: Vec::new(),
-            initial: None,
-            is_changing: false,
-        }
-    }
-
-    /// Bytes that the tables occupy, about.
-    pub fn bytes(&self) -> usize {
-        let by_band = self.by_band.iter().map(States::bytes);
-        self.states.bytes() + by_band.sum::<usize>()
-    }
-
-    fn initial(&mut self, grammar: &Compiled) -> Result<Place, TooMuch> {
-        let state = match self.initial {
-            Some(state) => state,
-            None => self.states.initial(grammar)?,
-        };
-        self.initial = Some(state);
-        Ok(Place {
-            state,
-            partial: Partial::default(),
-        })
-    }
-
-    fn accept(
-        &mut self,
-        grammar: &Compiled,
-        place: Place,
-        token: Token,
-        text: &[u8],
-    ) -> Result<Place, TooMuch> {
-        let partial = decode(text, place.partial, &mut self.chars);
-        let state = self
-            .states
-            .accept(grammar, place.state, token, &self.chars)?;
-        Ok(Place { state, partial })
-    }
-
-    fn key(&mut self, grammar: &Compiled, place: Place) -> Result<MaskKey, TooMuch> {
-        let Place { mut state, partial } = canonical(place);
-        let Some(last) = self.by_band.last_mut() else {
-            return Ok((self.states.identity(state), partial));
-        };
-        last.begin_with(self.states.budget);
-        let imported = last.import(grammar, &self.states, state);
-        self.states.budget = last.budget;
-        state = imported?;
-        Ok((last.identity(state), partial))
-    }
-
-    fn mask(
-        &mut self,
-        grammar: &Compiled,
-        place: Place,
-        known: Option<&Engine>,
-    ) -> Result<Mask, TooMuch> {
-        let Place { state, partial } = canonical(place);
-        let mut writer = MaskWriter::new(&grammar.tree, self.states.may_end(state));
-        if self.by_band.is_empty() {
-            for band in 0..grammar.tree.bands().len() {
-                if !partial.is_pending() {
-                    let ranks = mask::of_band(&mut self.states, grammar, state, band)?;
-                    writer.add_band(band, &ranks);
-                }
-            }
-            writer.add_others(&mut self.states, grammar, state, partial)?;
-            return Ok(writer.done());
-        }
-        let mut last = state;
-        for band in 0..self.by_band.len() {
-            let tables = &mut self.by_band[band];
-            tables.begin_with(self.states.budget);
-            let part = part(tables, grammar, (band, &self.states, state), partial, known);
-            self.states.budget = tables.budget;
-            let (part, imported) = part?;
-            if let Some(part) = part {
-                writer.add_band(band, &part.ranks);
-            }
-            last = imported;
-        }
-        if let Some(tables) = self.by_band.last_mut() {
-            let added = writer.add_others(tables, grammar, last, partial);
-            self.states.budget = tables.budget;
-            added?;
-        }
-        Ok(writer.done())
-    }
-}
-
-/// The allowed tokens of a band, unless the text ends within a character, and the state of the
-/// band's tables.
-fn part(
-    tables: &mut States,
-    grammar: &Compiled,
-    (band, states, state): (usize, &States, StateId),
-    partial: Partial,
-    known: Option<&Engine>,
-) -> Result<(Option<Arc<Part>>, StateId), TooMuch> {
-    let state = tables.import(grammar, states, state)?;
-    if partial.is_pending() {
-        return Ok((None, state));
-    }
-    let key = (band, tables.identity(state));
-    if let Some(part) = known.and_then(|engine| engine.known_part(key)) {
-        tables.budget.charge(part.cost);
-        tables.budget.check()?;
-        return Ok((Some(part), state));
-    }
-    let bound = tables.budget.bound();
-    let ranks = mask::of_band(tables, grammar, state, band)?;
-    let cost = tables.budget.bound() - bound;
-    let part = Arc::new(Part { ranks, cost });
-    if let Some(engine) = known {
-        engine.keep_part(key, &part);
-    }
-    Ok((Some(part), state))
-}
-
-/// Behind bytes that are no UTF-8 a text goes on as if they were not there.
-fn canonical(place: Place) -> Place {
-    match place.partial.is_pending() {
-        true => place,
-        false => Place {
-            partial: Partial::default(),
-            ..place
-        },
-    }
-}
 
 /// A text, and where it stands in a grammar.
 #[derive(Debug)]
@@ -264,14 +93,14 @@ impl Tracker {
     /// Makes a call to the tables. What it may do does not depend on what they know.
     pub(super) fn call<T>(
         &mut self,
-        body: impl Fn(&mut Bench, &Compiled, Place, Option<&Engine>) -> Result<T, TooMuch>,
+        body: impl Fn(&mut Bench, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
     ) -> Result<T, TooMuch> {
         let bench = self.bench.as_mut().filter(|bench| !bench.is_changing);
         let bench = bench.ok_or(TooMuch)?;
         let grammar = self.engine.compiled();
         bench.is_changing = true;
         bench.states.begin_call();
-        let mut result = body(bench, grammar, self.place, Some(&self.engine));
+        let mut result = body(bench, grammar, self.place, Some(self.engine.masks()));
         let is_undecided = result.is_err() && bench.states.budget.may_be_enough();
         bench.is_changing = false;
         let mut moved = None;
@@ -372,7 +201,7 @@ impl Tracker {
     /// The tokens that are allowed here, if somebody has asked before.
     pub fn known_mask(&mut self) -> Option<Arc<Mask>> {
         let key = self.key().ok()?;
-        self.engine.known_mask(key)?.ok()
+        self.engine.masks().whole(key)?.ok()
     }
 
     fn key(&mut self) -> Result<MaskKey, TooMuch> {
@@ -382,12 +211,12 @@ impl Tracker {
     /// The tokens that are allowed here.
     pub fn mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         let key = self.key()?;
-        if let Some(known) = self.engine.known_mask(key) {
+        if let Some(known) = self.engine.masks().whole(key) {
             return known;
         }
         let made = self.call(|bench, grammar, place, known| bench.mask(grammar, place, known));
         let mask = made.map(Arc::new);
-        self.engine.keep_mask(key, &mask);
+        self.engine.masks().keep(key, &mask);
         self.stay_small();
         mask
     }

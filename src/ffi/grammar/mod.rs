@@ -54,6 +54,7 @@ const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK
 /// The most vocabularies of which something is kept. One more takes the place of the one that was
 /// added first, so that a program which goes around through more finds nothing again.
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
+const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
 /// Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
 ///

@@ -1,8 +1,8 @@
 //! Repetitions: `*`, `+`, `?` and `{m,n}` behind an item.
 //!
-//! llama.cpp writes them out: the item as often as it must come, and a rule for each optional round.
-//! `*`, `+` and `?` become such rules here, too. All others stay numbers, [`Element::Repeat`], and
-//! only their rules' numbers are used up, since these are part of names.
+//! llama.cpp writes them out: the item as often as it must come, and a rule for each optional
+//! round. `*`, `+` and `?` become such rules here, too. All others stay numbers,
+//! [`Element::Repeat`], and only their rules' numbers are used up, since these are part of names.
 
 use super::{Fault, Frame, Parsed, Parser, fault};
 use crate::grammar::elements::{ENDLESS, Element, Repeat};

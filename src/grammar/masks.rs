@@ -1,0 +1,109 @@
+//! The masks of a grammar that were found so far, for all of its samplers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::grammar::hash::{Identity, Map};
+use crate::grammar::limits::MAX_MASK_BYTES;
+use crate::grammar::mask::{Mask, Ranks};
+use crate::grammar::states::TooMuch;
+use crate::grammar::utf8::Partial;
+use crate::sync::Mutex;
+
+/// A state, and what the text so far left of a character: a mask follows from these.
+pub type MaskKey = (Identity, Partial);
+/// The number of a band and a state: the band's allowed tokens follow from these.
+pub type PartKey = (usize, Identity);
+
+/// The allowed tokens of a band, and what it took to find them.
+#[derive(Debug)]
+pub struct Part {
+    /// The tokens.
+    pub ranks: Ranks,
+    /// At most so many steps, if nothing had been known.
+    pub cost: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    whole: Map<MaskKey, Result<Arc<Mask>, TooMuch>>,
+    parts: Map<PartKey, Arc<Part>>,
+    bytes: usize,
+}
+
+/// Known masks. The lock is held for a look and for an insertion, never while a mask is made.
+#[derive(Debug, Default)]
+pub struct Masks {
+    known: Mutex<Known>,
+    bytes: AtomicUsize,
+}
+
+/// Bytes that all grammars have kept since somebody has counted.
+static GROWN: AtomicUsize = AtomicUsize::new(0);
+
+/// True, once, if so much was kept, by any grammar, that it is time to count.
+pub fn have_grown() -> bool {
+    const MUCH: usize = 1 << 20;
+    GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH
+}
+
+/// Counts bytes that are kept from now on.
+pub fn note_growth(bytes: usize) {
+    GROWN.fetch_add(bytes, Ordering::Relaxed);
+}
+
+impl Masks {
+    /// Bytes that they occupy.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The mask that was found, or that it was too much to find; `None` if nobody has tried.
+    pub fn whole(&self, key: MaskKey) -> Option<Result<Arc<Mask>, TooMuch>> {
+        self.known.lock().whole.get(&key).cloned()
+    }
+
+    /// Keeps what has come of making a mask.
+    pub fn keep(&self, key: MaskKey, mask: &Result<Arc<Mask>, TooMuch>) {
+        let bytes = mask.as_ref().map_or(0, |mask| mask.bytes());
+        self.insert(bytes + size_of::<MaskKey>() + 32, |masks| {
+            masks.whole.insert(key, mask.clone());
+        });
+    }
+
+    /// The allowed tokens of a band, if they are known.
+    pub fn part(&self, key: PartKey) -> Option<Arc<Part>> {
+        self.known.lock().parts.get(&key).cloned()
+    }
+
+    /// Keeps the allowed tokens of a band.
+    pub fn keep_part(&self, key: PartKey, part: &Arc<Part>) {
+        let bytes = part.ranks.bytes() + size_of::<Part>() + size_of::<PartKey>() + 32;
+        self.insert(bytes, |masks| {
+            masks.parts.insert(key, Arc::clone(part));
+        });
+    }
+
+    fn insert(&self, bytes: usize, insert: impl FnOnce(&mut Known)) {
+        let mut masks = self.known.lock();
+        let full = masks.bytes + bytes > MAX_MASK_BYTES;
+        let forgotten = full.then(|| std::mem::take(&mut *masks));
+        insert(&mut masks);
+        masks.bytes += bytes;
+        self.bytes.store(masks.bytes, Ordering::Relaxed);
+        drop(masks);
+        note_growth(bytes);
+        // Freed without the lock.
+        drop(forgotten);
+    }
+
+    /// Forgets all of them.
+    pub fn forget(&self) {
+        let mut known = self.known.lock();
+        let forgotten = std::mem::take(&mut *known);
+        self.bytes.store(0, Ordering::Relaxed);
+        drop(known);
+        // Freed without the lock.
+        drop(forgotten);
+    }
+}
