@@ -18,8 +18,18 @@ use crate::rng::DEFAULT_SEED;
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler) -> u32 {
     const CALL: &str = "llama_sieve_get_seed";
-    let chains = part(CALL, || usable("the sampler", smpl)).and_then(|()| Chains::of_host(CALL));
-    let Ok(chains) = chains else {
+    let own = part(CALL, || {
+        usable("the sampler", smpl)?;
+        // SAFETY: not NULL, and the caller guarantees that it lives.
+        Ok::<_, Failure>(unsafe { own_seed(smpl) })
+    });
+    // Of ours nothing is asked of the host.
+    match own {
+        Ok(None) => {}
+        Ok(Some(seed)) => return seed,
+        Err(_) => return DEFAULT_SEED,
+    }
+    let Ok(chains) = Chains::of_host(CALL) else {
         return DEFAULT_SEED;
     };
     value(CALL, DEFAULT_SEED, || {
@@ -27,6 +37,19 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
         // SAFETY: not NULL, and the caller guarantees that it lives.
         Ok::<_, Failure>(unsafe { seeds.seed(smpl) })
     })
+}
+
+/// The seed of one of ours; `None` of any other sampler.
+///
+/// # Safety
+/// `smpl` is a live sampler.
+unsafe fn own_seed(smpl: *const llama_sampler) -> Option<u32> {
+    let mut seeded = SEEDED.into_iter().chain([&SIEVE]);
+    // SAFETY: the caller guarantees the sampler; `seed_of` is called only on samplers of its kind.
+    unsafe {
+        let vtable = seeded.find(|vtable| vtable.is_of(smpl))?;
+        Some(vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED))
+    }
 }
 
 type GetSeed = unsafe extern "C" fn(*const llama_sampler) -> u32;
@@ -49,12 +72,10 @@ impl Seeds {
     /// # Safety
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
-        // SAFETY: the caller guarantees the sampler, and a chain its members; `seed_of` is called
-        // only on samplers of its kind.
+        // SAFETY: the caller guarantees the sampler, and a chain its members.
         unsafe {
-            let mut seeded = SEEDED.into_iter().chain([&SIEVE]);
-            if let Some(vtable) = seeded.find(|vtable| vtable.is_of(smpl)) {
-                return vtable.seed_of(smpl).unwrap_or(DEFAULT_SEED);
+            if let Some(seed) = own_seed(smpl) {
+                return seed;
             }
             if let Some(members) = self.chains.members(smpl) {
                 let mut seeds = members.rev().map(|member| self.seed(member));
