@@ -10,8 +10,8 @@ use llama_sieve::grammar::triggers::{Budget, Triggers};
 use vendor_llama_cpp::reference::StdRegex;
 use vendor_llama_cpp::sys;
 
+use crate::anywhere::Anywhere;
 use crate::pair::{self, Pair, Vocabulary, c_string, quietly};
-use crate::stacks::Anywhere;
 use crate::support::{HostSampler, Rng, replay};
 use crate::triggers::{STEPS, costly, ends_soon, nested, on_a_small_stack, pattern};
 use crate::walk::{self, array, check_dead};
@@ -171,7 +171,7 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     let Some(stacks) = walk::stacks(&grammar, vocabulary) else {
         return Streams::default();
     };
-    let mut stacks = stacks.anywhere();
+    let mut stacks = Anywhere::new(stacks);
     let mut streams = Streams::default();
     for _ in 0..4 {
         let tokens: Vec<i32> = (0..12)
@@ -323,7 +323,7 @@ const TEXTS: [&str; 8] = [
 pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     let mut begun = 0;
     let stacks = walk::stacks(CALLS.as_bytes(), vocabulary).expect("few stacks");
-    let mut stacks = stacks.anywhere();
+    let mut stacks = Anywhere::new(stacks);
     for wait in realistic_waits() {
         let mut pair = wait.pair(CALLS.as_bytes(), vocabulary).expect("patterns");
         for text in TEXTS {

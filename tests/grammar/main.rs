@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anywhere;
 mod borders;
 mod lazy;
 mod left_recursion;

@@ -103,8 +103,10 @@ pub struct Stacks {
     /// Where the alternatives of each rule begin.
     beginnings: Vec<Vec<u32>>,
     initial: Vec<Stack>,
-    stacks: Vec<Stack>,
-    partial: Partial,
+    /// Those behind the text so far.
+    pub stacks: Vec<Stack>,
+    /// The part of a character that it ends with.
+    pub partial: Partial,
 }
 
 impl Stacks {
@@ -206,14 +208,6 @@ impl Stacks {
         }
     }
 
-    /// Where one text begins anew at each byte of another: a lazy grammar may begin anywhere.
-    pub fn anywhere(self) -> Anywhere {
-        Anywhere {
-            begin: self,
-            all: Vec::new(),
-        }
-    }
-
     /// Whether the built-in can be asked which of these texts are allowed now.
     pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
         let mut known = HashMap::new();
@@ -297,40 +291,5 @@ impl Stacks {
             }
         }
         Some(all)
-    }
-}
-
-/// Where a text may stand in a grammar, which may have begun at any of its bytes.
-#[derive(Clone, Debug)]
-pub struct Anywhere {
-    begin: Stacks,
-    all: Vec<Stacks>,
-}
-
-impl Anywhere {
-    /// Begins anew.
-    pub fn reset(&mut self) {
-        self.all.clear();
-    }
-
-    /// Goes on with a token. Whether the built-in can be asked to, wherever it has begun, and then
-    /// which of these texts are allowed.
-    pub fn accept(&mut self, piece: &[u8], pieces: &[Vec<u8>]) -> bool {
-        if !self.all.iter_mut().all(|stacks| stacks.accept(piece)) {
-            return false;
-        }
-        for start in 0..piece.len() {
-            let mut stacks = self.begin.clone();
-            if !stacks.accept(&piece[start..]) {
-                return false;
-            }
-            self.all.push(stacks);
-        }
-        // Where nothing can follow, or the same can, there is nothing more to ask.
-        self.all.retain(|stacks| !stacks.stacks.is_empty());
-        self.all.sort_by(|a, b| a.stacks.cmp(&b.stacks));
-        self.all
-            .dedup_by(|a, b| a.stacks == b.stacks && a.partial == b.partial);
-        self.all.iter().all(|stacks| stacks.may_apply(pieces))
     }
 }
