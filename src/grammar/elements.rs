@@ -492,9 +492,9 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
     true
 }
 
-/// Finds what rules can begin with, as far as the host's check sees it. A counted repetition is a node of
-/// its own behind those of the rules: the host writes it out as the item, as often as it must
-/// come, and a rule for the optional rounds, which has an empty alternative.
+/// Finds what rules can begin with, as far as the host's check sees it. A counted repetition is a
+/// node of its own behind those of the rules: the host writes it out as the item, as often as it
+/// must come, and a rule for the optional rounds, which has an empty alternative.
 struct Beginnings<'a> {
     written: &'a Written,
     may_be_empty: Vec<bool>,
