@@ -5,7 +5,7 @@
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: which tokens a state allows.
-//! - [`tracker`][]: where a text stands; [`bench`][]: the tables that this takes.
+//! - [`tracker`][]: where a text stands; [`bench`](mod@bench): the tables that this takes.
 //! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all; kept in the
 //!   [`cache`].
 //! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
