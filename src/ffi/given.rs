@@ -4,7 +4,7 @@
 //! names and no caller reaches who means what it says: a larger number is never followed. It is an
 //! error that names the argument and the limit, and nothing is read or written.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE};
 use crate::ffi::failure::Failure;
@@ -176,8 +176,16 @@ impl Argument {
 /// # Safety
 /// `text` is a C string that outlives `'a`.
 pub(super) unsafe fn c_bytes_within<'a>(text: *const c_char, most: usize) -> &'a [u8] {
-    // SAFETY: the caller guarantees the string, in which these are all bytes before its end.
-    unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, most)) }
+    // Miri has no strnlen.
+    let n = if cfg!(miri) {
+        // SAFETY: the caller guarantees the string.
+        unsafe { CStr::from_ptr(text) }.count_bytes().min(most)
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::strnlen(text, most) }
+    };
+    // SAFETY: these are all bytes before the string's end, or the first of them.
+    unsafe { std::slice::from_raw_parts(text.cast(), n) }
 }
 
 /// How many logits there are: `n_vocab` as a number above 0.
