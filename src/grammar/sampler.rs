@@ -335,7 +335,8 @@ impl Core {
         if self.is_waiting() {
             return;
         }
-        if self.mask.is_none() {
+        // For many the mask is made if it is not known.
+        if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
         }
         if self.mask.is_none() && candidates.len() <= FEW {
