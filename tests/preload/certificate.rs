@@ -10,6 +10,8 @@ use vendor_llama_cpp::paths;
 
 // Of llama_sieve.h.
 const SIZE_TO_IDS: [i32; 4] = [2, 3, 4, 5];
+const SIZE: i32 = 2;
+const IDS: i32 = 5;
 const LOGITS: i32 = 6;
 const PROBABILITIES: i32 = 7;
 const ARGUMENTS: i32 = 8;
@@ -101,22 +103,34 @@ fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
         skipped("this processor cannot fuse a multiplication and an addition");
         return;
     }
+    let fused = verdicts(&recompiled("-mfma"), &SAMPLERS, Some("b11434"));
+    for (name, verdict) in SAMPLERS.iter().zip(fused) {
+        let expected: &[i32] = match *name {
+            "top-k" | "top-p" | "xtc" | "typical" => &[IDS],
+            "mirostat" | "mirostat-v2" => &[SIZE],
+            "top-n-sigma" | "penalties" | "adaptive-p" => &[LOGITS],
+            "temp-ext" => &[LOGITS, PROBABILITIES],
+            "infill" => &[VOCABULARY],
+            _ => &[0],
+        };
+        assert!(expected.contains(&verdict), "{name}: {verdict}");
+    }
+    let not_fused = verdicts(&recompiled("-ffp-contract=off"), &SAMPLERS, Some("b11434"));
+    for (name, verdict) in SAMPLERS.iter().zip(not_fused) {
+        let expected = if *name == "infill" { VOCABULARY } else { 0 };
+        assert_eq!(verdict, expected, "{name}");
+    }
+}
+
+/// A library with llama.cpp's samplers, compiled with this flag.
+#[cfg(target_arch = "x86_64")]
+fn recompiled(flag: &str) -> PathBuf {
     let source = paths::source_dir();
     let unit = source.join("src/llama-sampler.cpp");
-    let host = Build::new("fused_host", &unit.display().to_string());
-    let host = host
-        .flag("-w")
-        .flag("-O2")
-        .flag("-mfma")
-        .flag("-ffp-contract=fast")
-        .flag("-shared")
-        .flag("-fPIC")
-        .flag(format!("-I{}", source.join("src").display()));
-    let library = crate::programs::build(host.with_llama(Link::Shared));
-    let names = ["penalties", "temp-ext", "adaptive-p", "temp"];
-    let verdicts = verdicts(&library, &names, Some("b11434"));
-    assert_eq!(verdicts[0], LOGITS);
-    assert!([LOGITS, PROBABILITIES].contains(&verdicts[1]));
-    assert_eq!(verdicts[2], LOGITS);
-    assert_eq!(verdicts[3], 0);
+    let name = format!("recompiled{flag}");
+    let host = Build::new(&name, &unit.display().to_string());
+    let host = host.flag("-w").flag("-O2").flag(flag);
+    let host = host.flag("-shared").flag("-fPIC");
+    let include = format!("-I{}", source.join("src").display());
+    crate::programs::build(host.flag(include).with_llama(Link::Shared))
 }

@@ -3,13 +3,12 @@
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
-/// Every candidate of this place among so many has the logit of one before it: the order in which
-/// ties are left belongs to what is compared.
-pub(super) const TIED_EVERY: usize = 4;
+/// Accepted before all else: repetitions of one to four tokens.
+pub(super) const HISTORY: [Token; 14] = [3, 1, 2, 3, 1, 2, 3, 7, 1, 2, 3, 1, 2, 3];
 
-/// The arrays in the order of their use; a generator's draws differ from the second on if it drew
-/// more or less than ours for the one before.
-pub(super) const ARRAYS: [Shape; 6] = [
+/// The first arrays of every kind, in the order of their use; a generator's draws differ from the
+/// second on if it drew more or less than ours for the one before.
+const ARRAYS: [Shape; 6] = [
     Shape::scattered(1),
     Shape::scattered(2),
     Shape::scattered(17),
@@ -26,37 +25,69 @@ pub(super) const ARRAYS: [Shape; 6] = [
 ];
 
 /// Which of them every trial but the first uses.
-pub(super) const FEW: [usize; 2] = [2, 3];
+pub(super) const FEW: std::ops::Range<usize> = 2..4;
 
 pub(super) const LARGEST: usize = 1025;
 
-/// The same for those that sort everything and look at each probability: large enough for the
-/// buckets that the host puts before its sort, which begin above 128.
+/// That of kinds that sort everything and look at each probability: large enough for the buckets
+/// that the host puts before its sort, which begin above 128.
 const LARGEST_SORTED: usize = 145;
 
-/// The arrays for the kind of that name.
-pub(super) fn shapes_for(name: &str) -> [Shape; ARRAYS.len()] {
+/// The arrays for the kind of that name: those of every kind, and then some on which a build that
+/// fuses multiplications and additions leaves something else.
+pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
     let most = match name {
         "typical" | "temp-ext" | "mirostat" | "mirostat-v2" => LARGEST_SORTED,
         _ => LARGEST,
     };
-    ARRAYS.map(|shape| Shape {
+    let of_every_kind = ARRAYS.map(|shape| Shape {
         size: shape.size.min(most),
         ..shape
+    });
+    of_every_kind.into_iter().chain(rounded_otherwise(name))
+}
+
+/// Where the random numbers of an array begin so that a fused build leaves something else. Each was
+/// found by a search among up to two million beginnings, with llama.cpp 0.6.0's source compiled by
+/// gcc 12 (-O2 and -O3, -mfma) and clang 14 (-O3, -mfma -ffp-contract=on): all three leave the
+/// same, and not what is left unfused.
+///
+/// Penalties, dynamic temperature and adaptive-p need none: a logit or a probability of most arrays
+/// is another, so of those of every kind.
+fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
+    let (size, tied, beginnings): (_, _, &[u32]) = match name {
+        // The bucket of a candidate, so that others are sorted together, and leave other ties.
+        "top-k" | "top-p" | "xtc" => (LARGEST, true, &[2_303_054_050]),
+        // The entropy, and with it which of two candidates at nearly equal distance comes first.
+        "typical" => (LARGEST_SORTED, false, &[398_943_628]),
+        // The threshold.
+        "top-n-sigma" => (LARGEST, false, &[571_452_355]),
+        // The number of candidates that are kept.
+        "mirostat" => (LARGEST_SORTED, false, &[1_028_260_591]),
+        // The largest surprisal that is kept, which the first changes, and the second shows.
+        "mirostat-v2" => (LARGEST_SORTED, false, &[3_009_769_502, 1_666_888_718]),
+        _ => (0, false, &[]),
+    };
+    beginnings.iter().map(move |&beginning| Shape {
+        tied,
+        beginning,
+        ..Shape::scattered(size)
     })
 }
 
-/// Accepted before all else: repetitions of one to four tokens.
-pub(super) const HISTORY: [Token; 14] = [3, 1, 2, 3, 1, 2, 3, 7, 1, 2, 3, 1, 2, 3];
-
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    pub(super) size: usize,
+    size: usize,
     /// Over how much of their range, from -8 to 8, the logits are random. The rest descends, so
     /// that sorting many takes less time.
     scatter: f32,
-    pub(super) sorted: bool,
+    /// Every fourth candidate has the logit of one before it: the order in which ties are left
+    /// belongs to what is compared.
+    tied: bool,
+    sorted: bool,
     ids_backward: bool,
+    /// The first state of the random numbers.
+    beginning: u32,
 }
 
 impl Shape {
@@ -64,24 +95,27 @@ impl Shape {
         Self {
             size,
             scatter: 16.0,
+            tied: true,
             sorted: false,
             ids_backward: false,
+            // One of those with which a fused build leaves other logits.
+            beginning: 1_274_836_067,
         }
     }
 
-    /// Fills `data` with its candidates.
-    pub(super) fn fill(self, data: &mut Vec<TokenData>) {
-        data.clear();
-        let mut lcg = Lcg(FIRST_STATE);
+    /// The candidates.
+    pub(super) fn array(self) -> Array {
+        let mut data: Vec<TokenData> = Vec::with_capacity(self.size);
+        let mut lcg = Lcg(self.beginning);
         for i in 0..self.size {
             // Logits of all 24 bits, so that every rounding shows.
             let random = lcg.unit();
-            let tied = (i % TIED_EVERY == TIED_EVERY - 1).then(|| data.get(i - 3));
             let descending = (16.0 - self.scatter) * (1.0 - i as f32 / self.size as f32);
-            let logit = descending + random * self.scatter - 8.0;
-            let logit = tied
-                .flatten()
-                .map_or(logit, |other: &TokenData| other.logit);
+            let equal = (self.tied && i % 4 == 3).then(|| data.get(i - 3));
+            let logit = equal.flatten().map_or(
+                descending + random * self.scatter - 8.0,
+                |other: &TokenData| other.logit,
+            );
             let id = match self.ids_backward {
                 true => self.size - 1 - i,
                 false => i,
@@ -95,9 +129,15 @@ impl Shape {
         if self.sorted {
             data.sort_by(|a, b| b.logit.total_cmp(&a.logit));
         }
+        Array {
+            data,
+            sorted: self.sorted,
+        }
     }
 }
 
-/// Where the random numbers of every array begin: one of those with which a build that fuses
-/// multiplications and additions leaves other logits.
-pub(super) const FIRST_STATE: u32 = 1_274_836_067;
+/// Candidates, and whether they are handed over as sorted.
+pub(super) struct Array {
+    pub(super) data: Vec<TokenData>,
+    pub(super) sorted: bool,
+}

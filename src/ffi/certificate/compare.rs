@@ -58,8 +58,7 @@ impl Pair {
     /// The samplers are live or NULL.
     pub(super) unsafe fn compare(
         &self,
-        which: &[usize],
-        arrays: &[Vec<TokenData>; ARRAYS.len()],
+        arrays: &[Array],
         work: &mut [Vec<TokenData>; 2],
     ) -> Result<(), Difference> {
         let [theirs, ours] = self.made;
@@ -80,11 +79,7 @@ impl Pair {
                 unsafe { accept(smpl, token) };
             }
         }
-        for (shape, data) in ARRAYS.iter().zip(arrays).enumerate() {
-            let (index, (shape, data)) = (shape, data);
-            if !which.contains(&index) {
-                continue;
-            }
+        for Array { data, sorted } in arrays {
             let left = std::array::from_fn(|side| {
                 let (Some(&smpl), Some(work)) = (self.made.get(side), work.get_mut(side)) else {
                     return Left::nothing();
@@ -92,7 +87,7 @@ impl Pair {
                 work.clear();
                 work.extend_from_slice(data);
                 // SAFETY: as above, and the array is this call's.
-                unsafe { apply(smpl, work, shape.sorted) }
+                unsafe { apply(smpl, work, *sorted) }
             });
             let [theirs, ours]: [Left; 2] = left;
             let [of_theirs, of_ours] = &*work;

@@ -24,7 +24,8 @@ pub(super) struct Kind {
 pub(super) type Samplers = [*mut llama_sampler; 2];
 
 /// A line for each trial: ours with its arguments, and those of the host's. The first works on all
-/// arrays, the others on two.
+/// arrays, and its arguments are those with which each of these shows what it is there for. The
+/// others work on two.
 macro_rules! kinds {
     ($(
         $name:literal, $constructor:literal, $takes:expr,
@@ -118,11 +119,11 @@ kinds! {
         (0.7, 0.0, 1.0) (0.7, 0.0, 1.0);
         (1.0, 0.0, 1.0) (1.0, 0.0, 1.0);
     "xtc", c"llama_sampler_init_xtc", None, llama_sieve_init_xtc, (f32, f32, usize, u32):
-        (0.7, 0.02, 1, 42) (0.7, 0.02, 1, 42);
+        (0.7, 0.02, 1, 3) (0.7, 0.02, 1, 3);
         (1.0, 0.05, 3, 7) (1.0, 0.05, 3, 7);
         (0.0, 0.1, 1, 42) (0.0, 0.1, 1, 42);
     "top-n-sigma", c"llama_sampler_init_top_n_sigma", None, llama_sieve_init_top_n_sigma, (f32):
-        (1.0) (1.0);
+        (1.3) (1.3);
         (0.4) (0.4);
         (-1.0) (-1.0);
     "mirostat", c"llama_sampler_init_mirostat", None, llama_sieve_init_mirostat,

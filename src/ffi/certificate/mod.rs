@@ -5,8 +5,8 @@
 //! both are made with the same arguments and work on the same arrays, and all that they leave must
 //! be equal, bit for bit. The arrays hold what tells builds apart: one and two candidates, of which
 //! older builds draw nothing; several draws in a row; ties, which show the order that a sort
-//! leaves; products and sums that round otherwise where they are fused; sizes on both sides of the
-//! kernels' thresholds.
+//! leaves; products and sums that round otherwise where they are fused, and change what is left;
+//! sizes on both sides of the kernels' thresholds.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -118,7 +118,7 @@ struct Trials {
     kind: &'static Kind,
     constructor: Address,
     free: Free,
-    arrays: [Vec<TokenData>; ARRAYS.len()],
+    arrays: Vec<Array>,
     /// What the host's works on, and ours.
     work: [Vec<TokenData>; 2],
 }
@@ -152,16 +152,11 @@ impl Trials {
             }
         }
         let kind = kind.ok_or_else(Failure::caught)?;
-        let arrays = shapes_for(name).map(|shape| {
-            let mut data = Vec::with_capacity(shape.size);
-            shape.fill(&mut data);
-            data
-        });
         Ok(Self {
             kind,
             constructor: no_host(host.function(kind.constructor))?,
             free: no_host(free_of(host))?,
-            arrays,
+            arrays: shapes_for(name).map(Shape::array).collect(),
             work: [Vec::with_capacity(LARGEST), Vec::with_capacity(LARGEST)],
         })
     }
@@ -180,10 +175,12 @@ impl Trials {
                 made,
                 free: self.free,
             };
-            let all: &[usize] = &[0, 1, 2, 3, 4, 5];
-            let arrays = if trial == 0 { all } else { &FEW };
+            let arrays = match trial {
+                0 => self.arrays.as_slice(),
+                _ => self.arrays.get(FEW).unwrap_or_default(),
+            };
             // SAFETY: the samplers were just made.
-            let found = unsafe { pair.compare(arrays, &self.arrays, &mut self.work) };
+            let found = unsafe { pair.compare(arrays, &mut self.work) };
             drop(pair);
             if let Err(found) = found {
                 return Err(found.failure(self.kind.name));
