@@ -30,12 +30,24 @@ pub(super) struct Facts {
     uniform: Option<(Summary, StateId)>,
     /// The last walk that has asked for these.
     uniform_walk: u32,
+    /// How far such characters lead.
+    run: Run,
     /// True if a top is a token.
     has_tokens: bool,
     /// True if cover and tokens are known.
     is_known: bool,
     /// At most so many steps were taken for all that is remembered, transitions included.
     cost: u64,
+}
+
+/// Where so many steps lead, each by a character of the same kinds. A long text asks this of each of
+/// its states, so that without it the time would be quadratic in the length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    steps: u32,
+    end: StateId,
+    /// The walk that has asked for all states on the way, and knows this of no other.
+    walk: u32,
 }
 
 impl Default for Facts {
@@ -46,6 +58,7 @@ impl Default for Facts {
             cover: 0,
             uniform: None,
             uniform_walk: 0,
+            run: Run::default(),
             has_tokens: false,
             is_known: false,
             cost: 0,
@@ -123,12 +136,14 @@ impl States {
         finds_out: bool,
     ) -> Result<bool, TooMuch> {
         let mut taken = 0;
-        loop {
+        // Where the current run began, after how many steps, and its kinds.
+        let mut began = (state, taken, None);
+        let all = loop {
             self.touch(grammar, state)?;
             let facts = &mut self.facts[state as usize];
             let (kinds, next) = match facts.uniform {
                 // Known from an earlier walk counts as unknown.
-                _ if facts.uniform_walk != self.walk && !finds_out => return Ok(false),
+                _ if facts.uniform_walk != self.walk && !finds_out => break false,
                 Some(uniform) => {
                     facts.uniform_walk = self.walk;
                     uniform
@@ -136,16 +151,48 @@ impl States {
                 None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
             };
             if !texts.is_within(kinds) {
-                return Ok(false);
+                break false;
             }
-            taken += 1;
+            if began.2 != Some(kinds) {
+                self.remember_run(began.0, state, taken - began.1);
+                began = (state, taken, Some(kinds));
+            }
+            let run = self.facts[state as usize].run;
+            let (steps, end) = match run.walk == self.walk {
+                true => (run.steps, run.end),
+                false => (1, next),
+            };
+            taken += steps;
             if next == state || texts.height().is_some_and(|height| height <= taken) {
-                return Ok(true);
+                state = end;
+                break true;
             }
             if texts.height().is_none() {
                 return Ok(false);
             }
-            state = next;
+            state = end;
+        };
+        self.remember_run(began.0, state, taken - began.1);
+        Ok(all)
+    }
+
+    /// Remembers of all states from `state` to before `end` where so many steps lead.
+    fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
+        while steps > 1 {
+            let facts = &mut self.facts[state as usize];
+            let known = match (facts.run.walk == self.walk, facts.uniform) {
+                (true, _) => facts.run,
+                (false, Some((_, end))) => Run {
+                    steps: 1,
+                    end,
+                    walk: 0,
+                },
+                (false, None) => return,
+            };
+            let walk = self.walk;
+            facts.run = Run { steps, end, walk };
+            steps -= known.steps;
+            state = known.end;
         }
     }
 
