@@ -40,8 +40,8 @@ pub(super) struct Facts {
     cost: u64,
 }
 
-/// Where so many steps lead, each by a character of the same kinds. A long text asks this of each of
-/// its states, so that without it the time would be quadratic in the length.
+/// Where so many steps lead, each by a character of the same kinds. A long text asks this of each
+/// of its states, so that without it the time would be quadratic in the length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     steps: u32,
