@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::preloaded::{made, preloaded, preloaded_of_known_build};
+use crate::preloaded::{AS_ASKED, made, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, build, model, source};
 use crate::toolchain::{Build, Link, compile_common, empty_folder, root, succeed};
 use vendor_llama_cpp::paths;
@@ -121,6 +121,24 @@ fn what_is_not_certain_is_the_hosts() {
     }
     // Its build is not known.
     assert_eq!(said(preloaded(program())).get(SERVED), None);
+}
+
+/// The host's own penalties, DRY, XTC and others that are switched off do nothing, so the chain is
+/// sampled like one of ours alone.
+#[test]
+fn what_is_switched_off_may_be_the_hosts() {
+    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
+    let built_in = one_seed(Run::of(program())).said();
+    let list = "top-k,top-p,min-p,temp-ext,dist,sample";
+    let run = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", list);
+    let said = one_seed(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
+    assert_eq!(said.out, built_in.out);
+    let made = made(&said);
+    assert_eq!(made.get(SERVED), Some(&1));
+    for name in ["penalties", "dry", "typical", "xtc", "top-n-sigma"] {
+        let theirs = format!("{name}: {AS_ASKED}");
+        assert!(made.contains_key(&theirs), "{name}: {made:?}");
+    }
 }
 
 /// As xllamacpp is made. Only what the common library itself makes is ours there: not what

@@ -6,19 +6,16 @@
 use std::ffi::c_int;
 use std::ptr::{self, null_mut};
 
+use super::disabled::Disabled;
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::built_ins::free_of;
-use crate::ffi::host::llama_h::{
-    llama_context, llama_sampler, llama_sampler_i, llama_token_data_array,
-};
+use crate::ffi::host::llama_h::{Accept, Apply, llama_context, llama_sampler, llama_sampler_i};
 use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::{Host, host_function};
 use crate::token::Token;
 
 type ChainN = unsafe extern "C-unwind" fn(*const llama_sampler) -> i32;
 type ChainGet = unsafe extern "C-unwind" fn(*mut llama_sampler, i32) -> *mut llama_sampler;
-type Apply = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_token_data_array);
-type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
 type ChainInit = unsafe extern "C-unwind" fn(ChainParams) -> *mut llama_sampler;
 
 /// The host's `llama_sampler_chain_params`.
@@ -106,6 +103,8 @@ pub(super) struct Functions {
     pub chains: Chains,
     pub apply: Apply,
     pub accept: Accept,
+    /// Members that do nothing.
+    pub disabled: Disabled,
 }
 
 /// The functions of the host, outside the guard where the host's code runs.
@@ -118,10 +117,12 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
         Ok((apply, accept))
     };
     let (apply, accept) = part(call, || MEMBERS.of_host(look_up).map_err(Failure::no_host))?;
+    let disabled = Disabled::of_host(call, apply, accept)?;
     Ok(Functions {
         chains,
         apply,
         accept,
+        disabled,
     })
 }
 

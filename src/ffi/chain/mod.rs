@@ -6,6 +6,7 @@
 //! used again by its next call.
 
 mod batch;
+mod disabled;
 pub(in crate::ffi) mod host;
 pub mod in_front;
 mod workspace;
@@ -481,7 +482,7 @@ unsafe fn list(
     let iface = unsafe { (*smpl).iface };
     // As the chain does it: a sampler without `apply` is passed over.
     // SAFETY: the vtable of a live sampler.
-    if iface.is_null() || unsafe { (*iface).apply.is_none() } {
+    if iface.is_null() || unsafe { (*iface).apply.is_none() } || host.disabled.has(iface) {
         return Ok(());
     }
     let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED];

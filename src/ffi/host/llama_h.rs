@@ -37,6 +37,12 @@ pub struct llama_token_data_array {
     pub sorted: u8,
 }
 
+/// The host's `llama_sampler_apply`.
+pub(in crate::ffi) type Apply =
+    unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_token_data_array);
+/// The host's `llama_sampler_accept`.
+pub(in crate::ffi) type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
+
 /// What to add to the logit of a token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

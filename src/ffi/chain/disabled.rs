@@ -1,0 +1,143 @@
+//! The host's samplers that are switched off.
+//!
+//! llama.cpp's constructors answer a value that disables a sampler (a top k of 0, a typical p of 1,
+//! penalties of nothing) with one that does nothing, all of them with one vtable. Members of a
+//! chain with that vtable are passed over, so that they do not call for an array of the whole
+//! vocabulary. Older builds have no such vtable.
+//!
+//! Which vtable that is, the host is asked: two samplers of different kinds are made, both switched
+//! off. Their vtable is taken only if it is one, if both say by the question mark of their names
+//! that they are off, and if they leave some candidates as they are.
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr::{self, null};
+
+use crate::ffi::failure::{Failure, part};
+use crate::ffi::host::Host;
+use crate::ffi::host::built_ins::{Free, free_of};
+use crate::ffi::host::llama_h::{
+    Accept, Apply, llama_sampler, llama_sampler_i, llama_token_data_array,
+};
+use crate::ffi::host::per_host::PerHost;
+use crate::token::TokenData;
+
+type InitTopK = unsafe extern "C-unwind" fn(i32) -> *mut llama_sampler;
+type InitTypical = unsafe extern "C-unwind" fn(f32, usize) -> *mut llama_sampler;
+
+/// The vtable of the host's samplers that are switched off; NULL if it has none.
+#[derive(Clone, Copy)]
+pub(super) struct Disabled(*const llama_sampler_i);
+
+// SAFETY: a vtable of the host, of which only the address is looked at.
+unsafe impl Send for Disabled {}
+// SAFETY: as above.
+unsafe impl Sync for Disabled {}
+
+static DISABLED: PerHost<Disabled> = PerHost::new();
+
+impl Disabled {
+    /// That of the host, found out outside the guard where the host's code runs.
+    pub(super) fn of_host(call: &str, apply: Apply, accept: Accept) -> Result<Self, c_int> {
+        let (host, known) = part(call, || {
+            let host = Host::get().map_err(Failure::no_host)?;
+            Ok((host, DISABLED.known(&host)))
+        })?;
+        if let Some(disabled) = known {
+            return Ok(disabled);
+        }
+        let trial = part(call, || Ok(Trial::of(&host, apply, accept).ok()))?;
+        // SAFETY: the host is loaded.
+        let disabled = trial.map_or(Self(null()), |trial| unsafe { trial.run() });
+        part(call, || {
+            DISABLED.keep(host, disabled);
+            Ok(())
+        })?;
+        Ok(disabled)
+    }
+
+    /// True of a sampler with this vtable.
+    pub(super) fn has(self, iface: *const llama_sampler_i) -> bool {
+        !self.0.is_null() && ptr::eq(iface, self.0)
+    }
+}
+
+/// All that it takes to find out, so that nothing of ours can fail between calls of the host.
+struct Trial {
+    top_k: InitTopK,
+    typical: InitTypical,
+    free: Free,
+    apply: Apply,
+    accept: Accept,
+}
+
+impl Trial {
+    fn of(host: &Host, apply: Apply, accept: Accept) -> Result<Self, String> {
+        let top_k = host.function(c"llama_sampler_init_top_k")?;
+        let typical = host.function(c"llama_sampler_init_typical")?;
+        // SAFETY: the host's constructors of these names, whose arguments have never changed.
+        let (top_k, typical) = unsafe {
+            (
+                transmute::<*mut c_void, InitTopK>(top_k.as_ptr()),
+                transmute::<*mut c_void, InitTypical>(typical.as_ptr()),
+            )
+        };
+        let free = free_of(host)?;
+        Ok(Self {
+            top_k,
+            typical,
+            free,
+            apply,
+            accept,
+        })
+    }
+
+    /// # Safety
+    /// The host is loaded.
+    unsafe fn run(&self) -> Disabled {
+        // SAFETY: the host's own constructors and destructor, with samplers of theirs.
+        unsafe {
+            let made = [(self.top_k)(0), (self.typical)(1.0, 1)];
+            let ifaces = made.map(|smpl| smpl.as_ref().map_or(ptr::null_mut(), |s| s.iface));
+            let is_one = !ifaces[0].is_null() && ptr::eq(ifaces[0], ifaces[1]);
+            let does_nothing = is_one && made.iter().all(|&smpl| self.does_nothing(smpl));
+            for smpl in made.into_iter().filter(|smpl| !smpl.is_null()) {
+                (self.free)(smpl);
+            }
+            Disabled(if does_nothing { ifaces[0] } else { null() })
+        }
+    }
+
+    /// True if it says that it is off, and leaves candidates as they are.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler of the host, with a vtable.
+    unsafe fn does_nothing(&self, smpl: *mut llama_sampler) -> bool {
+        const BEFORE: [TokenData; 3] = [candidate(2, 0.25), candidate(0, 1.5), candidate(1, 1.5)];
+        let mut data = BEFORE;
+        let mut array = llama_token_data_array {
+            data: data.as_mut_ptr(),
+            size: data.len(),
+            selected: -1,
+            sorted: 0,
+        };
+        // SAFETY: the caller guarantees the sampler, a sampler its vtable; the array is valid.
+        let name = unsafe {
+            (self.accept)(smpl, 1);
+            (self.apply)(smpl, &raw mut array);
+            (*(*smpl).iface).name.map(|name| name(smpl))
+        };
+        // SAFETY: a sampler's name is NULL or a C string.
+        let first = name.and_then(|name| unsafe { name.cast::<u8>().as_ref() });
+        let is_as_before = ptr::eq(array.data, data.as_ptr())
+            && (array.size, array.selected, array.sorted) == (data.len(), -1, 0)
+            && data.iter().zip(&BEFORE).all(|(now, before)| {
+                (now.id, now.logit, now.p) == (before.id, before.logit, before.p)
+            });
+        first == Some(&b'?') && is_as_before
+    }
+}
+
+const fn candidate(id: i32, logit: f32) -> TokenData {
+    TokenData { id, logit, p: 0.5 }
+}
