@@ -91,7 +91,7 @@ fn a_build_with_four_penalties() {
     let misnamed = old.preloaded().env("LLAMA_SIEVE_HOST", "new").said();
     assert_eq!(misnamed.out, without(&old.alone().out, &OURS));
     assert_eq!(warnings(&misnamed).len(), 3, "{}", misnamed.err);
-    assert!(misnamed.err.contains("new is no build number"));
+    assert!(misnamed.err.contains("new is neither a build number"));
     let named = old.preloaded().env("LLAMA_SIEVE_HOST", "b9000").said();
     assert_eq!(named.out, all_ours(&old));
     assert_eq!(warnings(&named), Vec::<&str>::new());

@@ -59,9 +59,15 @@ const LIBRARIES: [([u8; 20], Build); 2] = [
     ),
 ];
 
-/// The build number in a text like `10300` or `b10300`.
+/// The build number in a text like `10300` or `b10300`, or that of a tested release, as `0.6.0` or
+/// `v0.6.0`.
 pub fn number(text: &str) -> Option<u32> {
-    text.strip_prefix('b').unwrap_or(text).parse().ok()
+    let version = text.strip_prefix('v').unwrap_or(text).as_bytes();
+    let release = RELEASES
+        .iter()
+        .find(|(known, _)| known.to_bytes() == version);
+    let build = || text.strip_prefix('b').unwrap_or(text).parse().ok();
+    release.map(|&(_, Build(build))| build).or_else(build)
 }
 
 /// The build number that the user names (`LLAMA_SIEVE_HOST`).

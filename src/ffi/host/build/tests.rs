@@ -11,6 +11,18 @@ fn a_build_number_may_have_its_letter() {
 }
 
 #[test]
+fn a_tested_release_is_known_by_its_version() {
+    for text in ["0.6.0", "v0.6.0"] {
+        assert_eq!(number(text), Some(11_434));
+    }
+    assert_eq!(number("0.5.0"), Some(10_394));
+    // That of all builds until the next one, one that nobody has tested, and no version.
+    for text in ["0.6.0-dev", "0.7.0", "b0.6.0", "v10300", "v", "0.6"] {
+        assert_eq!(number(text), None, "{text}");
+    }
+}
+
+#[test]
 fn a_build_outside_of_what_is_known_has_no_argument_lists() {
     let fits = |build, sign| Build(build).fits(sign).map(|Build(known)| known);
     assert_eq!(fits(4_662, None), Ok(4_662));
