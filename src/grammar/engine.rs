@@ -7,6 +7,7 @@ use crate::grammar::bench::Bench;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::limits::MAX_IDLE_BYTES;
 use crate::grammar::masks::{Masks, note_growth};
+use crate::grammar::states::budget::Budget;
 use crate::sync::Mutex;
 
 /// A compiled grammar, its masks, and the benches that no sampler works at.
@@ -15,6 +16,7 @@ pub struct Engine {
     compiled: Arc<Compiled>,
     masks: Masks,
     idle: Mutex<Vec<Bench>>,
+    budget: Budget,
     /// Bytes of `compiled`.
     fixed_bytes: usize,
     bytes_of_idle: AtomicUsize,
@@ -28,8 +30,19 @@ impl Engine {
             compiled: Arc::new(compiled),
             masks: Masks::default(),
             idle: Mutex::default(),
+            budget: Budget::default(),
             bytes_of_idle: AtomicUsize::new(0),
         }
+    }
+
+    /// This one, with another budget for each call. For tests: the limits are far away.
+    pub fn within(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// What each call may do.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// The grammar.

@@ -149,7 +149,8 @@ impl Grammar {
         Some(Self::of(engine))
     }
 
-    fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
+    /// A constraint by a compiled grammar.
+    pub fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
         let n_tokens = engine.compiled().tree.n_tokens();
         let tracker = match Tracker::new(engine) {
             Ok(Some(tracker)) => tracker,

@@ -13,7 +13,6 @@ use crate::grammar::engine::Engine;
 use crate::grammar::limits::MAX_STATE_BYTES;
 use crate::grammar::mask::{self, Mask};
 use crate::grammar::masks::{MaskKey, Masks};
-use crate::grammar::states::budget::Budget;
 use crate::grammar::states::{NONE, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
@@ -46,7 +45,7 @@ impl Clone for Tracker {
         match &self.bench {
             Some(own) if !own.is_changing => {
                 bench.states.forget_imports();
-                bench.states.begin_with(Budget::fresh());
+                bench.states.begin_with(self.engine.budget().fresh());
                 match bench.states.import(grammar, &own.states, place.state) {
                     Ok(state) => place.state = state,
                     Err(TooMuch) => bench.is_changing = true,
@@ -99,7 +98,7 @@ impl Tracker {
         let bench = bench.ok_or(TooMuch)?;
         let grammar = self.engine.compiled();
         bench.is_changing = true;
-        bench.states.begin_call();
+        bench.states.begin_with(self.engine.budget());
         let mut result = body(bench, grammar, self.place, Some(self.engine.masks()));
         let is_undecided = result.is_err() && bench.states.budget.may_be_enough();
         bench.is_changing = false;
@@ -107,7 +106,7 @@ impl Tracker {
         if is_undecided {
             // With empty tables it may be enough, and what they say counts.
             let mut fresh = Bench::new(grammar);
-            fresh.states.begin_with(Budget::fresh());
+            fresh.states.begin_with(self.engine.budget().fresh());
             let state = fresh
                 .states
                 .import(grammar, &bench.states, self.place.state);
@@ -137,7 +136,7 @@ impl Tracker {
         };
         let grammar = self.engine.compiled();
         let mut fresh = Bench::new(grammar);
-        fresh.states.begin_with(Budget::fresh());
+        fresh.states.begin_with(self.engine.budget().fresh());
         if let Ok(state) = fresh
             .states
             .import(grammar, &bench.states, self.place.state)

@@ -16,11 +16,12 @@ pub struct TooMuch;
 
 /// Who keeps so many bytes has taken a step.
 pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
-const LIMIT: u64 = MAX_WORK as u64;
 
 /// Counts what a call has done so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Budget {
+    /// So many steps are allowed.
+    limit: u64,
     /// Steps that were taken.
     taken: u64,
     /// At most so many would have been with empty tables.
@@ -29,12 +30,28 @@ pub struct Budget {
     is_fresh: bool,
 }
 
+impl Default for Budget {
+    fn default() -> Self {
+        Self::of(MAX_WORK)
+    }
+}
+
 impl Budget {
-    /// That of a call with empty tables.
-    pub fn fresh() -> Self {
+    /// So many steps.
+    pub fn of(steps: usize) -> Self {
+        Self {
+            limit: steps as u64,
+            taken: 0,
+            bound: 0,
+            is_fresh: false,
+        }
+    }
+
+    /// As many, for a call with empty tables.
+    pub fn fresh(self) -> Self {
         Self {
             is_fresh: true,
-            ..Self::default()
+            ..self
         }
     }
 
@@ -71,7 +88,7 @@ impl Budget {
         } else {
             self.bound
         };
-        match steps <= LIMIT {
+        match steps <= self.limit {
             true => Ok(()),
             false => Err(TooMuch),
         }
@@ -80,7 +97,7 @@ impl Budget {
     /// True if a call with empty tables might be within the limit: false where the steps that were
     /// taken are not.
     pub fn may_be_enough(&self) -> bool {
-        self.taken <= LIMIT
+        self.taken <= self.limit
     }
 
     /// The steps that were taken so far.

@@ -71,7 +71,7 @@ fn grammar(random: &mut Random) -> Option<Compiled> {
 /// The steps of a mask with empty tables.
 fn alone(grammar: &Compiled, warm: &States, state: u32, limit: u32) -> Option<u64> {
     let mut fresh = States::new(limit);
-    fresh.begin_with(Budget::fresh());
+    fresh.begin_with(Budget::default().fresh());
     let state = fresh.import(grammar, warm, state).ok()?;
     let before = fresh.budget.taken();
     of_band(&mut fresh, grammar, state, 0).ok()?;
