@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::grammar::compiled::Compiled;
 use crate::grammar::mask::{self, Mask, MaskWriter};
-use crate::grammar::masks::{MaskKey, Masks, Part};
+use crate::grammar::masks::{MaskKey, Masks, Part, PartKey};
 use crate::grammar::states::{StateId, States, TooMuch};
 use crate::grammar::utf8::{Partial, decode};
 use crate::token::Token;
@@ -128,10 +128,12 @@ impl Bench {
             return Ok(writer.done());
         }
         let mut last = state;
+        let mut made = Vec::new();
         for band in 0..self.by_band.len() {
             let tables = &mut self.by_band[band];
             tables.begin_with(self.states.budget);
-            let part = part(tables, grammar, (band, &self.states, state), partial, known);
+            let place = (band, &self.states, state);
+            let part = part(tables, grammar, place, partial, known, &mut made);
             self.states.budget = tables.budget;
             let (part, imported) = part?;
             if let Some(part) = part {
@@ -144,18 +146,24 @@ impl Bench {
             self.states.budget = tables.budget;
             added?;
         }
+        // Of a call that fails none is kept.
+        if let Some(known) = known {
+            made.iter()
+                .for_each(|(key, part)| known.keep_part(*key, part));
+        }
         Ok(writer.done())
     }
 }
 
 /// The allowed tokens of a band, unless the text ends within a character, and the state of the
-/// band's tables.
+/// band's tables. What was not known is added to `made`.
 fn part(
     tables: &mut States,
     grammar: &Compiled,
     (band, states, state): (usize, &States, StateId),
     partial: Partial,
     known: Option<&Masks>,
+    made: &mut Vec<(PartKey, Arc<Part>)>,
 ) -> Result<(Option<Arc<Part>>, StateId), TooMuch> {
     let state = tables.import(grammar, states, state)?;
     if partial.is_pending() {
@@ -171,9 +179,7 @@ fn part(
     let ranks = mask::of_band(tables, grammar, state, band)?;
     let cost = tables.budget.bound() - bound;
     let part = Arc::new(Part { ranks, cost });
-    if let Some(masks) = known {
-        masks.keep_part(key, &part);
-    }
+    made.push((key, Arc::clone(&part)));
     Ok((Some(part), state))
 }
 

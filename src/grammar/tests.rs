@@ -13,6 +13,7 @@ use crate::grammar::engine::Engine;
 use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_STEP, MAX_WORK};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::parser::parse;
+use crate::grammar::states::budget::Budget;
 use crate::grammar::states::{States, TooMuch};
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::Triggers;
@@ -497,6 +498,30 @@ fn what_is_beyond_the_limits_is_so_again() {
         bytes[1..].iter().all(|&later| later <= bytes[0]),
         "{bytes:?}"
     );
+}
+
+/// With whatever limit: also where it is met behind a band that was done.
+#[test]
+fn of_a_mask_that_takes_too_much_nothing_is_kept() {
+    let tree = tree((1..30).map(|length| "ab".repeat(length)));
+    let text = "root ::= ([ab] [a-c]){1,40} \"c\"";
+    let mut n_failed = 0;
+    for steps in 0.. {
+        let engine = Engine::new(compiled_for(text, &tree)).within(Budget::of(steps));
+        let engine = Arc::new(engine);
+        let Ok(Some(mut tracker)) = Tracker::new(Arc::clone(&engine)) else {
+            continue;
+        };
+        let before = engine.bytes();
+        if tracker.mask().is_ok() {
+            assert!(engine.bytes() > before + 64);
+            break;
+        }
+        n_failed += 1;
+        // That it takes too much is noted.
+        assert!(engine.bytes() <= before + 64, "{steps} steps");
+    }
+    assert!(n_failed > 100, "{n_failed}");
 }
 
 #[test]
