@@ -101,7 +101,7 @@ pub struct States {
     /// The closed states of open ones.
     closed: Map<StateId, Found>,
     /// The states of other tables that were imported.
-    imported: Map<StateId, StateId>,
+    imported: Map<StateId, Found>,
     /// Rows of a state per group of characters; none where there are too many groups.
     transitions: Vec<u32>,
     /// Then by state and group.

@@ -524,6 +524,50 @@ fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     assert!(n_failed > 100, "{n_failed}");
 }
 
+/// What was asked on the way does not matter to what is allowed behind it.
+#[test]
+fn a_deep_place_has_one_answer_however_it_was_reached() {
+    let tree = tree(["a".into(), "aaaaaaaaaaaa".into(), "b".into()]);
+    let texts = [
+        "root ::= \"a\" root \"b\" | \"\"",
+        "root ::= \"a\" root \"b\"{1,30} | \"\"",
+        "root ::= \"a\" root [bc]{0,9} \"b\"{0,30} | \"c\"",
+    ];
+    let (mut n_answers, mut n_failed) = (0, 0);
+    for (text, steps) in texts
+        .iter()
+        .flat_map(|text| (0..80).map(move |i| (text, 50 * i)))
+    {
+        let new = || {
+            let engine = Engine::new(compiled_for(text, &tree)).within(Budget::of(steps));
+            Tracker::new(Arc::new(engine))
+        };
+        let Ok(Some(mut asked)) = new() else {
+            continue;
+        };
+        for depth in 1..10 {
+            let mask = |tracker: &mut Tracker| tracker.mask().map(|mask| mask.words().to_vec());
+            let mut cold = new().expect("as before").expect("a text");
+            let accept = |tracker: &mut Tracker| tracker.accept(2, tree.text(2));
+            let accepted: Vec<_> = (0..depth).map(|_| accept(&mut cold)).collect();
+            assert_eq!(Some(&accept(&mut asked)), accepted.last());
+            if accepted.contains(&Err(TooMuch)) {
+                break;
+            }
+            let mut copy = cold.clone();
+            let answer = mask(&mut cold);
+            assert_eq!(mask(&mut copy), answer, "{text}, {steps} steps, {depth}");
+            assert_eq!(mask(&mut asked), answer, "{text}, {steps} steps, {depth}");
+            n_answers += 1;
+            n_failed += usize::from(answer.is_err());
+        }
+    }
+    assert!(
+        n_answers > 500 && n_failed > 30,
+        "{n_failed} of {n_answers}"
+    );
+}
+
 #[test]
 fn tables_that_a_panic_cut_short_are_not_used_again() {
     let tree = tree(["a".into()]);

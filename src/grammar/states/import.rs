@@ -1,11 +1,14 @@
 //! A state of other tables.
+//!
+//! What is copied is not counted: it is no more than is there already, and was counted there. What
+//! is united on the way is, for the whole state, however much of it was imported before.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "numbers of states are positions in tables that only grow"
 )]
 
-use super::{Edge, State, StateId, States, TooMuch};
+use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::hash::Map;
 
@@ -19,9 +22,6 @@ impl States {
         other: &Self,
         state: StateId,
     ) -> Result<StateId, TooMuch> {
-        if let Some(&known) = self.imported.get(&state) {
-            return Ok(known);
-        }
         let mut pending = vec![state];
         while let Some(&from) = pending.last() {
             if self.imported.contains_key(&from) {
@@ -35,9 +35,15 @@ impl States {
             if pending.len() > n_pending {
                 continue;
             }
+            let budget = self.budget;
+            let mut cost = 0_u64;
             let mut moved = Vec::with_capacity(edges.len());
             for edge in edges.iter() {
-                let below = self.imported[&edge.below];
+                let Found {
+                    state: below,
+                    cost: of_below,
+                } = self.imported[&edge.below];
+                cost = cost.saturating_add(of_below);
                 let mut sequence = edge.sequence;
                 if sequence as usize >= grammar.rules.sequences.len() {
                     let (first, min, max) = other.told_of(grammar, sequence);
@@ -46,16 +52,24 @@ impl States {
                 moved.push(Edge { sequence, below });
             }
             moved.sort_unstable();
+            self.budget = budget;
             if self.most_rounds != other.most_rounds {
                 // Counts that were different may be endless now.
+                let bound = self.budget.bound();
                 moved = self.united(grammar, moved)?;
+                cost = cost.saturating_add(self.budget.bound() - bound);
             }
-            let number = self.numbered(grammar, *may_end, &moved);
-            self.imported.insert(from, number);
-            self.grow(16);
+            let budget = self.budget;
+            let state = self.numbered(grammar, *may_end, &moved);
+            self.imported.insert(from, Found { state, cost });
+            self.grow(size_of::<(StateId, Found)>() + 8);
+            self.budget = budget;
             pending.pop();
         }
-        Ok(self.imported[&state])
+        let Found { state, cost } = self.imported[&state];
+        self.budget.charge(cost);
+        self.budget.check()?;
+        Ok(state)
     }
 
     /// Edges that ascend, with one for each sequence.
