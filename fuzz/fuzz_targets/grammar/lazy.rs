@@ -150,6 +150,7 @@ impl Wait<'_> {
                 continue;
             }
             let token = token(byte);
+            apply(pair, &array([token], byte));
             apply(pair, &array([token, i as i32], byte));
             let is_allowed = allowed.contains(&token);
             if VOCABULARY.eog.contains(&token) && !is_allowed {

@@ -1,8 +1,12 @@
 //! Grammars and what they wait for, hostile ones first of all, beside llama.cpp's own. Input behind
-//! a byte 1 is a trigger pattern and a text that grows, behind a byte 2 a lazy grammar and tokens;
-//! any other input is a grammar's text and what is done with it.
+//! a byte 1 is a trigger pattern and a text that grows, behind a byte 2 a lazy grammar and tokens,
+//! behind a byte 3 a grammar that may take few steps; any other input is a grammar's text and what
+//! is done with it.
 #![no_main]
 
+#[allow(dead_code)] // Nothing here may not allocate.
+#[path = "../../../tests/process/counting_allocator.rs"]
+mod counting_allocator;
 #[path = "../../../tests/grammar/pair.rs"]
 mod pair;
 #[path = "../../../tests/grammar/stacks.rs"]
@@ -11,6 +15,7 @@ mod stacks;
 mod support;
 
 mod lazy;
+mod limits;
 mod pattern;
 mod walk;
 
@@ -26,6 +31,7 @@ fuzz_target!(init: prepare(), |data: &[u8]| {
     match data.split_first() {
         Some((1, rest)) => pattern::run(rest),
         Some((2, rest)) => lazy::run(rest),
+        Some((3, rest)) => limits::run(rest),
         _ => walk::run(data),
     }
 });
@@ -33,6 +39,7 @@ fuzz_target!(init: prepare(), |data: &[u8]| {
 fn prepare() {
     llama_sieve_fuzz::silence();
     LazyLock::force(&VOCABULARY);
+    limits::prepare();
 }
 
 /// The token of byte 0; the other bytes follow.
@@ -103,7 +110,7 @@ fn check_dead(pair: &Pair) {
     let left: Vec<i32> = left.map(|candidate| candidate.id).collect();
     assert_eq!(left, vocabulary.eog[..1]);
     // Alone, a token stays, and whoever asks so reads the logit.
-    for token in [5, 300, vocabulary.eog[0]] {
+    for token in 0..=vocabulary.n_tokens as i32 {
         let mut one = array([token], 0);
         pair.ours.apply(&mut one);
         assert_eq!((one.data.len(), one.data[0].id), (1, token));
