@@ -7,7 +7,8 @@
 //! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
 //! - `grammar`: grammars beside the built-in, plain and lazy;
-//! - `dry_breakers`: the constructor of DRY beside the built-in's.
+//! - `dry_breakers`: the constructor of DRY beside the built-in's;
+//! - `shapes`, where it is asked for: every drop-in on arrays in an order or of a few values.
 //!
 //! Each row first checks that both sides give the same, then alternates them on fresh copies of one
 //! input; the figures are medians of the time that the thread itself ran. "floor" is the library's
@@ -23,6 +24,7 @@ mod instructions;
 mod measure;
 mod report;
 mod samplers;
+mod shapes;
 mod sieve;
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -160,21 +162,25 @@ fn finish(good: bool) -> ! {
 
 type Part = fn(&Options, &mut dyn FnMut(Measurement));
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("samplers", samplers::run),
     ("chains", chains::run),
     ("sieve", sieve::run),
     ("trie", trie::run),
     ("grammar", grammar::run),
     ("dry_breakers", dry_breakers::run),
+    ("shapes", shapes::run),
 ];
+
+/// Only where it is asked for: it takes an hour.
+const BY_NAME: &str = "shapes";
 
 const USAGE: &str = "\
 cargo bench -- [options]
   --quick                one size, under a minute
   --only TEXT            the rows whose name contains TEXT
   --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT
-  --part NAME            samplers, chains, sieve, trie, grammar or dry_breakers
+  --part NAME            samplers, chains, sieve, trie, grammar or dry_breakers; or shapes, which is no part of a usual run
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick
@@ -194,7 +200,8 @@ fn main() {
     say(format_args!("{}\n", run.title()));
     say(report::HEAD);
     for (name, part) in PARTS {
-        if options.part.as_deref().is_none_or(|wanted| wanted == name) {
+        let wanted = options.part.as_deref();
+        if wanted.map_or(name != BY_NAME, |wanted| wanted == name) {
             part(&options, &mut |row| {
                 say(row.line());
                 run.rows.push(row);
@@ -211,6 +218,7 @@ fn main() {
         finish(false);
     }
     say(format_args!("\n{}", report::LEGEND));
+    say(run.slower());
     run.fallbacks = Fallback::ALL.map(|f| (format!("{f:?}"), f.count())).into();
     say(format_args!("\n{}", run.fallbacks()));
     if options.save {

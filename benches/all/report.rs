@@ -112,6 +112,30 @@ impl Run {
         )
     }
 
+    /// The rows in which the built-in is quicker.
+    pub fn slower(&self) -> String {
+        let slower = |row: &&Measurement| row.ratio().is_some_and(|ratio| ratio < 1.0);
+        let mut rows: Vec<&Measurement> = self.rows.iter().filter(slower).collect();
+        rows.sort_by(|a, b| {
+            a.ratio()
+                .partial_cmp(&b.ratio())
+                .expect("times are numbers")
+        });
+        let told = |row: &&Measurement| {
+            let ratio = row.ratio().unwrap_or_default();
+            format!(
+                "- {ratio:.2} times: {}, {} of {}\n",
+                row.name, row.n, row.shape
+            )
+        };
+        let lines: String = rows.iter().map(told).collect();
+        format!(
+            "\nQuicker is the built-in in {} of {} rows:\n\n{lines}",
+            rows.len(),
+            self.rows.len()
+        )
+    }
+
     pub fn fallbacks(&self) -> String {
         let lines = self
             .fallbacks

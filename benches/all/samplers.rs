@@ -171,35 +171,80 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-const fn row(name: &'static str, make: fn(i32) -> [HostSampler; 2]) -> Row {
+pub const fn row(name: &'static str, make: fn(i32) -> [HostSampler; 2]) -> Row {
     Row { name, make }
 }
 
 /// Microseconds, medians.
-struct Measured {
-    ours: f64,
-    theirs: f64,
+pub struct Measured {
+    pub ours: f64,
+    pub theirs: f64,
 }
 
 /// Measures until `budget` seconds are over, but at least 7 rounds.
-fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
+pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     let [ours, theirs] = (row.make)(input.data.len() as i32);
+    check(row, [&ours, &theirs], input);
+    let mut scratch = Vec::new();
+    measure_in_turn(budget, |side| {
+        time([&ours, &theirs][side], input, &mut scratch)
+    })
+}
+
+/// Measures samplers that have seen no array. `first`: in memory that the system has yet to give,
+/// as at the first token of a process; otherwise others have used and freed some.
+pub fn measure_new(row: &Row, input: &Array, budget: f64, first: bool) -> Measured {
+    let n = input.data.len();
+    let mut array = Vec::new();
+    measure_in_turn(budget, |side| {
+        let [ours, theirs] = (row.make)(n as i32);
+        let sampler = if side == 0 { ours } else { theirs };
+        array.clear();
+        array.extend_from_slice(&input.data);
+        if first {
+            // SAFETY: without preconditions.
+            unsafe { libc::malloc_trim(0) };
+        }
+        time_of(&sampler, &mut array)
+    })
+}
+
+/// Compares what both sides make of an array.
+fn check(row: &Row, [ours, theirs]: [&HostSampler; 2], input: &Array) {
     let (mut a, mut b) = (input.clone(), input.clone());
     ours.apply(&mut a);
     theirs.apply(&mut b);
     if let Err(difference) = same(&a, &b) {
         panic!("{}: the two sides differ: {difference}", row.name);
     }
-    let mut scratch = Vec::new();
+}
+
+/// Medians of what `time` gives of either side, in turn, until `budget` seconds are over, but of 7
+/// rounds at least.
+fn measure_in_turn(budget: f64, mut time: impl FnMut(usize) -> f64) -> Measured {
     let mut times = [Vec::new(), Vec::new()];
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < budget || times[0].len() < 7 {
-        for (side, times) in [&ours, &theirs].into_iter().zip(&mut times) {
-            times.push(time(side, input, &mut scratch));
+        for (side, times) in times.iter_mut().enumerate() {
+            times.push(time(side));
         }
     }
     let [ours, theirs] = times.map(median);
     Measured { ours, theirs }
+}
+
+/// Microseconds of one `apply` to `data`.
+fn time_of(sampler: &HostSampler, data: &mut [sys::llama_token_data]) -> f64 {
+    let mut raw = sys::llama_token_data_array {
+        data: data.as_mut_ptr(),
+        size: data.len(),
+        selected: -1,
+        sorted: false,
+    };
+    let start = thread_time();
+    // SAFETY: the sampler lives, the array is valid.
+    unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) };
+    thread_time() - start
 }
 
 /// Microseconds of one `apply` on a fresh copy. Small arrays are repeated, since the clock is too

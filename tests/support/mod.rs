@@ -5,6 +5,7 @@
 pub mod arrays;
 pub mod compare;
 pub mod family;
+pub mod orders;
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};

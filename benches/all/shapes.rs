@@ -1,0 +1,120 @@
+//! Every drop-in beside its built-in on arrays in an order or of a few values, where the host's
+//! sorts are at their quickest, rounded as models in half precision round: a search for what is
+//! slower than the built-in.
+//!
+//! Each three times: "again", by a sampler that has seen such arrays; "new", by one that was just
+//! made, in a process where others were; and "first", where moreover the system has yet to give the
+//! memory for the buffers, ours as well as the built-in's.
+
+use llama_sieve::ffi::samplers as sieve;
+use vendor_llama_cpp::sys;
+
+use crate::Options;
+use crate::report::Measurement;
+use crate::samplers::{
+    ROWS, Row, SEED, both, chain, dist, measure, measure_new, min_p, row, temp, top_k, top_p,
+};
+use crate::support::orders::ORDERS;
+use crate::support::{Array, Grid, HostSampler, Rng};
+
+/// Beside those that are measured on other shapes.
+const MORE: &[Row] = &[
+    row("top_k(1)", |_| top_k(1)),
+    row("top_k(128)", |_| top_k(128)),
+    row("top_k(129)", |_| top_k(129)),
+    row("top_k(half)", |n| top_k(n / 2)),
+    row("top_k(all)", |n| top_k(n)),
+    row("top_p(.5)", |_| {
+        both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.5, 1)
+    }),
+    row("min_p(.5, 1000)", |_| {
+        both!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.5, 1000)
+    }),
+    row("typical(.2)", |_| {
+        both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.2, 1)
+    }),
+    row("xtc(1, .0001)", |_| {
+        both!(
+            llama_sieve_init_xtc,
+            llama_sampler_init_xtc,
+            1.0,
+            1e-4,
+            1,
+            SEED
+        )
+    }),
+    row("mirostat_v2(12, .1)", |_| {
+        both!(
+            llama_sieve_init_mirostat_v2,
+            llama_sampler_init_mirostat_v2,
+            SEED,
+            12.0,
+            0.1
+        )
+    }),
+    row("chain: top_k 40, dist", |_| chain([top_k(40), dist()])),
+    row("chain: temp, top_p, dist", |_| {
+        chain([temp(), top_p(), dist()])
+    }),
+    row("chain: min_p, xtc, dist", |_| {
+        let xtc = both!(
+            llama_sieve_init_xtc,
+            llama_sampler_init_xtc,
+            1.0,
+            0.1,
+            1,
+            SEED
+        );
+        chain([min_p(), xtc, dist()])
+    }),
+];
+
+/// Measures every row on every shape.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let sizes: &[usize] = match options.quick {
+        true => &[128_256],
+        false => &[128_256, 32_000],
+    };
+    let sizes = options.size.as_ref().map_or(sizes, std::slice::from_ref);
+    for &n in sizes {
+        for order in ORDERS {
+            for grid in [Grid::F32, Grid::F16, Grid::Bf16] {
+                let shape = format!("{}, {}", order.name, format!("{grid:?}").to_lowercase());
+                if options.wants_shape(&shape) {
+                    let logits = (order.logits)(n, &mut Rng(n as u64)).into_iter();
+                    let input = Array::of_logits(logits.map(|x| grid.round(x)));
+                    rows(&input, &shape, options, done);
+                }
+            }
+        }
+    }
+}
+
+fn rows(input: &Array, shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
+    for row in ROWS.iter().chain(MORE) {
+        for state in ["again", "new", "first"] {
+            let name = format!("{}, {state}", row.name);
+            if !options.wants(&name) {
+                continue;
+            }
+            let measure = |budget| match state {
+                "again" => measure(row, input, budget),
+                _ => measure_new(row, input, budget, state == "first"),
+            };
+            let mut measured = measure(options.budget());
+            // What looks slower, or nearly so, is looked at again for longer.
+            if measured.theirs < 1.05 * measured.ours {
+                measured = measure(4.0 * options.budget());
+            }
+            done(Measurement {
+                part: "shapes".into(),
+                name,
+                n: input.data.len(),
+                shape: shape.into(),
+                ours_ns: measured.ours * 1e3,
+                theirs_ns: Some(measured.theirs * 1e3),
+                floor_ns: None,
+            });
+        }
+    }
+}
