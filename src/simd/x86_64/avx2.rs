@@ -542,7 +542,7 @@ impl Vector for Avx2 {
 }
 
 /// Runs a kernel, compiled with these instructions.
-#[target_feature(enable = "avx2,fma,f16c,popcnt")]
+#[target_feature(enable = "avx2,fma,f16c,popcnt,lzcnt,bmi1,bmi2")]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: this function runs only where the processor has these features.
     kernel.run(unsafe { Avx2::new() })

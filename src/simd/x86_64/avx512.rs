@@ -591,7 +591,9 @@ impl Vector for Avx512 {
 }
 
 /// Runs a kernel, compiled with these instructions.
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,popcnt,lzcnt,bmi1,bmi2"
+)]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: this function runs only where the processor has these features.
     kernel.run(unsafe { Avx512::new() })
