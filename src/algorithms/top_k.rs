@@ -154,8 +154,27 @@ impl TopK {
             Fallback::TopK.note();
             return false;
         }
+        if self.indices.len() > ROOM.max(4 * k) {
+            self.drop_collected(data, k);
+        }
         self.rank_collected(data, k);
         true
+    }
+
+    /// Drops most of what was collected beyond the `k` largest: where an array rises and falls, a
+    /// sample may have met few large ones.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was collected are places of `data`"
+    )]
+    fn drop_collected(&mut self, data: &[TokenData], k: usize) {
+        self.picked.clear();
+        let logits = self.indices.iter().map(|&i| data[i as usize].logit);
+        self.picked.extend(logits);
+        if let Some(threshold) = nearly_kth_largest(&self.picked, k) {
+            self.indices
+                .retain(|&i| data[i as usize].logit >= threshold);
+        }
     }
 
     /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a
@@ -202,7 +221,7 @@ impl TopK {
     /// too small for one, or too large a share wanted.
     #[expect(
         clippy::indexing_slicing,
-        reason = "there are more than `SAMPLE_GROUP` candidates; `start` is at most their number less that"
+        reason = "`sampled` gives places that so many candidates follow"
     )]
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
@@ -216,7 +235,7 @@ impl TopK {
         }
         self.sample.clear();
         let groups = taken / SAMPLE_GROUP;
-        for start in (0..groups).map(|i| i * (data.len() - SAMPLE_GROUP) / groups) {
+        for start in sampled(data.len(), groups) {
             let group = data[start..start + SAMPLE_GROUP].iter();
             self.sample.extend(group.map(|c| descending_key(c.logit)));
         }
@@ -249,6 +268,16 @@ impl TopK {
         }
         self.sort_keys(k);
     }
+}
+
+/// Where the groups of a sample of `n` candidates begin: each anywhere in its part of them, since
+/// what repeats itself must not meet the sample in step.
+fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
+    let part = (n - SAMPLE_GROUP) / groups;
+    (0..groups).map(move |i| {
+        let astray = (i as u32).wrapping_mul(0x9E37_79B1) >> 8;
+        i * part + astray as usize % part
+    })
 }
 
 /// Far more than a sample's threshold lets pass for the smallest k.

@@ -81,14 +81,37 @@ fn keys_of_every_kind_are_sorted() {
     }
 }
 
+/// Of teeth as far apart as the sample's groups the sample may see next to nothing of what is large.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_sample_that_lets_too_many_pass() {
+    const N: usize = 200_000;
+    let mut logits: Vec<f32> = (0..N).map(|i| (i * 7919 % N) as f32).collect();
+    for start in sampled(N, SAMPLE / SAMPLE_GROUP) {
+        logits[start..start + SAMPLE_GROUP].fill(-1.0);
+    }
+    let data = array_of(&logits);
+    let mut expected = data.clone();
+    expected.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+    for k in [1, 40, 128] {
+        let mut order = TopK::default();
+        assert_eq!(ids(order.top(&data, k)), ids(&expected[..k]), "{k}");
+        assert!(
+            order.indices.len() <= k + k / 16 + 1,
+            "{k}: {}",
+            order.indices.len()
+        );
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_sample_that_misleads_gives_way() {
     const N: usize = 10_000;
     let mut logits: Vec<f32> = (0..N).map(|i| -(i as f32)).collect();
     // Large ones where the sample looks, and nowhere else.
-    for group in 0..30 {
-        logits[group * (N - SAMPLE_GROUP) / 64] = 1.0 + group as f32;
+    for (start, group) in sampled(N, SAMPLE / SAMPLE_GROUP).zip(0..30) {
+        logits[start] = 1.0 + group as f32;
     }
     let data = array_of(&logits);
     let before = Fallback::TopK.count();
