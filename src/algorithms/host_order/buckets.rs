@@ -29,8 +29,13 @@ pub fn overflows(logit: f32) -> bool {
 pub(super) fn number(logit: f32) -> u8 {
     let exact = SCALE * logit + ZERO;
     let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
-    let number = if fits { exact } else { 0.0 };
-    number.clamp(0.0, (COUNT - 1) as f32) as u8
+    // Written so that NaN becomes 0.
+    let number = if fits && exact > 0.0 { exact } else { 0.0 };
+    const LAST: f32 = (COUNT - 1) as f32;
+    let number = if number < LAST { number } else { LAST };
+    // SAFETY: it is between 0 and `LAST`. A conversion that is checked takes the lanes of a vector
+    // register one by one.
+    unsafe { number.to_int_unchecked::<i32>() as u8 }
 }
 
 dispatched! {
@@ -168,6 +173,16 @@ impl Buckets {
             // Mostly none is looked for. A largest is found in vector registers, a first is not.
             let highest = numbers.iter().fold(0, |highest: u8, &n| highest.max(n));
             if usize::from(highest) < lowest {
+                continue;
+            }
+            let least = numbers.iter().fold(u8::MAX, |least: u8, &n| least.min(n));
+            if least == highest {
+                // As in an array that is sorted.
+                let first = places[usize::from(least)];
+                places[usize::from(least)] += numbers.len();
+                let to = items[first..first + numbers.len()].iter_mut();
+                to.zip(start..)
+                    .for_each(|(to, i)| *to = item(logits[i], place(i)));
                 continue;
             }
             for (i, &bucket) in (start..).zip(numbers) {

@@ -5,22 +5,97 @@
 //! several equal items it keeps, and in what order, follows from each single step: these are the
 //! steps.
 
-use super::item::{Item, key};
+use super::item::{Item, item, key};
+use super::replay::above;
+use crate::simd::{Kernel, Vector, dispatch};
+use crate::token::TokenData;
+
+/// Offering so many times its size, a heap in an array in no order has long come to rest.
+const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
 #[expect(clippy::indexing_slicing, reason = "`parent` is below half the length")]
 pub(super) fn make_heap(items: &mut [Item]) {
     for parent in (0..items.len() / 2).rev() {
         let item = items[parent];
-        sift(items, parent, item);
+        sift::<false>(items, parent, item);
     }
 }
 
 /// Exchanges the root of a heap for `item`, if that comes before it.
 #[inline]
 pub(super) fn offer(heap: &mut [Item], item: Item) {
+    offer_and::<false>(heap, item);
+}
+
+#[inline(always)]
+fn offer_and<const FORESEEN: bool>(heap: &mut [Item], item: Item) {
     if heap.first().is_some_and(|&root| key(item) < key(root)) {
-        sift(heap, 0, item);
+        sift::<FORESEEN>(heap, 0, item);
+    }
+}
+
+/// Offers the candidates of `data` from `start` on.
+///
+/// The heap changes about `k ln(n / k)` times in random order, and only for a logit above that of
+/// its root: most of the array is compared with the root in vector registers. In a rising array it
+/// changes all the time, so the root that a register is compared with is that of the moment.
+pub(super) fn offer_all(heap: &mut [Item], data: &[TokenData], start: usize) {
+    dispatch(OfferAll { heap, data, start });
+}
+
+struct OfferAll<'a> {
+    heap: &'a mut [Item],
+    data: &'a [TokenData],
+    start: usize,
+}
+
+impl Kernel for OfferAll<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        offer_all_on(v, self.heap, self.data, self.start);
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a pair has twice the lanes, as many as bits are set in"
+)]
+fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: usize) {
+    let Some((&mut mut root, offered)) = heap.first_mut().zip(data.get(start..)) else {
+        return;
+    };
+    let mut roots = v.splat(above(key(root)));
+    let pairs = offered.chunks_exact(2 * V::LANES);
+    let (rest, mut place) = (pairs.remainder(), start);
+    let mut offers = 0;
+    for pair in pairs {
+        let (low, high) = pair.split_at(V::LANES);
+        let of_low = v.ge(v.load_logits(low), roots);
+        let of_high = v.ge(v.load_logits(high), roots);
+        if of_low | of_high != 0 {
+            let mut bits = u64::from(of_low) | u64::from(of_high) << V::LANES;
+            offers += bits.count_ones() as usize;
+            let foreseen = offers > OFTEN * heap.len();
+            while bits != 0 {
+                let lane = bits.trailing_zeros() as usize;
+                let item = item(pair[lane].logit, place + lane);
+                if foreseen {
+                    offer_and::<true>(heap, item);
+                } else {
+                    offer_and::<false>(heap, item);
+                }
+                bits &= bits - 1;
+            }
+            root = heap[0];
+            roots = v.splat(above(key(root)));
+        }
+        place += 2 * V::LANES;
+    }
+    for (candidate, place) in rest.iter().zip(place..) {
+        offer(heap, item(candidate.logit, place));
     }
 }
 
@@ -40,7 +115,7 @@ fn sort_any_heap(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
         heap[last] = heap[0];
-        sift(&mut heap[..last], 0, item);
+        sift::<false>(&mut heap[..last], 0, item);
     }
 }
 
@@ -106,17 +181,25 @@ fn all_equal(items: &[Item]) -> bool {
 
 /// Moves the hole at `top` down to a leaf, always to the child that comes later, and of equal ones
 /// to the right one; then `item` up from there, past what comes before it.
+///
+/// `FORESEEN`: by branches, since which child it is repeats itself.
 #[inline]
 #[expect(
     clippy::indexing_slicing,
     reason = "children are looked at only below the length"
 )]
-fn sift(heap: &mut [Item], top: usize, item: Item) {
+fn sift<const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
     let len = heap.len();
     let mut hole = top;
     while 2 * hole + 2 < len {
         let right = 2 * hole + 2;
-        let child = right - usize::from(key(heap[right]) < key(heap[right - 1]));
+        let is_left = key(heap[right]) < key(heap[right - 1]);
+        if FORESEEN && is_left {
+            heap[hole] = heap[std::hint::black_box(right - 1)];
+            hole = right - 1;
+            continue;
+        }
+        let child = right - usize::from(is_left);
         heap[hole] = heap[child];
         hole = child;
     }

@@ -92,25 +92,25 @@ fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
         let range = &mut items[places.clone()];
         if !wanted.wants(range, places.clone()) {
             // Left as it is.
-        } else if range.len() > LEAF && part.levels > 0 {
-            let (cut, equal) = split(v, range, part.equal);
+        } else if range.len() > LEAF && part.levels > 0 && !settle_run(range) {
+            let (cut, equal) = split(v, items, places, part.equal);
             let levels = part.levels - 1;
             waiting[n_waiting] = Part {
-                start: part.start + cut,
+                start: cut,
                 levels,
                 equal,
                 ..part
             };
             n_waiting += 1;
             part = Part {
-                end: part.start + cut,
+                end: cut,
                 levels,
                 equal,
                 ..part
             };
             continue;
         } else {
-            finish(v, range, part.equal);
+            finish(v, range, part);
             if !wanted.take(range, places) {
                 return;
             }
@@ -125,29 +125,82 @@ fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
 
 /// Sorts a part that is not split any more.
 #[inline(always)]
-fn finish<V: Vector>(v: V, range: &mut [Item], equal: bool) {
-    if range.len() > LEAF {
+fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
+    if range.len() <= LEAF {
+        if !part.equal {
+            sort_stably(v, range);
+        }
+    } else if part.levels == 0 {
         heap::partial_sort(range, range.len());
-    } else if !equal {
-        sort_stably(v, range);
     }
 }
 
-/// Partitions a range. Returns where the second part begins, and whether all items are equal.
+/// Sorts a range of different keys that is in order, or in the opposite one, but for its first and
+/// its last, as parts of sorted arrays are: there is but one order of these. Says whether it was
+/// such a range. Looks at all only where the first few are.
+#[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are more than `LEAF` items, of which `at` and `from` are places"
+)]
+fn settle_run(range: &mut [Item]) -> bool {
+    const FEW: usize = 8;
+    let n = range.len();
+    let (first, inner, last) = (range[0], &range[1..n - 1], range[n - 1]);
+    let (few, next) = (&inner[..FEW], &inner[1..=FEW]);
+    let comes_before = all_pairs(few, next, |a, b| a < b);
+    if !comes_before && !all_pairs(few, next, |a, b| a > b) {
+        return false;
+    }
+    let stands_before = |a: u32, b: u32| if comes_before { a < b } else { a > b };
+    let mut blocks = inner.chunks(BLOCK).zip(inner[1..].chunks(BLOCK));
+    if !blocks.all(|(block, next)| all_pairs(block, next, stands_before)) {
+        return false;
+    }
+    let is_among = |x: u32| {
+        let at = inner.partition_point(|&item| stands_before(key(item), x));
+        inner.get(at).is_some_and(|&item| key(item) == x)
+    };
+    if key(first) == key(last) || is_among(key(first)) || is_among(key(last)) {
+        return false;
+    }
+    if !comes_before {
+        range[1..n - 1].reverse();
+    }
+    let comes_before = |x: Item| move |&item: &Item| key(item) < key(x);
+    let from = 1 + range[1..n - 1].partition_point(comes_before(last));
+    range[from..].rotate_right(1);
+    let at = range[1..].partition_point(comes_before(first));
+    range[..=at].rotate_left(1);
+    true
+}
+
+/// Whether this is so of each key and the next one.
+#[inline(always)]
+fn all_pairs(items: &[Item], next: &[Item], is_so: impl Fn(u32, u32) -> bool) -> bool {
+    let pairs = items.iter().zip(next);
+    // Without a branch for each, which vector registers like.
+    pairs.fold(true, |so_far, (&a, &b)| so_far & is_so(key(a), key(b)))
+}
+
+/// Partitions the items at `places`. Returns where the second part begins, and whether all of them
+/// are equal.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
-fn split<V: Vector>(v: V, range: &mut [Item], equal: bool) -> (usize, bool) {
+fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool) -> (usize, bool) {
+    let range = &mut items[places.clone()];
     let median = median_place(range);
     let equal = equal || all_equal(range, key(range[median]));
     range.swap(0, median);
     let pivot = key(range[0]);
-    let rest = &mut range[1..];
     if equal {
         // Every item stops both searches.
+        let rest = &mut range[1..];
         rest.reverse();
-        return (1 + rest.len() / 2, true);
+        return (places.start + 1 + rest.len() / 2, true);
     }
-    (1 + partition(v, rest, pivot), false)
+    let rest = places.start + 1..places.end;
+    (partition(v, items, rest, pivot), false)
 }
 
 /// Where the median of the second, the middle and the last item is.
@@ -194,15 +247,15 @@ fn all_equal(range: &[Item], of: u32) -> bool {
     true
 }
 
-/// Hoare's partition around `pivot`, which some item does not come before and some item not after.
-/// Returns where the second part begins.
+/// Hoare's partition of the items at `places` around `pivot`, which some item does not come before
+/// and some item not after. Returns where the second part begins.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
-    reason = "blocks are taken from what lies between `start` and `end`"
+    reason = "what is exchanged lies between `start` and `end`"
 )]
-fn partition<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
-    let (mut start, mut end) = (0, items.len());
+fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
+    let (mut start, mut end) = (places.start, places.end);
     // The blocks at both ends, and the stops in them that are not paired yet.
     let (mut left_len, mut right_len) = (0, 0);
     let (mut lefts, mut rights) = (0u64, 0u64);
@@ -218,13 +271,17 @@ fn partition<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
         };
         if left_empty {
             left_len = most.min(BLOCK);
-            lefts = left_stops(v, &items[start..start + left_len], pivot);
+            lefts = left_stops(v, items, start..start + left_len, pivot);
         }
         if right_empty {
             right_len = most.min(BLOCK);
-            rights = right_stops(v, &items[end - right_len..end], pivot);
+            rights = right_stops(v, items, end - right_len..end, pivot);
         }
         let right_start = end - right_len;
+        if is_run(lefts) && is_run(rights) {
+            // As where the items are in the opposite order, or many are equal.
+            exchange_runs(items, (start, &mut lefts), (right_start, &mut rights));
+        }
         for _ in 0..lefts.count_ones().min(rights.count_ones()) {
             let (left, right) = (first_bit(lefts), last_bit(rights));
             items.swap(start + left, right_start + right);
@@ -247,16 +304,58 @@ fn partition<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
     if rights != 0 {
         end = end - right_len + last_bit(rights) + 1;
     }
-    start + partition_block(v, &mut items[start..end], pivot)
+    start + partition_block(v, items, start..end, pivot)
 }
 
-/// The same of at most one block, beyond which the searches stop.
+/// Whether the bits that are set, if any, stand one beside the other.
 #[inline(always)]
-fn partition_block<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
-    let mut lefts = left_stops(v, items, pivot);
-    let mut rights = right_stops(v, items, pivot);
+fn is_run(word: u64) -> bool {
+    let run = word.checked_shr(word.trailing_zeros()).unwrap_or(0);
+    run & run.wrapping_add(1) == 0
+}
+
+/// Exchanges the i-th of some items from the left for the i-th of others from the right, as many as
+/// there are in both. Each are a run of bits of a block that begins at some place; those behind the
+/// first block's are the second block's. The bits of what was exchanged are cleared.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "both runs lie within the items")]
+fn exchange_runs(
+    items: &mut [Item],
+    (left, lefts): (usize, &mut u64),
+    (right, rights): (usize, &mut u64),
+) {
+    let n = lefts.count_ones().min(rights.count_ones()) as usize;
+    if n == 0 {
+        return;
+    }
+    let (first, last) = (first_bit(*lefts), last_bit(*rights));
+    let (before, after) = items.split_at_mut(right);
+    let from_left = &mut before[left + first..left + first + n];
+    let from_right = &mut after[last + 1 - n..=last];
+    for (a, b) in from_left.iter_mut().zip(from_right.iter_mut().rev()) {
+        std::mem::swap(a, b);
+    }
+    *lefts &= !(first_bits(n) << first);
+    *rights &= !(first_bits(n) << (last + 1 - n));
+}
+
+/// The same of at most one block, beyond which the searches stop; counted from its begin.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "the bits are those of `places`")]
+fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
+    let mut lefts = left_stops(v, items, places.clone(), pivot);
+    let mut rights = right_stops(v, items, places.clone(), pivot);
+    if lefts != 0 && rights != 0 {
+        let (first, last) = (first_bit(lefts), last_bit(rights));
+        let between = first_bits((last + 1).saturating_sub(first)) << first;
+        if first < last && lefts & rights & between == between {
+            // As where all between are equal: each stops both searches.
+            items[places.start + first..=places.start + last].reverse();
+            return first + (last + 1 - first) / 2;
+        }
+    }
     // An item that was exchanged stops the search from the other side, too.
-    let mut exchanged = items.len();
+    let mut exchanged = places.len();
     loop {
         let left = match lefts {
             0 => exchanged,
@@ -266,26 +365,48 @@ fn partition_block<V: Vector>(v: V, items: &mut [Item], pivot: u32) -> usize {
             return left;
         }
         exchanged = last_bit(rights);
-        items.swap(left, exchanged);
+        items.swap(places.start + left, places.start + exchanged);
         lefts &= lefts - 1;
         rights ^= 1 << exchanged;
     }
 }
 
-/// A bit for each item of at most a block at which the search from the left stops: what does not
-/// come before the pivot.
+/// A bit for each item at `places`, at most a block, at which the search from the left stops: what
+/// does not come before the pivot.
 #[inline(always)]
-fn left_stops<V: Vector>(v: V, items: &[Item], pivot: u32) -> u64 {
-    at_least(v, items, u64::from(pivot) << 32)
+fn left_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
+    at_least_of(v, items, places, u64::from(pivot) << 32)
 }
 
 /// The same from the right: what does not come after the pivot. No item is at the last place that
 /// there is.
 #[inline(always)]
-fn right_stops<V: Vector>(v: V, items: &[Item], pivot: u32) -> u64 {
-    let after = at_least(v, items, u64::from(pivot) << 32 | u64::from(u32::MAX));
-    let all = u64::MAX.checked_shr((BLOCK - items.len()) as u32);
-    !after & all.unwrap_or(0)
+fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
+    let n = places.len();
+    let least = u64::from(pivot) << 32 | u64::from(u32::MAX);
+    !at_least_of(v, items, places, least) & first_bits(n)
+}
+
+/// A bit for each item at `places`, at most a block, that is `least` or more.
+///
+/// Of a whole block around them wherever there is one: loops whose length changes from one part to
+/// the next cost more than the comparisons.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "`places` are some of the items'")]
+fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64) -> u64 {
+    let n = places.len();
+    // The one that begins with them, or the last one.
+    let start = places.start.min(items.len().saturating_sub(BLOCK));
+    let Some(block) = items[start..].first_chunk::<BLOCK>() else {
+        return at_least(v, &items[places], least);
+    };
+    at_least(v, block, least) >> (places.start - start) & first_bits(n)
+}
+
+/// A word whose first `n` bits are set, at most all.
+#[inline(always)]
+fn first_bits(n: usize) -> u64 {
+    u64::MAX.checked_shr((BLOCK - n) as u32).unwrap_or(0)
 }
 
 /// A bit for each item of at most a block that is `least` or more.
@@ -324,6 +445,10 @@ fn last_bit(word: u64) -> usize {
     reason = "the caller passes at most `LEAF` items; a rank is below their number"
 )]
 fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
+    let next = items.get(1..).unwrap_or_default();
+    if all_pairs(items, next, |a, b| a <= b) {
+        return;
+    }
     let mut copy = [0; LEAF];
     copy[..items.len()].copy_from_slice(items);
     // Equal keys are told apart by where they stand now; what is behind the items comes last.

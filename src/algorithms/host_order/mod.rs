@@ -40,7 +40,7 @@ use crate::token::{TokenData, comparable};
 pub use buckets::overflows;
 use item::key;
 pub use item::{Item, item, items_of, place};
-use replay::{Replay, above};
+use replay::Replay;
 use ties::Ties;
 
 /// Up to so many largest candidates the host finds with one heap over the whole array.
@@ -49,11 +49,13 @@ pub const HEAP: usize = 128;
 const RANKED: usize = 256;
 /// More than so many are looked at for ties before they are ranked.
 const MANY: usize = 8192;
+/// How many neighbours a look at the array takes together.
+const GROUP: usize = 8;
+/// A part of the array as large as this is ranked as the whole is.
+const LARGE_PART: usize = 8;
 /// What selecting by vector registers may write beyond what it selects.
 const PADDING: usize = 64;
-/// For so many times the heap's size candidates are compared with the root one by one.
-const EAGER: usize = 8;
-/// How many candidates the heap's root is compared with at once.
+/// How many logits are looked at for the largest of a bucket at once.
 const CHUNK: usize = 1024;
 /// So many candidates in order are no chance; of the others the square is looked at.
 const LOOKED_AT: usize = 16;
@@ -88,6 +90,7 @@ pub struct HostOrder {
 impl HostOrder {
     /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
     /// them.
+    #[expect(clippy::indexing_slicing, reason = "items tell places of `data`")]
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         let k = k.min(data.len());
         if is_stable() && k < data.len() {
@@ -99,10 +102,13 @@ impl HostOrder {
             self.order.warm_up(data.len().max(HEAP), HEAP + 1);
             self.replay.items.clear();
             self.replay.items.reserve(HEAP);
-            self.indices.clear();
-            self.indices.reserve(CHUNK + PADDING);
             self.top.clear();
             self.top.reserve(HEAP);
+            if k == 1 {
+                let first = kernels::argmax(data).map(|i| data[i]);
+                self.top.extend(first);
+                return &self.top;
+            }
             let by_heap = self.tied || leads(data);
             if !by_heap && matches!(self.rank_some(data, k), Ranked::Distinct) {
                 return self.order.first_ranked(data, k);
@@ -110,23 +116,25 @@ impl HostOrder {
             self.select_by_heap(data, k);
             self.tied = any_equal(&self.replay.items);
         } else if k == data.len() {
-            self.rank(data);
-            return self.take_ranked(data);
+            self.reserve(k);
+            if !is_replayed(data) {
+                self.rank_settled(data);
+                return self.take_ranked(data);
+            }
+            self.replay_top(data, k);
         } else {
             self.reserve(data.len());
             match self.rank_some(data, k) {
                 Ranked::Distinct => return self.order.first_ranked(data, k),
                 Ranked::Tied(least) => self.replay.of_candidates(data, k, least),
                 Ranked::No => {
-                    kernels::column(data, &mut self.logits);
-                    self.replay.all(&self.logits, k, k);
+                    self.replay_top(data, k);
                 }
             }
         }
         self.top.clear();
         let items = self.replay.items.iter().take(k);
-        self.top
-            .extend(items.filter_map(|&item| data.get(place(item))));
+        self.top.extend(items.map(|&item| data[place(item)]));
         &self.top
     }
 
@@ -195,24 +203,40 @@ impl HostOrder {
     /// the logits, NaN as minus infinity.
     pub fn rank(&mut self, data: &[TokenData]) -> Column {
         self.reserve(data.len());
-        let replays = data.len() < RANKED || looks_tied::<512>(data, 3);
-        if !replays || is_stable() {
-            let column = self.order.ranking().rank_logits(data);
-            if is_stable() {
-                return column;
-            }
-            if !overflows(column.max) {
-                if self.ties.find(self.order.ranking().sorted(), false) {
-                    kernels::column(data, &mut self.logits);
-                    self.settle_found(f32::NEG_INFINITY);
-                }
-                return column;
-            }
+        if is_replayed(data) {
+            return self.rank_replayed(data);
         }
-        let column = kernels::column(data, &mut self.logits);
-        self.replay.all(&self.logits, data.len(), data.len());
+        self.rank_settled(data)
+    }
+
+    /// The same by ranking, and settling ties if there are any.
+    fn rank_settled(&mut self, data: &[TokenData]) -> Column {
+        let column = self.order.ranking().rank_logits(data);
+        if is_stable() {
+            return column;
+        }
+        if overflows(column.max) {
+            return self.rank_replayed(data);
+        }
+        if self.ties.find(self.order.ranking().sorted(), false) {
+            kernels::column(data, &mut self.logits);
+            self.settle_found(f32::NEG_INFINITY);
+        }
+        column
+    }
+
+    /// The same by the host's sort from the start.
+    fn rank_replayed(&mut self, data: &[TokenData]) -> Column {
+        let column = self.replay_top(data, data.len());
         let indices = self.replay.items.iter().map(|&item| item as u32);
         self.order.ranking().set(&self.logits, indices);
+        column
+    }
+
+    /// Leaves the `k` largest in the items, by the host's sort from the start.
+    fn replay_top(&mut self, data: &[TokenData], k: usize) -> Column {
+        let column = kernels::column(data, &mut self.logits);
+        self.replay.all(&self.logits, k, k);
         column
     }
 
@@ -296,7 +320,9 @@ impl HostOrder {
     /// Ranks the `k` largest and the one behind them, if there is a quick way.
     fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
         // Ranking takes long where half of the candidates are equal.
-        if data.len() > MANY && looks_tied::<64>(data, 16) {
+        let replays = data.len() > MANY && looks_tied::<64>(data, 16)
+            || k >= data.len() / LARGE_PART && looks_ordered(data);
+        if replays {
             return Ranked::No;
         }
         let Some(ranked) = self.order.top_quickly(data, k + 1) else {
@@ -314,9 +340,6 @@ impl HostOrder {
     }
 
     /// Leaves in the items the `k` largest of `data`, at most 128, as one heap finds them.
-    ///
-    /// The heap changes about `k ln(n / k)` times in random order, and only for a logit above that
-    /// of its root: most of the array is compared with the root in vector registers.
     #[expect(
         clippy::indexing_slicing,
         reason = "`k` is at most the length of `data`"
@@ -327,21 +350,7 @@ impl HostOrder {
         let first = data[..k].iter().enumerate();
         heap.extend(first.map(|(i, candidate)| item(candidate.logit, i)));
         heap::make_heap(heap);
-        // At first many come before the root.
-        let rest = data.len().min(k + EAGER * k);
-        for (i, candidate) in data.iter().enumerate().take(rest).skip(k) {
-            heap::offer(heap, item(candidate.logit, i));
-        }
-        for (chunk, start) in data[rest..].chunks(CHUNK).zip((rest..).step_by(CHUNK)) {
-            let Some(&root) = heap.first() else {
-                return;
-            };
-            self.indices.clear();
-            kernels::at_least(chunk, start, above(key(root)), &mut self.indices);
-            for &i in &self.indices {
-                heap::offer(heap, item(data[i as usize].logit, i as usize));
-            }
-        }
+        heap::offer_all(heap, data, k);
         heap::sort_heap(heap);
     }
 }
@@ -387,13 +396,43 @@ enum Ranked {
     No,
 }
 
+/// Whether the host's sort of all of `data` is replayed at once rather than where ties are found.
+fn is_replayed(data: &[TokenData]) -> bool {
+    let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
+    !is_stable() && is_sooner()
+}
+
+/// Whether the logits rise or fall over long stretches, as those of a sorted array: the host's sort
+/// is then quick, and so is what replays it.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
+)]
+fn looks_ordered(data: &[TokenData]) -> bool {
+    const GROUPS: usize = 64;
+    if data.len() < 4 * GROUPS * GROUP {
+        return false;
+    }
+    let logit = |c: &TokenData| descending_key(c.logit);
+    let is_ordered = |group: &[TokenData]| {
+        let pairs = || {
+            group
+                .windows(2)
+                .map(|pair| (logit(&pair[0]), logit(&pair[1])))
+        };
+        pairs().all(|(a, b)| a <= b) || pairs().all(|(a, b)| a >= b)
+    };
+    let starts = (0..GROUPS).map(|i| i * (data.len() - GROUP) / GROUPS);
+    let ordered = starts.filter(|&start| is_ordered(&data[start..start + GROUP]));
+    ordered.count() >= GROUPS / 4 * 3
+}
+
 /// Whether a sample of `SIZE` candidates has more than so many that are equal to another.
 #[expect(
     clippy::indexing_slicing,
     reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
 )]
 fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
-    const GROUP: usize = 8;
     if data.len() < 4 * SIZE {
         return false;
     }

@@ -17,6 +17,9 @@ use crate::token::{TokenData, comparable};
 /// for its largest, takes longer.
 const FEW_OF: usize = 8;
 
+/// A larger part of a bucket than this is not looked for: it is dealt whole.
+const LARGEST_OF: usize = 4;
+
 /// The host's partial sort, replayed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replay {
@@ -46,13 +49,16 @@ impl Replay {
         self.buckets.count(logits);
         let last = self.buckets.holding(need);
         let (above, of_last) = (self.buckets.above(last), self.buckets.len(last));
+        let of_last_needed = k.saturating_sub(above);
         // NaN is in the lowest bucket, too.
-        let streams = last > 0 && above + of_last >= k && of_last > logits.len() / FEW_OF;
+        let streams = last > 0
+            && (1..=of_last / LARGEST_OF).contains(&of_last_needed)
+            && of_last > logits.len() / FEW_OF;
         let lowest = if streams { last + 1 } else { last };
         self.buckets.deal(logits, lowest, |i| i, &mut self.items);
         self.sort_buckets(lowest, k, None);
         if streams {
-            self.append_largest_of(logits, last, k - above);
+            self.append_largest_of(logits, last, of_last_needed);
         }
     }
 
