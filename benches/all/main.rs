@@ -47,7 +47,7 @@ pub struct Options {
     only: String,
     /// The rows that there are, as far as someone has asked whether they are wanted.
     names: RefCell<BTreeSet<String>>,
-    /// The shapes whose name contains it.
+    /// The shapes that are meant by it.
     shape: String,
     part: Option<String>,
     /// One size instead of all.
@@ -115,18 +115,26 @@ impl Options {
     /// Whether a row of this name is wanted.
     pub fn wants(&self, name: &str) -> bool {
         self.names.borrow_mut().insert(name.to_owned());
-        name.contains(&self.only)
+        is_meant(name, &self.only)
     }
 
     /// Whether a shape of this name is wanted.
     pub fn wants_shape(&self, name: &str) -> bool {
-        name.contains(&self.shape)
+        is_meant(name, &self.shape)
     }
 
     /// How long one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
         let default = if self.quick { 0.5 } else { 1.0 };
         self.seconds.unwrap_or(default)
+    }
+}
+
+/// Whether a name contains `text`, or is it where that begins with an equals sign.
+fn is_meant(name: &str, text: &str) -> bool {
+    match text.strip_prefix('=') {
+        Some(whole) => name == whole,
+        None => name.contains(text),
     }
 }
 
@@ -178,8 +186,8 @@ const BY_NAME: &str = "shapes";
 const USAGE: &str = "\
 cargo bench -- [options]
   --quick                one size, under a minute
-  --only TEXT            the rows whose name contains TEXT
-  --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT
+  --only TEXT            the rows whose name contains TEXT, or is it: --only =greedy
+  --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT, or is it
   --part NAME            samplers, chains, sieve, trie, grammar or dry_breakers; or shapes, which is no part of a usual run
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
