@@ -13,7 +13,7 @@
 use std::ffi::CStr;
 
 use crate::algorithms::descending_sum::DescendingSum;
-use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::host_order::{HostOrder, is_replayed, overflows};
 use crate::algorithms::scratch::clone_by_field;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
@@ -26,6 +26,9 @@ use crate::token::{Token, TokenData};
 /// What of the probabilities is added up without looking at each exactly: much, so that few are
 /// looked at, but in few arrays of a hundred the sum doubles there.
 const BESIDE: f32 = 0.15;
+
+/// A larger part of an array than this counts as most of it.
+const MOST_OF: usize = 4;
 
 /// What both versions have: the feedback loop and the draw.
 #[derive(Debug)]
@@ -114,12 +117,17 @@ impl Feedback {
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
+    fn select(&mut self, candidates: &mut Candidates<'_>) {
+        candidates.softmax(&mut self.work);
+        self.draw(candidates);
+    }
+
+    /// The same where the probabilities are made.
     #[expect(
         clippy::indexing_slicing,
         reason = "a candidate is always kept, and `discrete` gives the place of one"
     )]
-    fn select(&mut self, candidates: &mut Candidates<'_>) {
-        candidates.softmax(&mut self.work);
+    fn draw(&mut self, candidates: &mut Candidates<'_>) {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
         let surprisal = -log2(data[chosen].p);
@@ -325,12 +333,16 @@ pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
+    /// Whether most of the last array were kept, as they then will be again. Only a guess, for
+    /// speed.
+    kept_most: bool,
 }
 
 clone_by_field!(MirostatV2 {
     feedback,
     order,
-    descending
+    descending,
+    kept_most
 });
 
 impl MirostatV2 {
@@ -341,6 +353,7 @@ impl MirostatV2 {
             feedback: Feedback::new(seed, tau, eta),
             order: Scratch::default(),
             descending: Scratch::default(),
+            kept_most: false,
         }
     }
 
@@ -356,7 +369,14 @@ impl MirostatV2 {
             return false;
         }
         let data = candidates.as_slice();
+        if self.kept_most && is_replayed(data) {
+            return false;
+        }
         let sum = self.descending.sum(data, BESIDE);
+        self.kept_most = sum.is_some_and(|sum| self.keeps_most(sum));
+        if self.kept_most && is_replayed(data) {
+            return false;
+        }
         let Some(kept) = self.rank_kept(sum) else {
             return false;
         };
@@ -384,10 +404,22 @@ impl MirostatV2 {
         true
     }
 
+    /// The least probability that is kept.
+    fn least(&self) -> f32 {
+        pow(2.0, -self.feedback.mu)
+    }
+
+    /// Whether so many are kept that all are sooner sorted than these found, where the host's sort
+    /// is replayed anyway.
+    fn keeps_most(&self, sum: f32) -> bool {
+        let kept = self.descending.count_at_least(sum, self.least());
+        kept > self.descending.len() / MOST_OF
+    }
+
     /// Ranks what is to be kept, given the sum of all. Gives how many there are, if it could.
     fn rank_kept(&mut self, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
-        let least = pow(2.0, -self.feedback.mu);
+        let least = self.least();
         let ps = self.descending.ranked_at_least(sum, least);
         // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border
         // is there.
@@ -420,8 +452,12 @@ impl Sampler for MirostatV2 {
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
-            if let Some(kept) = kept_up_to(self.feedback.work.values(), self.feedback.mu) {
-                candidates.truncate(kept);
+            match kept_up_to(self.feedback.work.values(), self.feedback.mu) {
+                Some(kept) => {
+                    self.kept_most = kept > candidates.len() / MOST_OF;
+                    candidates.truncate(kept);
+                }
+                None => return self.feedback.draw(candidates),
             }
         }
         self.feedback.select(candidates);

@@ -57,6 +57,9 @@ impl Sampler for TopK {
             candidates.truncate(self.k);
             return;
         }
+        if self.k >= candidates.len() {
+            return candidates.sort(&mut self.order);
+        }
         let top = self.order.top(candidates.as_slice(), self.k);
         candidates.replace(top);
         candidates.set_sorted(true);

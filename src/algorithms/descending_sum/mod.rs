@@ -33,7 +33,7 @@ use crate::kernels::entropy::surprisals;
 use crate::kernels::layout::{CHUNK, SUM_BLOCK, binade};
 use crate::kernels::rewrite::divide;
 use crate::kernels::rounding_test::{self, Rounded};
-use crate::kernels::scan::max_logit;
+use crate::kernels::scan::{count_at_least, max_logit};
 use crate::kernels::softmax::{exp_sum, exp_sum_double};
 use crate::simd::libm;
 use crate::token::TokenData;
@@ -458,6 +458,16 @@ impl DescendingSum {
         select(&self.taken, lowest, &mut self.selected, &mut self.picked);
         self.ranking
             .rank_selected(&self.taken, &self.selected, &self.picked);
+    }
+
+    /// How many candidates there are.
+    pub fn len(&self) -> usize {
+        self.logits.len()
+    }
+
+    /// How many candidates are at or above `p`, about.
+    pub fn count_at_least(&self, sum: f32, p: f32) -> usize {
+        count_at_least(&self.logits, self.lowest_of(sum * p))
     }
 
     /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at

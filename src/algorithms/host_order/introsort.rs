@@ -149,7 +149,8 @@ fn settle_run(range: &mut [Item]) -> bool {
     let (first, inner, last) = (range[0], &range[1..n - 1], range[n - 1]);
     let (few, next) = (&inner[..FEW], &inner[1..=FEW]);
     let comes_before = all_pairs(few, next, |a, b| a < b);
-    if !comes_before && !all_pairs(few, next, |a, b| a > b) {
+    let comes_behind = all_pairs(few, next, |a, b| a > b);
+    if !(comes_before | comes_behind) {
         return false;
     }
     let stands_before = |a: u32, b: u32| if comes_before { a < b } else { a > b };
@@ -414,14 +415,14 @@ fn first_bits(n: usize) -> u64 {
 fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
     let chunks = items.chunks_exact(V::LANES);
     let rest = chunks.remainder();
-    let mut bits = 0;
-    let mut at = 0;
-    for chunk in chunks {
-        bits |= u64::from(v.ge_u64(chunk, least)) << at;
-        at += V::LANES;
-    }
-    if !rest.is_empty() {
-        bits |= u64::from(v.ge_u64(rest, least)) << at;
+    let mut bits = match rest.is_empty() {
+        true => 0,
+        false => u64::from(v.ge_u64(rest, least)),
+    };
+    // The last ones first: each is shifted where it belongs by those before it, which the compiler
+    // makes no vectors of.
+    for chunk in chunks.rev() {
+        bits = bits << V::LANES | u64::from(v.ge_u64(chunk, least));
     }
     bits
 }

@@ -36,7 +36,7 @@ use crate::algorithms::scratch::room_to_write_over;
 use crate::algorithms::top_k::TopK;
 use crate::kernels::sort_key::descending_key;
 use crate::kernels::{self, Column};
-use crate::token::{TokenData, comparable};
+use crate::token::{Token, TokenData, comparable};
 pub use buckets::overflows;
 use item::key;
 pub use item::{Item, item, items_of, place};
@@ -140,15 +140,36 @@ impl HostOrder {
 
     /// Sorts `data`, in place.
     pub fn sort(&mut self, data: &mut [TokenData]) {
+        if data.len() > HEAP && is_replayed(data) && have_no_p(data) {
+            self.reserve(data.len());
+            if self.replay_top(data, data.len()).plain {
+                return self.write_replayed(data);
+            }
+        }
         let sorted = self.top(data, data.len());
         data.copy_from_slice(sorted);
+    }
+
+    /// Writes the candidates in the order of the items: those of plain data without probabilities,
+    /// which need not be copied first.
+    #[expect(clippy::indexing_slicing, reason = "items tell places of the logits")]
+    fn write_replayed(&self, data: &mut [TokenData]) {
+        for (candidate, &item) in data.iter_mut().zip(&self.replay.items) {
+            *candidate = TokenData {
+                id: place(item) as Token,
+                logit: self.logits[place(item)],
+                p: 0.0,
+            };
+        }
     }
 
     /// Ranks all of `data` aside if it can, which takes ids that are places and no NaN; then
     /// [`ranking`](Self::ranking) holds the order and the logits.
     /// Not where the largest logit [`overflows`] either, since the order does not begin with it.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
-        if data.len() < RANKED {
+        let last_id = |last: &TokenData| usize::try_from(last.id) == Ok(data.len() - 1);
+        // What an earlier sampler has cut is not worth a look.
+        if data.len() < RANKED || !data.last().is_some_and(last_id) {
             return false;
         }
         let column = self.rank(data);
@@ -396,8 +417,14 @@ enum Ranked {
     No,
 }
 
+/// Whether every probability is 0, as hosts make them.
+fn have_no_p(data: &[TokenData]) -> bool {
+    let any_bit = |block: &[TokenData]| block.iter().fold(0, |bits, c| bits | c.p.to_bits()) != 0;
+    !data.chunks(CHUNK).any(any_bit)
+}
+
 /// Whether the host's sort of all of `data` is replayed at once rather than where ties are found.
-fn is_replayed(data: &[TokenData]) -> bool {
+pub fn is_replayed(data: &[TokenData]) -> bool {
     let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
     !is_stable() && is_sooner()
 }
