@@ -11,11 +11,12 @@ use crate::token::TokenData;
 
 dispatched! {
     fn push_at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) => at_least_on;
-    /// Returns the largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends
-    /// to `to`, in order, all candidates whose logits are at or above the largest plus `below`,
-    /// which is not positive, and some others: those that were so near to the largest before them.
-    /// Reads 12 bytes per candidate.
-    pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 => near_max_on;
+    /// Returns the largest logit, or `known` if that is larger. Appends to `to`, in order, all
+    /// candidates whose logits are at or above the largest plus `below`, which is not positive, and
+    /// some others: those that were so near to the largest before them. Reads 12 bytes per
+    /// candidate.
+    fn near_max_from(data: &[TokenData], known: f32, below: f32, to: &mut Vec<TokenData>) -> f32
+        => near_max_on;
     /// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
     pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>)
         => select_on;
@@ -28,6 +29,25 @@ dispatched! {
 /// per candidate.
 pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u32>) {
     push_at_least(data, first as u32, threshold, to);
+}
+
+/// Returns the largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to
+/// `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
+/// not positive, and a few others. Reads 12 bytes per candidate.
+pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    const PART: usize = 8 * SUM_BLOCK;
+    let before = to.len();
+    let mut max = f32::MIN;
+    for (part, end) in data.chunks(PART).zip((PART..).step_by(PART)) {
+        max = near_max_from(part, max, below, to);
+        if to.len() - before > PART {
+            // In a rising array all are near to the largest before them.
+            max = max.max(super::scan::max(data.get(end..).unwrap_or_default()));
+            to.truncate(before);
+            return near_max_from(data, max, below, to);
+        }
+    }
+    max
 }
 
 #[inline(always)]
@@ -62,9 +82,17 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
 /// The first ones are read twice: what would be kept before a large logit came is mostly there.
 /// What is kept on the way is little unless the logits rise.
 #[inline(always)]
-fn near_max_on<V: Vector>(v: V, data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    let first = data.get(..2 * SUM_BLOCK).unwrap_or(data);
-    let mut max = max_on(v, first).max(f32::MIN);
+fn near_max_on<V: Vector>(
+    v: V,
+    data: &[TokenData],
+    known: f32,
+    below: f32,
+    to: &mut Vec<TokenData>,
+) -> f32 {
+    let mut max = known;
+    if known == f32::MIN {
+        max = max_on(v, data.get(..2 * SUM_BLOCK).unwrap_or(data)).max(known);
+    }
     let mut pairs = data.chunks_exact(2 * V::LANES);
     let mut thresholds = v.splat(max + below);
     for pair in &mut pairs {

@@ -223,6 +223,10 @@ fn squares_masking_on<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thresh
         let values = &mut values[..block.len()];
         match try_float_squares(v, &squares, block, threshold, values) {
             Some(sum) => squares.sum = sum,
+            // Nearly all are masked where all in a block are.
+            None if values
+                .iter()
+                .fold(true, |all, &x| all & (x == f32::NEG_INFINITY)) => {}
             None => add_squares(v, &mut squares, values),
         }
     }

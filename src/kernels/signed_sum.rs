@@ -31,7 +31,9 @@ fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
     }
     for block in data.chunks(SUM_BLOCK) {
         let values = &mut values[..block.len()];
-        copy_logits_on(v, block, values);
+        if copy_logits_on(v, block, values) == f32::NEG_INFINITY {
+            continue;
+        }
         sum = match try_signed_block(v, sum.0, values) {
             Some((added, counted)) => (added, sum.1 + counted),
             None => add_signed_block(v, sum, values),
