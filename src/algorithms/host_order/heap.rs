@@ -101,9 +101,12 @@ fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: u
 
 /// Sorts a heap.
 pub(super) fn sort_heap(heap: &mut [Item]) {
-    match all_equal(heap) {
-        true => sort_heap_of_equals(heap),
-        false => sort_any_heap(heap),
+    if all_equal(heap) {
+        sort_heap_of_equals(heap);
+    } else if are_mostly_equal(heap) {
+        sort_any_heap::<true>(heap);
+    } else {
+        sort_any_heap::<false>(heap);
     }
 }
 
@@ -111,11 +114,11 @@ pub(super) fn sort_heap(heap: &mut [Item]) {
     clippy::indexing_slicing,
     reason = "`last` runs below the length, from 1 on"
 )]
-fn sort_any_heap(heap: &mut [Item]) {
+fn sort_any_heap<const FORESEEN: bool>(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
         heap[last] = heap[0];
-        sift::<false>(&mut heap[..last], 0, item);
+        sift::<FORESEEN>(&mut heap[..last], 0, item);
     }
 }
 
@@ -177,6 +180,19 @@ pub(super) fn partial_sort(items: &mut [Item], k: usize) {
 fn all_equal(items: &[Item]) -> bool {
     let first = items.first().map_or(0, |&item| key(item));
     items.iter().all(|&item| key(item) == first)
+}
+
+/// Whether most items are equal to the root, as in an array of which nearly all is masked.
+fn are_mostly_equal(heap: &[Item]) -> bool {
+    const SAMPLE: usize = 64;
+    let root = heap.first().map_or(0, |&root| key(root));
+    let sample = heap.iter().step_by(heap.len().div_ceil(SAMPLE).max(1));
+    let (mut seen, mut equal) = (0, 0);
+    for &item in sample {
+        seen += 1;
+        equal += usize::from(key(item) == root);
+    }
+    equal > seen / 4 * 3
 }
 
 /// Moves the hole at `top` down to a leaf, always to the child that comes later, and of equal ones

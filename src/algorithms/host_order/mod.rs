@@ -383,8 +383,8 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// Whether the first candidates are in order and others do not come before them, as in a sorted
-/// array: a heap of them hardly changes, while a sample takes the largest for usual.
+/// Whether the first candidates are in order, and others do not come before them or fall as well,
+/// as in a sorted array: a heap of them hardly changes, while a sample takes the largest for usual.
 #[expect(clippy::indexing_slicing, reason = "there are more than `LOOKED_AT`")]
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {
@@ -394,11 +394,11 @@ fn leads(data: &[TokenData]) -> bool {
     let last = comparable(first[LOOKED_AT - 1].logit);
     let in_order = |a: &TokenData, b: &TokenData| comparable(a.logit) >= comparable(b.logit);
     let step = others.len().div_ceil(LOOKED_AT * LOOKED_AT);
-    first.is_sorted_by(in_order)
-        && others
-            .iter()
-            .step_by(step)
-            .all(|c| comparable(c.logit) <= last)
+    let are_behind = || {
+        let mut others = others.iter().step_by(step);
+        others.all(|c| comparable(c.logit) <= last)
+    };
+    first.is_sorted_by(in_order) && (are_behind() || ordered_groups(data).falling >= MOST_GROUPS)
 }
 
 /// Whether two neighbours are equal.
@@ -431,27 +431,42 @@ pub fn is_replayed(data: &[TokenData]) -> bool {
 
 /// Whether the logits rise or fall over long stretches, as those of a sorted array: the host's sort
 /// is then quick, and so is what replays it.
+fn looks_ordered(data: &[TokenData]) -> bool {
+    let groups = ordered_groups(data);
+    groups.falling + groups.rising >= MOST_GROUPS
+}
+
+/// How many groups of neighbours are looked at for an order.
+const GROUPS: usize = 64;
+/// So many of them are no chance.
+const MOST_GROUPS: usize = GROUPS / 4 * 3;
+
+/// How many groups of neighbours fall, or rise; none of a short array.
+#[derive(Default)]
+struct Ordered {
+    falling: usize,
+    rising: usize,
+}
+
 #[expect(
     clippy::indexing_slicing,
     reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
 )]
-fn looks_ordered(data: &[TokenData]) -> bool {
-    const GROUPS: usize = 64;
+fn ordered_groups(data: &[TokenData]) -> Ordered {
+    let mut ordered = Ordered::default();
     if data.len() < 4 * GROUPS * GROUP {
-        return false;
+        return ordered;
     }
-    let logit = |c: &TokenData| descending_key(c.logit);
-    let is_ordered = |group: &[TokenData]| {
-        let pairs = || {
-            group
-                .windows(2)
-                .map(|pair| (logit(&pair[0]), logit(&pair[1])))
-        };
-        pairs().all(|(a, b)| a <= b) || pairs().all(|(a, b)| a >= b)
-    };
-    let starts = (0..GROUPS).map(|i| i * (data.len() - GROUP) / GROUPS);
-    let ordered = starts.filter(|&start| is_ordered(&data[start..start + GROUP]));
-    ordered.count() >= GROUPS / 4 * 3
+    for start in (0..GROUPS).map(|i| i * (data.len() - GROUP) / GROUPS) {
+        let keys = data[start..start + GROUP].iter();
+        let keys = keys.map(|c| descending_key(c.logit));
+        if keys.clone().is_sorted() {
+            ordered.falling += 1;
+        } else if keys.rev().is_sorted() {
+            ordered.rising += 1;
+        }
+    }
+    ordered
 }
 
 /// Whether a sample of `SIZE` candidates has more than so many that are equal to another.
