@@ -3,6 +3,7 @@
 mod definitions;
 mod differential;
 mod oracle;
+mod orders;
 mod rounded_logits;
 mod seeds;
 #[path = "../support/mod.rs"]
