@@ -23,7 +23,7 @@ const MORE: &[Row] = &[
     row("top_k(128)", |_| top_k(128)),
     row("top_k(129)", |_| top_k(129)),
     row("top_k(half)", |n| top_k(n / 2)),
-    row("top_k(all)", |n| top_k(n)),
+    row("top_k(all)", top_k),
     row("top_p(.5)", |_| {
         both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.5, 1)
     }),

@@ -275,7 +275,7 @@ impl TopK {
 fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     let part = (n - SAMPLE_GROUP) / groups;
     (0..groups).map(move |i| {
-        let astray = (i as u32).wrapping_mul(0x9E37_79B1) >> 8;
+        let astray = (i as u32).wrapping_mul(0x9E37_79B1) >> 16;
         i * part + astray as usize % part
     })
 }

@@ -35,7 +35,7 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
 /// `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
 /// not positive, and a few others. Reads 12 bytes per candidate.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    const PART: usize = 8 * SUM_BLOCK;
+    const PART: usize = 32 * SUM_BLOCK;
     let before = to.len();
     let mut max = f32::MIN;
     for (part, end) in data.chunks(PART).zip((PART..).step_by(PART)) {

@@ -373,8 +373,10 @@ impl MirostatV2 {
             return false;
         }
         let sum = self.descending.sum(data, BESIDE);
-        self.kept_most = sum.is_some_and(|sum| self.keeps_most(sum));
-        if self.kept_most && is_replayed(data) {
+        // No more than 100 have a probability of a hundredth.
+        let can_keep_most = self.least() * (data.len() as f32) < MOST_OF as f32;
+        let keeps_most = |sum| self.keeps_most(sum, data.len());
+        if can_keep_most && is_replayed(data) && sum.is_some_and(keeps_most) {
             return false;
         }
         let Some(kept) = self.rank_kept(sum) else {
@@ -409,11 +411,10 @@ impl MirostatV2 {
         pow(2.0, -self.feedback.mu)
     }
 
-    /// Whether so many are kept that all are sooner sorted than these found, where the host's sort
+    /// Whether so many of `n` are kept that all are sooner sorted than these found, where the host's sort
     /// is replayed anyway.
-    fn keeps_most(&self, sum: f32) -> bool {
-        let kept = self.descending.count_at_least(sum, self.least());
-        kept > self.descending.len() / MOST_OF
+    fn keeps_most(&self, sum: f32, n: usize) -> bool {
+        self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }
 
     /// Ranks what is to be kept, given the sum of all. Gives how many there are, if it could.
@@ -457,7 +458,10 @@ impl Sampler for MirostatV2 {
                     self.kept_most = kept > candidates.len() / MOST_OF;
                     candidates.truncate(kept);
                 }
-                None => return self.feedback.draw(candidates),
+                None => {
+                    self.kept_most = true;
+                    return self.feedback.draw(candidates);
+                }
             }
         }
         self.feedback.select(candidates);

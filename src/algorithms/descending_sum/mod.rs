@@ -460,12 +460,7 @@ impl DescendingSum {
             .rank_selected(&self.taken, &self.selected, &self.picked);
     }
 
-    /// How many candidates there are.
-    pub fn len(&self) -> usize {
-        self.logits.len()
-    }
-
-    /// How many candidates are at or above `p`, about.
+    /// How many candidates are at or above `p`, about, after [`sum`](Self::sum) gave `sum`.
     pub fn count_at_least(&self, sum: f32, p: f32) -> usize {
         count_at_least(&self.logits, self.lowest_of(sum * p))
     }

@@ -251,10 +251,6 @@ fn all_equal(range: &[Item], of: u32) -> bool {
 /// Hoare's partition of the items at `places` around `pivot`, which some item does not come before
 /// and some item not after. Returns where the second part begins.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "what is exchanged lies between `start` and `end`"
-)]
 fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
     let (mut start, mut end) = (places.start, places.end);
     // The blocks at both ends, and the stops in them that are not paired yet.
