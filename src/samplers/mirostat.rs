@@ -411,8 +411,8 @@ impl MirostatV2 {
         pow(2.0, -self.feedback.mu)
     }
 
-    /// Whether so many of `n` are kept that all are sooner sorted than these found, where the host's sort
-    /// is replayed anyway.
+    /// Whether so many of `n` are kept that all are sooner sorted than these found, where the
+    /// host's sort is replayed anyway.
     fn keeps_most(&self, sum: f32, n: usize) -> bool {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }

@@ -5,8 +5,7 @@
 //! several equal items it keeps, and in what order, follows from each single step: these are the
 //! steps.
 
-use super::item::{Item, item, key};
-use super::replay::above;
+use super::item::{Item, above, item, key};
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 

@@ -1,6 +1,6 @@
 //! What the replayed sorts move.
 
-use crate::kernels::sort_key::descending_key;
+use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};
 
 /// What is sorted: a key, by which alone items are compared, above a number that tells them apart.
@@ -22,6 +22,11 @@ pub fn place(item: Item) -> usize {
 #[inline(always)]
 pub fn item(x: f32, place: usize) -> Item {
     u64::from(descending_key(x)) << 32 | place as u64
+}
+
+/// The least logit that comes before one of this key.
+pub(super) fn above(key: u32) -> f32 {
+    logit_of(key).next_up()
 }
 
 /// Leaves in `items` those of all of `xs`.

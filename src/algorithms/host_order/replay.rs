@@ -5,12 +5,11 @@ use std::ops::Range;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::buckets::{self, Buckets};
 use crate::algorithms::host_order::introsort::{self, All, Wanted};
-use crate::algorithms::host_order::item::{Item, item, items_of, key, place};
+use crate::algorithms::host_order::item::{Item, above, item, items_of, key, place};
 use crate::algorithms::host_order::ties::{Tied, Ties};
 use crate::algorithms::host_order::{CHUNK, HEAP, PADDING, heap};
 use crate::algorithms::scratch::room_to_write_over;
 use crate::kernels;
-use crate::kernels::sort_key::logit_of;
 use crate::token::{TokenData, comparable};
 
 /// A bucket that has no more than this part of an array is dealt: reading the array again, to look
@@ -253,9 +252,4 @@ impl Wanted for OnePlace {
     fn take(&mut self, _: &[Item], places: Range<usize>) -> bool {
         !places.contains(&self.0)
     }
-}
-
-/// The least logit that comes before one of this key.
-pub(super) fn above(key: u32) -> f32 {
-    logit_of(key).next_up()
 }
