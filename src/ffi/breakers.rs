@@ -37,7 +37,8 @@ pub(super) unsafe fn breakers_for(
         let found = || {
             // SAFETY: as above; the vocabulary is not kept.
             let vocabulary = unsafe { host_vocabulary(vocab) }?;
-            let tokenizer = Tokenizer::of(&Host::get()?)?;
+            // SAFETY: as above.
+            let tokenizer = unsafe { Tokenizer::of(&Host::get()?, vocab) }?;
             Ok((FoundBreakers::new(&vocabulary, &texts), tokenizer))
         };
         found()

@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
 use llama_sieve::ffi::grammar as sieve;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::samplers::llama_sieve_init_greedy;
-use llama_sieve::ffi::trie::llama_sieve_cache_stats;
+use llama_sieve::ffi::trie::{llama_sieve_cache_stats, llama_sieve_init_trie_strings};
 use vendor_llama_cpp::TestVocabulary;
 use vendor_llama_cpp::test_vocabulary::Kind;
 
@@ -178,6 +179,26 @@ pub fn a_second_request_starts_warm(vocabulary: &Vocabulary) {
     let misses = stats().misses;
     made(vocabulary, text).expect("a grammar");
     assert!(stats().misses > misses);
+}
+
+/// The host ends the process where it is asked for a text of such a model.
+pub fn tokens_without_texts() {
+    let path = folder().join(format!("grammar-{}-no-texts.gguf", std::process::id()));
+    let model = TestVocabulary::load_without_texts(100, &path);
+    std::fs::remove_file(&path).expect("it was written");
+    let model = model.expect("a vocabulary");
+    let vocab = model.vocab().cast();
+    let is_refused = |smpl: *const llama_sampler| {
+        smpl.is_null() && said().contains("the model's tokens have no texts")
+    };
+    let (text, root) = (c"root ::= \"a\"".as_ptr(), c"root".as_ptr());
+    // SAFETY: a live vocabulary and C strings.
+    let smpl = unsafe { sieve::llama_sieve_init_grammar(vocab, text, root) };
+    assert!(is_refused(smpl), "{}", said());
+    let words = [c"a".as_ptr()];
+    // SAFETY: as above.
+    let smpl = unsafe { llama_sieve_init_trie_strings(vocab, words.as_ptr(), 1, 1) };
+    assert!(is_refused(smpl), "{}", said());
 }
 
 /// Thousands of alternatives that begin with as many characters, as lists of words have them that

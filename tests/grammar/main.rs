@@ -102,6 +102,7 @@ fn borders() {
     borders::hostile_texts_end(&vocabulary);
     borders::a_second_request_starts_warm(&vocabulary);
     borders::alternatives_with_many_beginnings();
+    borders::tokens_without_texts();
 }
 
 #[test]

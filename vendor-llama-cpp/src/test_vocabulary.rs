@@ -39,12 +39,21 @@ impl TestVocabulary {
         Model::load_vocabulary(path)
     }
 
+    /// Writes a GGUF file with so many tokens that have no texts, over one that may be there, and
+    /// loads it.
+    pub fn load_without_texts(n_tokens: usize, path: &Path) -> Result<Model, String> {
+        model::start_backend();
+        let file = Gguf::new()?;
+        file.set_str("general.architecture", "llama");
+        file.set_str("tokenizer.ggml.model", "no_vocab");
+        file.set_u32("llama.vocab_size", n_tokens);
+        write_to(&file, path)?;
+        Model::load_vocabulary(path)
+    }
+
     /// Writes the vocabulary as a GGUF file, over one that may be there.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         model::start_backend();
-        model::forget_error();
-        let c_path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| format!("{}: a file name cannot contain NUL", path.display()))?;
         let file = Gguf::new()?;
         file.set_str("general.architecture", "llama");
         file.set_str("tokenizer.ggml.model", "gpt2");
@@ -57,16 +66,22 @@ impl TestVocabulary {
         file.set_strings("tokenizer.ggml.merges", &["no merge".to_owned()]);
         file.set_u32("tokenizer.ggml.eos_token_id", self.eos);
         file.set_bool("tokenizer.ggml.add_bos_token", false);
-        // SAFETY: file and path are valid, and only what is said about the file is written.
-        let is_written = unsafe { sys::gguf_write_to_file(file.as_ptr(), c_path.as_ptr(), true) };
-        match is_written {
-            true => Ok(()),
-            false => Err(format!(
-                "cannot write {}: {}",
-                path.display(),
-                model::last_error()
-            )),
-        }
+        write_to(&file, path)
+    }
+}
+
+fn write_to(file: &Gguf, path: &Path) -> Result<(), String> {
+    model::forget_error();
+    let c_path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| format!("{}: a file name cannot contain NUL", path.display()))?;
+    // SAFETY: file and path are valid, and only what is said about the file is written.
+    match unsafe { sys::gguf_write_to_file(file.as_ptr(), c_path.as_ptr(), true) } {
+        true => Ok(()),
+        false => Err(format!(
+            "cannot write {}: {}",
+            path.display(),
+            model::last_error()
+        )),
     }
 }
 

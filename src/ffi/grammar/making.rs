@@ -154,7 +154,8 @@ unsafe fn prepared<'a>(
         root,
         known,
         tokens: texts.map(|text| (text, None)).collect(),
-        tokenizer: Tokenizer::of(&host)?,
+        // SAFETY: as above.
+        tokenizer: unsafe { Tokenizer::of(&host, vocab) }?,
     }))
 }
 

@@ -47,7 +47,7 @@ macro_rules! weak_references {
 }
 
 weak_references! {
-    llama_sieve_weak_host 48:
+    llama_sieve_weak_host 49:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -60,6 +60,7 @@ weak_references! {
     "llama_sampler_chain_init"
     "llama_sampler_free"
     "llama_set_sampler"
+    "llama_vocab_type"
     "llama_vocab_n_tokens"
     "llama_vocab_is_eog"
     "llama_vocab_eot"

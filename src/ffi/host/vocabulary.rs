@@ -1,6 +1,6 @@
 //! A host's `llama_vocab` as a [`Vocabulary`].
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
 use crate::ffi::host::{Host, host_function};
@@ -44,8 +44,27 @@ unsafe impl Send for HostVocabulary {}
 // SAFETY: as above.
 unsafe impl Sync for HostVocabulary {}
 
+/// Fails for the vocabulary of a model that has numbers of tokens alone.
+///
+/// # Safety
+/// `vocab` is a vocabulary of the host.
+unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
+    type Kind = unsafe extern "C" fn(Vocab) -> c_int;
+    /// `LLAMA_VOCAB_TYPE_NONE`.
+    const NONE: c_int = 0;
+    let kind = || -> Result<Kind, String> { Ok(host_function!(host, c"llama_vocab_type", Kind)) };
+    match kind() {
+        // SAFETY: the caller guarantees the vocabulary.
+        Ok(kind) if unsafe { kind(vocab) } == NONE => {
+            Err("the model's tokens have no texts (its tokenizer is no_vocab)".into())
+        }
+        _ => Ok(()),
+    }
+}
+
 impl HostVocabulary {
-    /// Fails where the host lacks a function.
+    /// Fails where the host lacks a function, and of a model that has numbers of tokens alone: the
+    /// host ends the process where it is asked for their texts.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the bound host and outlives the object.
@@ -65,6 +84,8 @@ impl HostVocabulary {
         let tokenize = host_function!(host, c"llama_tokenize", Tokenize);
 
         let raw = vocab.as_ptr().cast_const();
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { has_texts(&host, raw) }?;
         // SAFETY: the caller guarantees the vocabulary.
         let (n_tokens, eot, eos) = unsafe { (n_tokens(raw), eot(raw), eos(raw)) };
         let token = |id: Token| (id >= 0).then_some(id);
@@ -176,8 +197,14 @@ impl Vocabulary for HostVocabulary {
 pub(crate) struct Tokenizer(Throwing);
 
 impl Tokenizer {
-    /// Fails where the host lacks the function.
-    pub(crate) fn of(host: &Host) -> Result<Self, String> {
+    /// For that vocabulary. Fails where the host lacks the function, and where
+    /// [`HostVocabulary::new`] does.
+    ///
+    /// # Safety
+    /// `vocab` is a vocabulary of the host.
+    pub(crate) unsafe fn of(host: &Host, vocab: Vocab) -> Result<Self, String> {
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { has_texts(host, vocab) }?;
         Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
     }
 

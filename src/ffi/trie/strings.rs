@@ -123,7 +123,8 @@ unsafe fn prepared<'a>(
     let mode = Mode::from_number(mode)?;
     memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
-    let tokenizer = Tokenizer::of(&host).map_err(Failure::no_host)?;
+    // SAFETY: the caller guarantees the vocabulary.
+    let tokenizer = unsafe { Tokenizer::of(&host, vocab) }.map_err(Failure::no_host)?;
     let mut values = memory::with_room(n)?;
     for (i, &string) in strings.iter().enumerate() {
         if string.is_null() {
