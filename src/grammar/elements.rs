@@ -4,6 +4,8 @@
 //! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
 //! rests of alternatives thereby are one, however often a repetition has written them down.
 
+use std::rc::Rc;
+
 use crate::grammar::hash::{Map, Set};
 use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
 
@@ -132,13 +134,21 @@ impl Written {
             [element] => Some(element),
             _ => None,
         };
-        let contents: Vec<Option<Element>> = self.rules.iter().map(content).collect();
-        // A chain of names ends: no rule begins with itself.
-        let replaced = |mut element| {
+        let mut contents: Vec<Option<Element>> = self.rules.iter().map(content).collect();
+        let mut chain = Vec::new();
+        // A chain of names ends: no rule begins with itself. All on the way learn its end, so that
+        // the next one to come there does not go it again.
+        let mut replaced = |mut element| {
             while let Element::Rule(rule) = element
                 && let Some(content) = contents.get(rule as usize).copied().flatten()
             {
+                chain.push(rule);
                 element = content;
+            }
+            for rule in chain.drain(..) {
+                if let Some(content) = contents.get_mut(rule as usize) {
+                    *content = Some(element);
+                }
             }
             element
         };
@@ -449,11 +459,14 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
     let n = beginnings.len();
-    // In the order in which they are looked at, the next one last.
-    let next = |node: usize| {
-        let mut next = beginnings.of_node(node);
-        next.reverse();
-        next
+    // Found out once for each: the texts of all rules together are read once.
+    let mut known: Vec<Option<Rc<[u32]>>> = vec![None; n];
+    let mut next = |node: usize| -> Rc<[u32]> {
+        let find = || beginnings.of_node(node).into();
+        match known.get_mut(node) {
+            Some(known) => Rc::clone(known.get_or_insert_with(find)),
+            None => find(),
+        }
     };
     let (mut is_done, mut is_open) = (vec![false; n], vec![false; n]);
     let mark = |marks: &mut [bool], rule: usize, value| {
@@ -468,25 +481,26 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
         }
         // The host has a rule for each optional round.
         let rounds = beginnings.rounds_of(start);
-        let mut path = vec![(start, next(start))];
+        let mut path = vec![(start, next(start), 0)];
         mark(&mut is_open, start, true);
-        while let Some((rule, to_do)) = path.last_mut() {
+        while let Some((rule, to_do, n_done)) = path.last_mut() {
             looked_at += rounds;
             if looked_at > most {
                 return false;
             }
-            let Some(to) = to_do.pop() else {
+            let Some(&to) = to_do.get(*n_done) else {
                 mark(&mut is_open, *rule, false);
                 mark(&mut is_done, *rule, true);
                 path.pop();
                 continue;
             };
+            *n_done += 1;
             let to = to as usize;
             if is_open.get(to) == Some(&true) {
                 return true;
             }
             mark(&mut is_open, to, true);
-            path.push((to, next(to)));
+            path.push((to, next(to), 0));
         }
     }
     true
