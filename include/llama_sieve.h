@@ -286,6 +286,12 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
+ The most elements that a stack of rules may have below its top. A rule that goes on behind a
+ reference puts one there, so that this bounds how deep a text may be nested.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
+
+/*
  The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
  a step. What is known from earlier calls counts as if it had to be found.
  */

@@ -67,6 +67,11 @@ impl Bench {
         self.states.bytes() + by_band.sum::<usize>()
     }
 
+    /// How many tables there are.
+    pub fn n_tables(&self) -> usize {
+        1 + self.by_band.len()
+    }
+
     /// The beginning of a text.
     pub fn initial(&mut self, grammar: &Compiled) -> Result<Place, TooMuch> {
         let state = match self.initial {

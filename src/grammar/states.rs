@@ -92,6 +92,8 @@ pub struct States {
     all: Vec<State>,
     /// Identify states in other tables.
     identities: Vec<Identity>,
+    /// The most elements below the tops, on one way down.
+    heights: Vec<u32>,
     facts: Vec<Facts>,
     numbers: Map<State, StateId>,
     counted: Counted,
@@ -129,6 +131,7 @@ impl States {
         let mut states = Self {
             all: Vec::new(),
             identities: Vec::new(),
+            heights: Vec::new(),
             facts: Vec::new(),
             numbers: Map::default(),
             counted: Counted::default(),
@@ -209,6 +212,12 @@ impl States {
 
     fn add(&mut self, state: State, identity: Identity) -> StateId {
         let number = self.all.len() as StateId;
+        let below = state.edges.iter().map(|edge| {
+            let n_edges = self.all[edge.below as usize].edges.len() as u32;
+            self.heights[edge.below as usize].saturating_add(n_edges)
+        });
+        let height = below.max().unwrap_or(0);
+        self.heights.push(height);
         self.all.push(state.clone());
         self.identities.push(identity);
         self.facts.push(Facts::default());
@@ -239,6 +248,12 @@ impl States {
     /// The tops of a state.
     pub fn edges(&self, state: StateId) -> &[Edge] {
         &self.all[state as usize].edges
+    }
+
+    /// The most elements below the tops of a state, on one way down. Where several may come next,
+    /// each counts.
+    pub fn height(&self, state: StateId) -> usize {
+        self.heights[state as usize] as usize
     }
 
     /// Identifies a state in all tables of its grammar.
@@ -431,6 +446,7 @@ fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()
         + size_of::<Identity>()
+        + size_of::<u32>()
         + 64
         + n_edges * size_of::<Edge>()
 }

@@ -10,7 +10,7 @@ use crate::grammar::cache;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Element, Rules};
 use crate::grammar::engine::Engine;
-use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_STEP, MAX_WORK};
+use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_STACK, MAX_STATE_BYTES, MAX_STEP, MAX_WORK};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::parser::parse;
 use crate::grammar::states::budget::Budget;
@@ -566,6 +566,48 @@ fn a_deep_place_has_one_answer_however_it_was_reached() {
         n_answers > 500 && n_failed > 30,
         "{n_failed} of {n_answers}"
     );
+}
+
+/// Not by what the tables hold, but by the place: so it does not matter what was asked on the way.
+#[test]
+fn a_stack_has_a_limit() {
+    let open = "(".repeat(64);
+    let tree = tree([open.clone(), ")".into(), "x".into()]);
+    let wide = 100;
+    let rules = (1..wide).map(|i| format!("r{i} ::= r{} \"]\"\n", i + 1));
+    let rules: String = rules.collect();
+    for (text, elements) in [
+        ("root ::= \"(\" root \")\" | \"x\"".to_owned(), 64),
+        ("root ::= \"(\" root \")\"{1,9} | \"x\"".to_owned(), 64),
+        (
+            format!("root ::= \"(\" r1 | \"x\"\n{rules}r{wide} ::= root \"]\""),
+            64 * wide,
+        ),
+    ] {
+        let engine = Arc::new(Engine::new(compiled_for(&text, &tree)));
+        let new = || {
+            Tracker::new(Arc::clone(&engine))
+                .expect("small")
+                .expect("a text")
+        };
+        let (mut alone, mut asked) = (new(), new());
+        let accept = |tracker: &mut Tracker| tracker.accept(1, open.as_bytes());
+        let mut n_accepted = 0;
+        while accept(&mut alone) == Ok(true) {
+            assert_eq!(accept(&mut asked), Ok(true));
+            assert!(asked.mask().expect("within the limits").allows(1));
+            n_accepted += 1;
+        }
+        // Where what is below the tops has grown beyond it, up to what one character adds.
+        let most = MAX_STACK + 2 * elements;
+        assert!(
+            (MAX_STACK - 2 * elements..most).contains(&(n_accepted * elements)),
+            "{n_accepted}"
+        );
+        assert_eq!(accept(&mut asked), Err(TooMuch));
+        assert_eq!(accept(&mut alone), Err(TooMuch));
+        assert!(alone.bytes() <= 4 * MAX_STATE_BYTES);
+    }
 }
 
 #[test]
