@@ -5,6 +5,7 @@
     reason = "numbers of states are positions in tables that only grow"
 )]
 
+use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
@@ -56,9 +57,9 @@ impl States {
                 pending.pop();
                 continue;
             }
+            let bound = self.budget.bound();
             if let Some(wider) = self.wider_of(grammar, a, b)? {
-                let cost = MOST_LEVELS as u64 * 2;
-                self.keep_union(a, b, Found { state: wider, cost })?;
+                self.keep_union(a, b, wider, self.budget.bound() - bound)?;
                 pending.pop();
                 continue;
             }
@@ -66,6 +67,7 @@ impl States {
             let (left, right) = (self.all[a as usize].clone(), self.all[b as usize].clone());
             let n_edges = left.edges.len() + right.edges.len();
             self.spend(n_edges + 1)?;
+            let cost_of_a_look = self.budget.bound() - bound;
             let mut merged = Vec::with_capacity(n_edges);
             let mut cost_of_known = 0;
             let (mut i, mut j) = (0, 0);
@@ -98,9 +100,9 @@ impl States {
             let bound = self.budget.bound();
             self.merge_counts(grammar, &mut merged);
             let state = self.numbered(grammar, left.may_end || right.may_end, &merged);
-            let own = self.budget.bound() - bound + 2 * (n_edges + 1 + 2 * MOST_LEVELS) as u64;
-            let cost = own.saturating_add(cost_of_known);
-            self.keep_union(a, b, Found { state, cost })?;
+            // Where something is waited for, the pair is looked at twice.
+            let own = self.budget.bound() - bound + 2 * cost_of_a_look;
+            self.keep_union(a, b, state, own.saturating_add(cost_of_known))?;
             pending.pop();
         }
         self.known_union(a, b)
@@ -108,9 +110,19 @@ impl States {
             .ok_or(TooMuch)
     }
 
-    fn keep_union(&mut self, a: StateId, b: StateId, found: Found) -> Result<(), TooMuch> {
-        self.grow(size_of::<((StateId, StateId), Found)>() + 8);
-        self.unions.insert((a.min(b), a.max(b)), found);
+    /// Remembers a union, and what it took but for the room that it takes here.
+    fn keep_union(
+        &mut self,
+        a: StateId,
+        b: StateId,
+        state: StateId,
+        cost: u64,
+    ) -> Result<(), TooMuch> {
+        let bytes = size_of::<((StateId, StateId), Found)>() + 8;
+        self.grow(bytes);
+        let cost = cost.saturating_add((bytes / BYTES_OF_A_STEP) as u64);
+        self.unions
+            .insert((a.min(b), a.max(b)), Found { state, cost });
         self.budget.check()
     }
 
