@@ -336,16 +336,13 @@ impl Core {
         if self.is_waiting() {
             return;
         }
-        // For many the mask is made if it is not known.
         if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
-        }
-        if self.mask.is_none() && candidates.len() <= FEW {
-            if self.one_by_one(candidates.as_mut_slice()).is_err() {
-                self.exceeds();
-                self.end_only(candidates);
+            // Where that takes too much, the mask may be less: what tokens begin with is looked at
+            // once for all. Without it the answer would depend on whether somebody has asked.
+            if self.mask.is_none() && self.one_by_one(candidates.as_mut_slice()).is_ok() {
+                return;
             }
-            return;
         }
         match self.current_mask() {
             Ok(mask) => mask.apply(candidates.as_mut_slice()),
