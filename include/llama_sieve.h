@@ -286,8 +286,9 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
- The most elements that a stack of rules may have below its top. A rule that goes on behind a
- reference puts one there, so that this bounds how deep a text may be nested.
+ The most elements that the stacks of rules may have below their tops, all together, those that
+ stacks have in common counted once. A rule that goes on behind a reference puts one there, so
+ that this bounds how deep a text may be nested, or in how many ways.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::grammar::compiled::Compiled;
+use crate::grammar::limits::{MAX_STACK, MAX_STATE_BYTES};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::masks::{MaskKey, Masks, Part, PartKey};
 use crate::grammar::states::{StateId, States, TooMuch};
@@ -35,6 +36,8 @@ pub struct Bench {
     pub chars: Vec<u32>,
     /// The state at the beginning of a text.
     initial: Option<StateId>,
+    /// Bytes that were occupied when there was nothing but a place.
+    bytes_of_place: usize,
     /// Set while the tables change. Found set, a change was cut short, and they are not to be
     /// believed.
     pub is_changing: bool,
@@ -57,6 +60,7 @@ impl Bench {
             by_band,
             chars: Vec::new(),
             initial: None,
+            bytes_of_place: 0,
             is_changing: false,
         }
     }
@@ -67,9 +71,16 @@ impl Bench {
         self.states.bytes() + by_band.sum::<usize>()
     }
 
-    /// How many tables there are.
-    pub fn n_tables(&self) -> usize {
-        1 + self.by_band.len()
+    /// To be called when the tables have nothing but the place of a text.
+    pub fn has_place_alone(&mut self) {
+        self.bytes_of_place = self.states.bytes();
+    }
+
+    /// True if it is time to begin anew, with the place alone. That takes a copy of the place, so
+    /// tables that are mostly that are kept.
+    pub fn is_large(&self) -> bool {
+        let n_tables = 1 + self.by_band.len();
+        self.bytes() > n_tables * MAX_STATE_BYTES.max(2 * self.bytes_of_place)
     }
 
     /// The beginning of a text.
@@ -97,7 +108,10 @@ impl Bench {
         let state = self
             .states
             .accept(grammar, place.state, token, &self.chars)?;
-        Ok(Place { state, partial })
+        match self.states.is_deeper_than(MAX_STACK, state) {
+            true => Err(TooMuch),
+            false => Ok(Place { state, partial }),
+        }
     }
 
     /// The key of a place's mask.

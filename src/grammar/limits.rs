@@ -24,11 +24,12 @@ pub const MAX_WORK: usize = 1 << 23;
 pub const MAX_CALL_BYTES: usize = 64 << 20;
 /// The most bytes of the masks of one grammar. At this much they are forgotten.
 pub const MAX_MASK_BYTES: usize = 48 << 20;
-/// The most elements that a stack may have below its top; where several may come next, each counts.
+/// The most elements that stacks may have below their tops, all stacks of a place together, those
+/// that they have in common counted once.
 pub const MAX_STACK: usize = 1 << 15;
 /// The most bytes of the states of one kind that a sampler remembers: those that it follows its
 /// text with, and, where there are counted repetitions, those for each band of the vocabulary. At
-/// this much of all together they are begun anew.
+/// this much of all together they are begun anew, or at twice what the place of the text takes.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The most bytes of the states that are kept for the next samplers of one grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;

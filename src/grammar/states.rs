@@ -37,7 +37,7 @@ use facts::{Facts, NO_ROW};
 
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{ENDLESS, Element};
-use crate::grammar::hash::{Identity, Map};
+use crate::grammar::hash::{Identity, Map, Set};
 use crate::token::Token;
 
 pub use budget::TooMuch;
@@ -92,8 +92,8 @@ pub struct States {
     all: Vec<State>,
     /// Identify states in other tables.
     identities: Vec<Identity>,
-    /// The most elements below the tops, on one way down.
-    heights: Vec<u32>,
+    /// The edges of all of them.
+    n_edges: usize,
     facts: Vec<Facts>,
     numbers: Map<State, StateId>,
     counted: Counted,
@@ -131,7 +131,7 @@ impl States {
         let mut states = Self {
             all: Vec::new(),
             identities: Vec::new(),
-            heights: Vec::new(),
+            n_edges: 0,
             facts: Vec::new(),
             numbers: Map::default(),
             counted: Counted::default(),
@@ -212,12 +212,7 @@ impl States {
 
     fn add(&mut self, state: State, identity: Identity) -> StateId {
         let number = self.all.len() as StateId;
-        let below = state.edges.iter().map(|edge| {
-            let n_edges = self.all[edge.below as usize].edges.len() as u32;
-            self.heights[edge.below as usize].saturating_add(n_edges)
-        });
-        let height = below.max().unwrap_or(0);
-        self.heights.push(height);
+        self.n_edges += state.edges.len();
         self.all.push(state.clone());
         self.identities.push(identity);
         self.facts.push(Facts::default());
@@ -250,10 +245,27 @@ impl States {
         &self.all[state as usize].edges
     }
 
-    /// The most elements below the tops of a state, on one way down. Where several may come next,
-    /// each counts.
-    pub fn height(&self, state: StateId) -> usize {
-        self.heights[state as usize] as usize
+    /// True if more than `most` elements are below the tops of a state, those that stacks have in
+    /// common counted once.
+    pub fn is_deeper_than(&self, most: usize, state: StateId) -> bool {
+        if self.n_edges <= most {
+            return false;
+        }
+        let mut n_edges = 0;
+        let mut seen = Set::default();
+        let mut pending: Vec<StateId> = vec![state];
+        while let Some(state) = pending.pop() {
+            for edge in self.edges(state) {
+                if seen.insert(edge.below) {
+                    n_edges += self.edges(edge.below).len();
+                    pending.push(edge.below);
+                }
+            }
+            if n_edges > most {
+                return true;
+            }
+        }
+        false
     }
 
     /// Identifies a state in all tables of its grammar.
@@ -446,7 +458,6 @@ fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()
         + size_of::<Identity>()
-        + size_of::<u32>()
         + 64
         + n_edges * size_of::<Edge>()
 }

@@ -576,8 +576,13 @@ fn a_stack_has_a_limit() {
     let wide = 100;
     let rules = (1..wide).map(|i| format!("r{i} ::= r{} \"]\"\n", i + 1));
     let rules: String = rules.collect();
+    let side_by_side = (0..wide).map(|i| format!("s{i} ::= \"(\" s{i} \"{i}\" | \"x\"\n"));
+    let side_by_side: String = side_by_side.collect();
+    let beginnings = alternatives(wide, |i| format!("s{i}"));
     for (text, elements) in [
         ("root ::= \"(\" root \")\" | \"x\"".to_owned(), 64),
+        // Many stacks that are not deep.
+        (format!("root ::= {beginnings}\n{side_by_side}"), 64 * wide),
         ("root ::= \"(\" root \")\"{1,9} | \"x\"".to_owned(), 64),
         (
             format!("root ::= \"(\" r1 | \"x\"\n{rules}r{wide} ::= root \"]\""),
@@ -608,6 +613,33 @@ fn a_stack_has_a_limit() {
         assert_eq!(accept(&mut alone), Err(TooMuch));
         assert!(alone.bytes() <= 4 * MAX_STATE_BYTES);
     }
+}
+
+/// Each character of each candidate asks for a token element among many tops. The walk for a mask
+/// looks once at what the tokens begin with.
+#[test]
+fn few_candidates_are_within_the_limits_where_their_mask_is() {
+    const N: usize = 96;
+    let tree = tree((0..N).map(|i| "a".repeat(1000 + i)));
+    let classes = alternatives(120, |i| format!("[a\\u{:04X}]", 0x4e00 + i));
+    let text = format!("root ::= ( <[200]> |  {classes} )*");
+    let n_allowed = |grammar: &mut Grammar| {
+        let mut data: Vec<TokenData> = (1..=N as Token)
+            .map(|id| TokenData {
+                id,
+                logit: 1.0,
+                p: 0.0,
+            })
+            .collect();
+        grammar.apply(&mut Candidates::new(&mut data, false));
+        data.iter().filter(|token| token.logit == 1.0).count()
+    };
+    const { assert!(N * 1000 * 120 > MAX_WORK) };
+    let mut first = grammar(&text, &tree);
+    assert_eq!((n_allowed(&mut first), first.slot().dead()), (N, None));
+    let mut second = grammar(&text, &tree);
+    second.slot().allowed();
+    assert_eq!((n_allowed(&mut second), second.slot().dead()), (N, None));
 }
 
 #[test]

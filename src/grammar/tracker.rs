@@ -10,7 +10,6 @@ use crate::grammar::bench::{Bench, Place};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
-use crate::grammar::limits::{MAX_STACK, MAX_STATE_BYTES};
 use crate::grammar::mask::{self, Mask};
 use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::{NONE, TooMuch};
@@ -141,14 +140,14 @@ impl Tracker {
             .states
             .import(grammar, &bench.states, self.place.state)
         {
+            fresh.has_place_alone();
             *bench = fresh;
             self.place.state = state;
         }
     }
 
     fn stay_small(&mut self) {
-        let is_large = |bench: &Bench| bench.bytes() > bench.n_tables() * MAX_STATE_BYTES;
-        if self.bench.as_ref().is_some_and(is_large) {
+        if self.bench.as_ref().is_some_and(Bench::is_large) {
             self.begin_anew();
         }
     }
@@ -170,12 +169,6 @@ impl Tracker {
             self.call(|bench, grammar, place, _| bench.accept(grammar, place, token, text))?;
         if next.state == NONE {
             return Ok(false);
-        }
-        // By the place alone, so that it does not matter what else the tables have.
-        let bench = self.bench.as_ref();
-        if bench.is_none_or(|bench| bench.states.height(next.state) > MAX_STACK) {
-            self.begin_anew();
-            return Err(TooMuch);
         }
         self.place = next;
         self.stay_small();

@@ -39,8 +39,9 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
 /// The most stacks of rules that one character may lead through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
-/// The most elements that a stack of rules may have below its top. A rule that goes on behind a
-/// reference puts one there, so that this bounds how deep a text may be nested.
+/// The most elements that the stacks of rules may have below their tops, all together, those that
+/// stacks have in common counted once. A rule that goes on behind a reference puts one there, so
+/// that this bounds how deep a text may be nested, or in how many ways.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACK: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACK == limits::MAX_STACK);
 /// The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
