@@ -13,7 +13,8 @@
 //! that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
-use std::collections::TryReserveError;
+use std::collections::{HashSet, TryReserveError};
+use std::hash::Hash;
 use std::hint::black_box;
 use std::panic::resume_unwind;
 
@@ -87,6 +88,14 @@ pub fn with_room<T>(n: usize) -> Result<Vec<T>, TryReserveError> {
     let mut elements = Vec::new();
     reserve_exact(&mut elements, n)?;
     Ok(elements)
+}
+
+/// Empty, with room for `n` elements.
+pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveError> {
+    let mut set = HashSet::new();
+    claim(table_bytes::<T>(n))?;
+    set.try_reserve(n)?;
+    Ok(set)
 }
 
 /// A copy of `elements`.

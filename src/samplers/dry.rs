@@ -14,13 +14,13 @@
 //! a beginning of it; what is left of the breaker is then tokenised, apart, since a host's
 //! tokenizer may throw.
 
-use std::collections::{TryReserveError, VecDeque};
+use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::memory::{claim, exhausted, push, table_bytes, with_room};
+use crate::memory::{claim, exhausted, push, set_with_room, table_bytes, with_room};
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::{ln, pow_f64};
@@ -350,54 +350,49 @@ impl Breakers {
     }
 }
 
-/// Breakers, and where they begin in the texts of a vocabulary.
-#[derive(Debug)]
+/// Where breakers begin in the texts of a vocabulary, and what is left of them there.
+#[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
-    breakers: Vec<Breaker<'a>>,
     heads: Vec<Head>,
+    tails: Tails<'a>,
 }
 
-/// A token whose text ends with the first `begun` bytes of a breaker; 0: it contains all of it.
+/// A token whose text ends with the beginning of a breaker.
 #[derive(Debug)]
 struct Head {
     token: Token,
-    breaker: usize,
-    begun: usize,
+    /// The number of the tail that must follow; `None`: its text contains all of the breaker.
+    tail: Option<usize>,
 }
 
-/// A breaker, and the tokens of what is left of it behind each of its bytes.
-#[derive(Debug)]
-struct Breaker<'a> {
-    text: &'a [u8],
-    /// `tails[i]`: the tokens of `text[i..]`, or room for them; `None` if no text ends so that
-    /// they must follow.
-    tails: Vec<Option<Vec<Token>>>,
+/// Ends of breakers, each once.
+#[derive(Debug, Default)]
+struct Tails<'a> {
+    numbers: HashMap<&'a [u8], usize>,
+    /// With their tokens, or room for them.
+    all: Vec<(&'a [u8], Vec<Token>)>,
 }
 
 impl<'a> FoundBreakers<'a> {
     /// Looks for breakers, each cut to 40 bytes, in all texts.
     pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
-        let mut found = Self {
-            breakers: Vec::new(),
-            heads: Vec::new(),
-        };
-        for text in breakers.iter().filter(|text| !text.is_empty()) {
-            push(&mut found.breakers, Breaker::new(text));
-        }
-        if found.breakers.is_empty() {
+        let mut found = Self::default();
+        let mut known = set_with_room(breakers.len()).unwrap_or_else(exhausted);
+        let mut distinct: Vec<&[u8]> = with_room(breakers.len()).unwrap_or_else(exhausted);
+        let cut = breakers
+            .iter()
+            .map(|&text| text.get(..MAX_BREAKER_BYTES).unwrap_or(text));
+        distinct.extend(cut.filter(|&text| !text.is_empty() && known.insert(text)));
+        if distinct.is_empty() {
             return found;
         }
         let mut text = Vec::new();
         for token in 0..vocabulary.n_tokens() as Token {
             vocabulary.detokenize(token, &mut text);
-            for (breaker, of) in found.breakers.iter_mut().enumerate() {
-                of.begun_by(&text, |begun| {
-                    let head = Head {
-                        token,
-                        breaker,
-                        begun,
-                    };
-                    push(&mut found.heads, head);
+            for breaker in &distinct {
+                begun_by(&text, breaker, |tail| {
+                    let tail = tail.map(|tail| found.tails.number(tail));
+                    push(&mut found.heads, Head { token, tail });
                 });
             }
         }
@@ -407,12 +402,8 @@ impl<'a> FoundBreakers<'a> {
     /// Has `ask` replace the tokens of each tail that occurs, given its text. There is room for
     /// them, so that nothing need be allocated.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
-        for breaker in &mut self.breakers {
-            for (i, tail) in breaker.tails.iter_mut().enumerate() {
-                if let (Some(tail), Some(text)) = (tail, breaker.text.get(i..)) {
-                    ask(text, tail);
-                }
-            }
+        for (text, tokens) in &mut self.tails.all {
+            ask(text, tokens);
         }
     }
 
@@ -426,9 +417,8 @@ impl<'a> FoundBreakers<'a> {
                     .and_then(|()| tails.try_reserve(1))
                     .unwrap_or_else(exhausted);
             }
-            let of_breaker = self.breakers.get(head.breaker);
-            let tail = of_breaker.and_then(|breaker| breaker.tails.get(head.begun)?.as_deref());
-            let tail = tail.unwrap_or_default();
+            let tail = head.tail.and_then(|tail| self.tails.all.get(tail));
+            let tail = tail.map_or(&[][..], |(_, tokens)| tokens);
             let tail = tail.get(..MAX_TAIL_TOKENS).unwrap_or(tail);
             let of_token = tails.entry(head.token).or_default();
             if !of_token.iter().any(|known| known == tail) {
@@ -440,31 +430,37 @@ impl<'a> FoundBreakers<'a> {
     }
 }
 
-impl<'a> Breaker<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        let text = text.get(..MAX_BREAKER_BYTES).unwrap_or(text);
-        let mut tails = with_room(text.len()).unwrap_or_else(exhausted);
-        tails.resize(text.len(), None);
-        Self { text, tails }
-    }
-
-    /// Tells how many of its bytes `word` ends with, each number of them, or 0 if `word` contains
-    /// it; and makes room for what must follow.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`begun` is below `n`, the length of `text` and of `tails`"
-    )]
-    fn begun_by(&mut self, word: &[u8], mut tell: impl FnMut(usize)) {
-        let n = self.text.len();
-        if word.windows(n).any(|part| part == self.text) {
-            return tell(0);
+impl<'a> Tails<'a> {
+    /// The number of this one, for whose tokens room is made.
+    fn number(&mut self, text: &'a [u8]) -> usize {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
         }
-        for begun in 1..n.min(word.len() + 1) {
-            if word.ends_with(&self.text[..begun]) {
-                let room = ROOM_PER_BYTE * (n - begun + 1);
-                self.tails[begun].get_or_insert_with(|| with_room(room).unwrap_or_else(exhausted));
-                tell(begun);
-            }
+        if self.numbers.len() == self.numbers.capacity() {
+            let grown = (2 * self.numbers.len()).max(4);
+            claim(table_bytes::<(&[u8], usize)>(grown))
+                .and_then(|()| self.numbers.try_reserve(1))
+                .unwrap_or_else(exhausted);
+        }
+        let number = self.all.len();
+        let room = with_room(ROOM_PER_BYTE * (text.len() + 1)).unwrap_or_else(exhausted);
+        push(&mut self.all, (text, room));
+        self.numbers.insert(text, number);
+        number
+    }
+}
+
+/// Tells what is left of `breaker` behind each beginning of it that `word` ends with, or `None` if
+/// `word` contains it.
+fn begun_by<'a>(word: &[u8], breaker: &'a [u8], mut tell: impl FnMut(Option<&'a [u8]>)) {
+    let n = breaker.len();
+    if word.windows(n).any(|part| part == breaker) {
+        return tell(None);
+    }
+    for begun in 1..n.min(word.len() + 1) {
+        let (beginning, tail) = breaker.split_at(begun);
+        if word.ends_with(beginning) {
+            tell(Some(tail));
         }
     }
 }

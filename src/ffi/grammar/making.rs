@@ -1,6 +1,7 @@
 //! How a sampler is made of a grammar that C passes, lazy or not, under our own names or a host's.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -101,7 +102,8 @@ struct Text<'a> {
     text: &'a [u8],
     root: &'a [u8],
     known: Arc<Known>,
-    /// What its elements `<text>` say, with the tokens once they were asked for.
+    /// What its elements `<text>` say, in the order in which they are read, with the tokens once
+    /// they were asked for.
     tokens: Vec<(Vec<u8>, Option<Token>)>,
     tokenizer: Tokenizer,
 }
@@ -170,22 +172,26 @@ impl Prepared<'_> {
 }
 
 impl Text<'_> {
+    /// Asks for the tokens, up to the first text that is none: there the grammar is refused.
+    ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) {
         for (text, token) in &mut self.tokens {
             // SAFETY: the caller guarantees the vocabulary.
             *token = unsafe { self.tokenizer.one_token(vocab, text) };
+            if token.is_none() {
+                return;
+            }
         }
     }
 
     fn grammar(self, making: &Making<'_>) -> Result<Grammar, Failure> {
-        let token = |text: &[u8]| {
-            let place = self
-                .tokens
-                .binary_search_by(|(other, _)| (**other).cmp(text));
-            self.tokens.get(place.ok()?)?.1
-        };
+        let tokens = self.tokens.iter();
+        let tokens: HashMap<&[u8], Token> = tokens
+            .filter_map(|(text, token)| Some((text.as_slice(), (*token)?)))
+            .collect();
+        let token = |text: &[u8]| tokens.get(text).copied();
         let grammar = Grammar::new(self.text, self.root, &self.known.tree, token);
         grammar.map_err(|refused| making.refused(refused))
     }

@@ -13,6 +13,7 @@ use crate::ffi::host::llama_h::{
 thread_local! {
     static IN_USE: Cell<bool> = const { Cell::new(false) };
     static SHELLS: Cell<usize> = const { Cell::new(0) };
+    static TOKENIZED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Makes it the host of this thread.
@@ -37,6 +38,11 @@ pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
 /// How many shells of this thread are alive.
 pub fn shells() -> usize {
     SHELLS.get()
+}
+
+/// How many texts this thread has had tokenized.
+pub fn tokenized() -> usize {
+    TOKENIZED.get()
 }
 
 /// As `llama_sampler_free`.
@@ -207,6 +213,7 @@ unsafe extern "C" fn detokenize(
     letter(unsafe { *tokens }, buffer, room)
 }
 
+/// Every letter is a token, and where special ones count also between angle brackets.
 unsafe extern "C" fn tokenize(
     _vocab: *const c_void,
     text: *const c_char,
@@ -214,8 +221,16 @@ unsafe extern "C" fn tokenize(
     tokens: *mut i32,
     room: i32,
     _add_special: bool,
-    _parse_special: bool,
+    parse_special: bool,
 ) -> i32 {
+    TOKENIZED.set(TOKENIZED.get() + 1);
+    // SAFETY: the text has the length that was passed.
+    let whole = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length as usize) };
+    if let (true, [b'<', letter, b'>']) = (parse_special && room > 0, whole) {
+        // SAFETY: there is room.
+        unsafe { *tokens = letter.wrapping_sub(b'a').into() };
+        return 1;
+    }
     if room < length {
         return -length;
     }

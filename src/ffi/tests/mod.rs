@@ -1,5 +1,6 @@
-//! What the C border does when something inside fails.
+//! What the C border does when something inside fails, and what it asks of a host.
 
 mod faults;
 mod memory;
 pub(super) mod mock_host;
+mod questions;

@@ -14,7 +14,7 @@ use crate::ffi::vtable::into_host;
 use crate::memory;
 use crate::token::Token;
 use crate::trie::cache;
-use crate::trie::descriptor::{Descriptor, Leaf, Payload};
+use crate::trie::descriptor::{Descriptor, Leaf, Payload, SPAN_LIMIT};
 use crate::trie::sampler::{Mode, TrieSampler};
 
 use super::{TOKEN_TRIE, slot_for};
@@ -80,6 +80,8 @@ struct Strings<'a> {
 
 /// A string, and room for its tokens.
 struct Value<'a> {
+    /// Which of the strings it is, the first of those that are equal.
+    number: usize,
     text: &'a str,
     /// Behind what stands before it.
     together: Vec<u8>,
@@ -87,15 +89,32 @@ struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    fn new(text: &'a str) -> Result<Self, Failure> {
+    fn new(number: usize, text: &'a str) -> Result<Self, Failure> {
         let mut together = memory::with_room(BEFORE.len() + text.len())?;
         together.extend_from_slice(BEFORE);
         together.extend_from_slice(text.as_bytes());
         Ok(Self {
+            number,
             text,
             tokens: room_for_tokens(&together)?,
             together,
         })
+    }
+
+    /// Whether it can be no value of a trie, once its tokens were asked for.
+    fn is_refused(&self) -> bool {
+        self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
+    }
+
+    fn why_refused(&self) -> String {
+        let (i, text) = (self.number, self.text);
+        match self.tokens.len() {
+            0 => format!("strings[{i}], {text:?}, has no tokens"),
+            n => format!(
+                "strings[{i}] has {n} tokens, and a span takes at most {SPAN_LIMIT} \
+                 (LLAMA_SIEVE_TRIE_SPAN_LIMIT)"
+            ),
+        }
     }
 }
 
@@ -126,6 +145,7 @@ unsafe fn prepared<'a>(
     // SAFETY: the caller guarantees the vocabulary.
     let tokenizer = unsafe { Tokenizer::of(&host, vocab) }.map_err(Failure::no_host)?;
     let mut values = memory::with_room(n)?;
+    let mut known = memory::set_with_room(n)?;
     for (i, &string) in strings.iter().enumerate() {
         if string.is_null() {
             return Err(Failure::null(&format!("strings[{i}]")));
@@ -136,7 +156,9 @@ unsafe fn prepared<'a>(
         if text.is_empty() {
             return Err(Failure::from(format!("strings[{i}] is empty")));
         }
-        values.push(Value::new(text)?);
+        if known.insert(text) {
+            values.push(Value::new(i, text)?);
+        }
     }
     Ok(Strings {
         tokenizer,
@@ -147,6 +169,8 @@ unsafe fn prepared<'a>(
 }
 
 impl Strings<'_> {
+    /// Asks for the tokens, up to the first string that is refused for them.
+    ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) {
@@ -165,19 +189,21 @@ impl Strings<'_> {
                 // A tokenizer that takes both as one knows no text before the string.
                 ask(value.text.as_bytes(), tokens);
             }
+            if value.is_refused() {
+                return;
+            }
         }
     }
 
     fn payload(self) -> Result<(Payload, Mode), Failure> {
         let mut leaves = memory::with_room(self.values.len())?;
-        for (i, Value { text, tokens, .. }) in self.values.into_iter().enumerate() {
-            if tokens.is_empty() {
-                let text = format!("strings[{i}], {text:?}, has no tokens");
-                return Err(Failure::from(text));
+        for value in self.values {
+            if value.is_refused() {
+                return Err(Failure::from(value.why_refused()));
             }
             leaves.push(Leaf {
-                name: memory::text(text),
-                tokens,
+                name: memory::text(value.text),
+                tokens: value.tokens,
             });
         }
         let descriptor = Descriptor {

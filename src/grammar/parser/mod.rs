@@ -11,7 +11,7 @@ mod repetitions;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -115,18 +115,23 @@ pub fn written(
 }
 
 /// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
-/// what [`parse`] will ask for.
-pub fn token_texts(text: &[u8], root: &[u8]) -> BTreeSet<Vec<u8>> {
+/// what [`parse`] will ask for, each once, in the order in which it first does. That stops at the
+/// first that is no token.
+pub fn token_texts(text: &[u8], root: &[u8]) -> Vec<Vec<u8>> {
     if !text.contains(&b'<') {
-        return BTreeSet::new();
+        return Vec::new();
     }
-    let texts = RefCell::new(BTreeSet::new());
+    let texts = RefCell::new(HashMap::new());
     // Whatever is wrong with the text is told by whoever parses it in earnest.
     let _ = parse(text, root, |text| {
-        texts.borrow_mut().insert(text.to_vec());
+        let mut texts = texts.borrow_mut();
+        let n = texts.len();
+        texts.entry(text.to_vec()).or_insert(n);
         Some(0)
     });
-    texts.into_inner()
+    let mut texts: Vec<_> = texts.into_inner().into_iter().collect();
+    texts.sort_unstable_by_key(|&(_, n)| n);
+    texts.into_iter().map(|(text, _)| text).collect()
 }
 
 fn place(text: &[u8], fault: Fault) -> ParseError {

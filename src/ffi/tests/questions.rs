@@ -1,0 +1,117 @@
+//! How often the host's tokenizer is asked: once for each text, and not where the answer is known.
+
+use std::ffi::{CStr, CString, c_char};
+
+use super::mock_host;
+use crate::ffi::grammar::llama_sieve_init_grammar;
+use crate::ffi::samplers::llama_sieve_init_dry;
+use crate::ffi::trie::{LLAMA_SIEVE_TRIE_SAMPLED, llama_sieve_init_trie_strings};
+use crate::last_error;
+
+/// How many texts `call` has tokenized, and what it gives.
+fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
+    mock_host::install();
+    let before = mock_host::tokenized();
+    let result = call();
+    (mock_host::tokenized() - before, result)
+}
+
+/// Whether a sampler is made of the grammar.
+fn is_grammar(text: &CStr) -> bool {
+    // SAFETY: C strings, and the vocabulary of the mocked host.
+    unsafe {
+        let (vocab, root) = (mock_host::handle(), c"root".as_ptr());
+        let made = llama_sieve_init_grammar(vocab, text.as_ptr(), root);
+        if made.is_null() {
+            return false;
+        }
+        mock_host::free(made);
+    }
+    true
+}
+
+#[test]
+fn no_token_is_asked_for_behind_one_that_refuses_the_grammar() {
+    for (text, n, place) in [
+        (c"root ::= <no> <a> <b>", 1, "line 1, column 10: '<no>'"),
+        (c"root ::= <b> <a> <no> <c>", 3, "line 1, column 18: '<no>'"),
+        (
+            c"root ::= <b> x\nx ::= !<no> | <a>",
+            2,
+            "line 2, column 8: '<no>'",
+        ),
+    ] {
+        assert_eq!(questions(|| is_grammar(text)), (n, false), "{text:?}");
+        let told = last_error::get();
+        assert!(told.contains(place), "{told}");
+    }
+    let many = (0..500).map(|n| format!(" <no{n}>"));
+    let many = CString::new(format!("root ::={}", many.collect::<String>())).expect("no NUL");
+    assert_eq!(questions(|| is_grammar(&many)), (1, false));
+}
+
+#[test]
+fn each_token_of_a_grammar_is_asked_for_once() {
+    let text = c"root ::= <b> !<a> (<a> | <b>)* x\nx ::= <c>{2,9} !<b>";
+    assert_eq!(questions(|| is_grammar(text)), (3, true));
+    // A fault of another kind: nothing behind it.
+    let text = c"root ::= <b> <c> <b> ] <a>";
+    assert_eq!(questions(|| is_grammar(text)), (2, false));
+}
+
+#[test]
+fn each_end_of_a_breaker_is_asked_for_once() {
+    // Every text is one letter: what follows is a breaker without its first.
+    let fifty = CString::new("a".repeat(50)).expect("no NUL");
+    let forty = CString::new("a".repeat(40)).expect("no NUL");
+    for (breakers, n) in [
+        (&[c"ab", c"ab", c"cb", c"bb"][..], 1),
+        (&[c"ab", c"ac", c"bac", c"a"], 3),
+        // Cut, they are the same.
+        (&[&fifty, &forty, &fifty], 1),
+        (&[c"~b", c""], 0),
+    ] {
+        let mut texts: Vec<*const c_char> = breakers.iter().map(|text| text.as_ptr()).collect();
+        // SAFETY: as many C strings, and the vocabulary of the mocked host.
+        let asked = questions(|| unsafe {
+            let (texts, len) = (texts.as_mut_ptr(), texts.len());
+            let vocab = mock_host::handle();
+            let dry = llama_sieve_init_dry(vocab, 1.0, 1.75, 2, 64, texts, len);
+            !dry.is_null() && {
+                mock_host::free(dry);
+                true
+            }
+        });
+        assert_eq!(asked, (n, true), "{breakers:?}");
+    }
+}
+
+#[test]
+fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused() {
+    let long = CString::new("a".repeat(501)).expect("no NUL");
+    for (strings, n, refused) in [
+        (&[c"ab", c"c", c"ab", c"c", c"ab"][..], 2, None),
+        (
+            &[c"ab", &long, c"c", c"d"],
+            2,
+            Some("strings[1] has 501 tokens"),
+        ),
+        (&[c"ab", c"ab", &long], 2, Some("strings[2] has 501 tokens")),
+    ] {
+        let texts: Vec<*const c_char> = strings.iter().map(|text| text.as_ptr()).collect();
+        // SAFETY: as many C strings, and the vocabulary of the mocked host.
+        let (asked, is_made) = questions(|| unsafe {
+            let (texts, len) = (texts.as_ptr(), texts.len());
+            let (vocab, mode) = (mock_host::handle(), LLAMA_SIEVE_TRIE_SAMPLED);
+            let trie = llama_sieve_init_trie_strings(vocab, texts, len, mode);
+            !trie.is_null() && {
+                mock_host::free(trie);
+                true
+            }
+        });
+        // And what stands before them all.
+        assert_eq!((asked, is_made), (n + 1, refused.is_none()), "{strings:?}");
+        let told = last_error::get();
+        assert!(told.contains(refused.unwrap_or_default()), "{told}");
+    }
+}
