@@ -13,6 +13,7 @@ use llama_sieve::sampler::Sampler;
 use llama_sieve::samplers::Infill;
 use llama_sieve::token::{Token, TokenData};
 use llama_sieve::vocabulary::Vocabulary;
+use vendor_llama_cpp::sys;
 
 /// Each row of the table has a test here, and each test a row.
 #[test]
@@ -52,21 +53,63 @@ fn nan_logits() {
                     candidate.logit = rng.pick(&[f32::NAN, -f32::NAN]);
                 }
             }
-            let came: HashSet<i32> = array.ids().into_iter().collect();
-            let before = array.data.len();
-            sampler.apply(&mut array);
-            let what = format!("{label}, {}", replay());
-            let left = array.ids();
-            assert!(!left.is_empty() && left.len() <= before, "{what}");
-            let distinct: HashSet<i32> = left.iter().copied().collect();
-            assert_eq!(distinct.len(), left.len(), "{what}");
-            // Infill may put the token that ends a text in place of all.
-            let replaced = member.name == "infill" && left.len() == 1;
-            assert!(replaced || distinct.is_subset(&came), "{what}");
-            if SELECTORS.contains(&member.name) {
-                assert!((0..left.len() as i64).contains(&array.selected), "{what}");
+            check_what_is_left(member, &sampler, array, &label);
+        }
+    }
+}
+
+/// Lets a sampler work on candidates that are in no order: what it leaves came in, each once.
+fn check_what_is_left(member: &Member, sampler: &HostSampler, mut array: Array, label: &str) {
+    let came: HashSet<i32> = array.ids().into_iter().collect();
+    let before = array.data.len();
+    sampler.apply(&mut array);
+    let what = format!("{label}, {}", replay());
+    let left = array.ids();
+    assert!(!left.is_empty() && left.len() <= before, "{what}");
+    let distinct: HashSet<i32> = left.iter().copied().collect();
+    assert_eq!(distinct.len(), left.len(), "{what}");
+    // Infill may put the token that ends a text in place of all.
+    let replaced = member.name == "infill" && left.len() == 1;
+    assert!(replaced || distinct.is_subset(&came), "{what}");
+    if SELECTORS.contains(&member.name) {
+        assert!((0..left.len() as i64).contains(&array.selected), "{what}");
+    }
+    sampler.accept(left[0]);
+}
+
+/// Of finite logits: the built-ins make it, too.
+#[test]
+fn nan_that_a_chain_makes() {
+    llama_sieve::log::set_sink(Some(Arc::new(|_, _| {})));
+    let ours = |t: Option<f32>| {
+        let temp = t.map(|t| HostSampler::new(sieve::llama_sieve_init_temp(t)));
+        let bent = HostSampler::new(sieve::llama_sieve_init_adaptive_p(0.4, 0.9, 7));
+        HostSampler::chain(temp.into_iter().chain([bent]).collect())
+    };
+    // SAFETY: constructors without preconditions.
+    let theirs = |t: Option<f32>| unsafe {
+        let temp = t.map(|t| HostSampler::new(sys::llama_sampler_init_temp(t)));
+        let bent = HostSampler::new(sys::llama_sampler_init_adaptive_p(0.4, 0.9, 7));
+        HostSampler::chain(temp.into_iter().chain([bent]).collect())
+    };
+    let mut rng = fresh_rng("nan_that_a_chain_makes");
+    for member in FAMILY {
+        // Divided they are infinite; said to be sorted, they are too large for an exponential.
+        for (t, sorted) in [(Some(1e-10), false), (None, true)] {
+            for n in [2, 17, 1000] {
+                let mut made =
+                    Array::of_logits((0..n).map(|i| if i % 3 == 1 { 1e30 } else { 0.0 }));
+                made.sorted = sorted;
+                let mut expected = made.clone();
+                ours(t).apply(&mut made);
+                theirs(t).apply(&mut expected);
+                assert_eq!(same(&made, &expected), Ok(()));
+                assert!(made.data.iter().any(|candidate| candidate.logit.is_nan()));
+                let (sampler, label) = our(member, &mut rng);
+                if n <= member.max_size {
+                    check_what_is_left(member, &sampler, made, &label);
+                }
             }
-            sampler.accept(left[0]);
         }
     }
 }
