@@ -9,17 +9,15 @@
 //! off. Their vtable is taken only if it is one, if both say by the question mark of their names
 //! that they are off, and if they leave some candidates as they are.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::{self, null};
 
-use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
 use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{
     Accept, Apply, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
-use crate::ffi::host::per_host::PerHost;
 use crate::token::TokenData;
 
 type InitTopK = unsafe extern "C-unwind" fn(i32) -> *mut llama_sampler;
@@ -34,27 +32,9 @@ unsafe impl Send for Disabled {}
 // SAFETY: as above.
 unsafe impl Sync for Disabled {}
 
-static DISABLED: PerHost<Disabled> = PerHost::new();
-
 impl Disabled {
-    /// That of the host, found out outside the guard where the host's code runs.
-    pub(super) fn of_host(call: &str, apply: Apply, accept: Accept) -> Result<Self, c_int> {
-        let (host, known) = part(call, || {
-            let host = Host::get().map_err(Failure::no_host)?;
-            Ok((host, DISABLED.known(&host)))
-        })?;
-        if let Some(disabled) = known {
-            return Ok(disabled);
-        }
-        let trial = part(call, || Ok(Trial::of(&host, apply, accept).ok()))?;
-        // SAFETY: the host is loaded.
-        let disabled = trial.map_or(Self(null()), |trial| unsafe { trial.run() });
-        part(call, || {
-            DISABLED.keep(host, disabled);
-            Ok(())
-        })?;
-        Ok(disabled)
-    }
+    /// Of a host that has none.
+    pub(super) const NONE: Self = Self(null());
 
     /// True of a sampler with this vtable.
     pub(super) fn has(self, iface: *const llama_sampler_i) -> bool {
@@ -63,7 +43,7 @@ impl Disabled {
 }
 
 /// All that it takes to find out, so that nothing of ours can fail between calls of the host.
-struct Trial {
+pub(super) struct Trial {
     top_k: InitTopK,
     typical: InitTypical,
     free: Free,
@@ -72,7 +52,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn of(host: &Host, apply: Apply, accept: Accept) -> Result<Self, String> {
+    pub(super) fn of(host: &Host, apply: Apply, accept: Accept) -> Result<Self, String> {
         let top_k = host.function(c"llama_sampler_init_top_k")?;
         let typical = host.function(c"llama_sampler_init_typical")?;
         // SAFETY: the host's constructors of these names, whose arguments have never changed.
@@ -92,9 +72,11 @@ impl Trial {
         })
     }
 
+    /// The vtable of the host's samplers that are switched off.
+    ///
     /// # Safety
     /// The host is loaded.
-    unsafe fn run(&self) -> Disabled {
+    pub(super) unsafe fn run(&self) -> Disabled {
         // SAFETY: the host's own constructors and destructor, with samplers of theirs.
         unsafe {
             let made = [(self.top_k)(0), (self.typical)(1.0, 1)];
@@ -104,7 +86,10 @@ impl Trial {
             for smpl in made.into_iter().filter(|smpl| !smpl.is_null()) {
                 (self.free)(smpl);
             }
-            Disabled(if does_nothing { ifaces[0] } else { null() })
+            match does_nothing {
+                true => Disabled(ifaces[0]),
+                false => Disabled::NONE,
+            }
         }
     }
 

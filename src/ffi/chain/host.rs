@@ -6,9 +6,9 @@
 use std::ffi::c_int;
 use std::ptr::{self, null_mut};
 
-use super::disabled::Disabled;
-use crate::ffi::failure::{Failure, part};
-use crate::ffi::host::built_ins::free_of;
+use super::disabled::{Disabled, Trial};
+use crate::ffi::failure::Failure;
+use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{Accept, Apply, llama_context, llama_sampler, llama_sampler_i};
 use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::{Host, host_function};
@@ -38,39 +38,12 @@ unsafe impl Send for Chains {}
 // SAFETY: as above.
 unsafe impl Sync for Chains {}
 
-static CHAINS: PerHost<Chains> = PerHost::new();
-
 impl Chains {
     /// Those of the host, outside the guard where the host's code runs.
     pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
-        let (host, known) = part(call, || {
-            let host = Host::get().map_err(Failure::no_host)?;
-            Ok((host, CHAINS.known(&host)))
-        })?;
-        if let Some(chains) = known {
-            return Ok(chains);
-        }
-        let look_up = || {
-            let init = host_function!(host, c"llama_sampler_chain_init", ChainInit);
-            let chains = Self {
-                chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
-                chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
-                iface: null_mut(),
-            };
-            Ok((init, free_of(&host)?, chains))
-        };
-        let (init, free, mut chains) = part(call, || look_up().map_err(Failure::no_host))?;
-        // SAFETY: the host's own constructor and destructor, in the order that they are made for.
-        unsafe {
-            let chain = init(ChainParams { no_perf: 1 });
-            chains.iface = chain.as_ref().map_or(null_mut(), |chain| chain.iface);
-            free(chain);
-        }
-        part(call, || {
-            CHAINS.keep(host, chains);
-            Ok(())
-        })?;
-        Ok(chains)
+        static CHAINS: PerHost<Chains> = PerHost::new();
+        // SAFETY: the host was just asked for it.
+        CHAINS.asked(call, FirstChain::of, |chain| unsafe { chain.known() })
     }
 
     /// The members of a chain, none of them NULL; `None` of any other sampler, whatever its name
@@ -97,6 +70,40 @@ impl Chains {
     }
 }
 
+/// What it takes to make a chain, by which others are then known.
+struct FirstChain {
+    init: ChainInit,
+    free: Free,
+    /// As yet without a vtable.
+    chains: Chains,
+}
+
+impl FirstChain {
+    fn of(host: &Host) -> Result<Self, String> {
+        Ok(Self {
+            init: host_function!(host, c"llama_sampler_chain_init", ChainInit),
+            free: free_of(host)?,
+            chains: Chains {
+                chain_n: host_function!(host, c"llama_sampler_chain_n", ChainN),
+                chain_get: host_function!(host, c"llama_sampler_chain_get", ChainGet),
+                iface: null_mut(),
+            },
+        })
+    }
+
+    /// # Safety
+    /// The host is loaded.
+    unsafe fn known(mut self) -> Chains {
+        // SAFETY: the host's own constructor and destructor, in the order that they are made for.
+        unsafe {
+            let chain = (self.init)(ChainParams { no_perf: 1 });
+            self.chains.iface = chain.as_ref().map_or(null_mut(), |chain| chain.iface);
+            (self.free)(chain);
+        }
+        self.chains
+    }
+}
+
 /// The host's functions that chains take.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
@@ -109,20 +116,20 @@ pub(super) struct Functions {
 
 /// The functions of the host, outside the guard where the host's code runs.
 pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
-    static MEMBERS: PerHost<(Apply, Accept)> = PerHost::new();
-    let chains = Chains::of_host(call)?;
+    static FUNCTIONS: PerHost<Functions> = PerHost::new();
     let look_up = |host: &Host| {
         let apply = host_function!(host, c"llama_sampler_apply", Apply);
         let accept = host_function!(host, c"llama_sampler_accept", Accept);
-        Ok((apply, accept))
+        let trial = Trial::of(host, apply, accept).ok();
+        Ok((FirstChain::of(host)?, apply, accept, trial))
     };
-    let (apply, accept) = part(call, || MEMBERS.of_host(look_up).map_err(Failure::no_host))?;
-    let disabled = Disabled::of_host(call, apply, accept)?;
-    Ok(Functions {
-        chains,
+    FUNCTIONS.asked(call, look_up, |(chain, apply, accept, trial)| Functions {
+        // SAFETY: the host was just asked for it.
+        chains: unsafe { chain.known() },
         apply,
         accept,
-        disabled,
+        // SAFETY: as above.
+        disabled: trial.map_or(Disabled::NONE, |trial| unsafe { trial.run() }),
     })
 }
 

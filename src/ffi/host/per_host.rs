@@ -1,9 +1,11 @@
 //! What was looked up in a host, for as long as that host is asked: names are looked up once, not
 //! for every token. A forked child does not wait for readers that it lacks.
 
+use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock};
 
-use super::Host;
+use crate::ffi::failure::{Failure, part};
+use crate::ffi::host::Host;
 
 /// What was last looked up, and in which host.
 #[derive(Debug)]
@@ -15,12 +17,12 @@ impl<T: Copy> PerHost<T> {
     }
 
     /// What is known of this host.
-    pub(crate) fn known(&self, host: &Host) -> Option<T> {
+    fn known(&self, host: &Host) -> Option<T> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
-    pub(crate) fn keep(&self, host: Host, value: T) {
+    fn keep(&self, host: Host, value: T) {
         let known = self.0.write();
         *known.unwrap_or_else(PoisonError::into_inner) = Some((host, value));
     }
@@ -34,5 +36,28 @@ impl<T: Copy> PerHost<T> {
         let value = look_up(&host)?;
         self.keep(host, value);
         Ok(value)
+    }
+
+    /// What is known of the host of this process, or what it says when `look_up` has found what it
+    /// takes to `ask`; or the error that the call answers with. The host's code runs in `ask`
+    /// alone, outside the guard: what it throws passes, and nothing is kept.
+    pub(crate) fn asked<L>(
+        &self,
+        call: &str,
+        look_up: fn(&Host) -> Result<L, String>,
+        ask: impl FnOnce(L) -> T,
+    ) -> Result<T, c_int> {
+        let (host, known) = part(call, || {
+            let host = Host::get().map_err(Failure::no_host)?;
+            Ok((host, self.known(&host)))
+        })?;
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let value = ask(part(call, || look_up(&host).map_err(Failure::no_host))?);
+        part(call, || {
+            self.keep(host, value);
+            Ok(value)
+        })
     }
 }
