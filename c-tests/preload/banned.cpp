@@ -6,21 +6,15 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "llama.h"
+#include "opened.h"
 
 namespace {
-
-[[noreturn]] void fail(const char * what) {
-    std::fprintf(stderr, "banned: %s\n", what);
-    std::exit(1);
-}
 
 struct sampler_free {
     void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
@@ -39,17 +33,6 @@ llama_sampler * ban(bool all) {
         }
     }
     return llama_sampler_init_logit_bias(n, static_cast<int32_t>(biases.size()), biases.data());
-}
-
-llama_token token_of(const std::string & text) {
-    for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
-        char          piece[256];
-        const int32_t n = llama_token_to_piece(vocab, token, piece, sizeof(piece), 0, true);
-        if (n >= 0 && std::string(piece, static_cast<size_t>(n)) == text) {
-            return token;
-        }
-    }
-    fail("there is no token of that text");
 }
 
 using made = std::vector<llama_sampler *>;
@@ -79,7 +62,7 @@ void sample(llama_context * context, bool by_grammar) {
             if (by_grammar) {
                 llama_sampler * grammar =
                     llama_sampler_init_grammar(vocab, "root ::= \" the\"", "root");
-                llama_sampler_accept(grammar, token_of(" the"));
+                llama_sampler_accept(grammar, token_of(vocab, " the"));
                 llama_sampler_chain_add(chain.get(), grammar);
             }
             for (llama_sampler * sampler : rest(seed)) {
@@ -107,30 +90,11 @@ int main(int argc, char ** argv) {
     if (argc != 2) {
         fail("usage: banned MODEL");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_backend_init();
-    llama_model_params model_params = llama_model_default_params();
-    model_params.n_gpu_layers       = 0;
-    llama_model * model             = llama_model_load_from_file(argv[1], model_params);
-    if (model == nullptr) {
-        fail("the model cannot be loaded");
-    }
-    vocab                               = llama_model_get_vocab(model);
-    llama_context_params context_params = llama_context_default_params();
-    context_params.n_ctx                = 32;
-    context_params.n_threads            = 1;
-    context_params.n_threads_batch      = 1;
-    llama_context * context             = llama_init_from_model(model, context_params);
-    if (context == nullptr) {
-        fail("no context");
-    }
+    const opened model(argv[1], 32);
+    vocab             = model.vocab();
     llama_token begin = llama_vocab_bos(vocab);
-    if (llama_decode(context, llama_batch_get_one(&begin, 1)) != 0) {
-        fail("llama_decode failed");
-    }
-    sample(context, false);
-    sample(context, true);
-    llama_free(context);
-    llama_model_free(model);
+    decode(model.context(), &begin, 1);
+    sample(model.context(), false);
+    sample(model.context(), true);
     return 0;
 }

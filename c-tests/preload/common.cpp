@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common.h"
+#include "opened.h"
 #include "sampling.h"
 
 // The rest of the common library is not linked; of that, sampling needs a clock alone.
@@ -23,11 +24,6 @@ common_time_meas::~common_time_meas() = default;
 namespace {
 
 constexpr int n_tokens = 24;
-
-[[noreturn]] void fail(const char * what) {
-    std::fprintf(stderr, "common: %s\n", what);
-    std::exit(1);
-}
 
 struct sampler_free {
     void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
@@ -147,25 +143,6 @@ uint64_t digest(const llama_token_data_array * left) {
     return sum;
 }
 
-void decode(llama_context * context, llama_token * tokens, size_t n) {
-    if (llama_decode(context, llama_batch_get_one(tokens, static_cast<int32_t>(n))) != 0) {
-        fail("llama_decode failed");
-    }
-}
-
-std::vector<llama_token> prompt_of(const llama_vocab * vocab) {
-    const std::string        text = "And the LORD said unto";
-    std::vector<llama_token> tokens(text.size() + 8);
-    const int32_t n =
-        llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                       static_cast<int32_t>(tokens.size()), true, false);
-    if (n <= 0) {
-        fail("the prompt has no tokens");
-    }
-    tokens.resize(static_cast<size_t>(n));
-    return tokens;
-}
-
 sampler_ptr make(const llama_model * model, const option_set & options, uint32_t seed) {
     common_params_sampling params;
     params.seed = seed;
@@ -227,23 +204,9 @@ int main(int argc, char ** argv) {
     if (argc != 4) {
         fail("usage: common MODEL FIRST_SEED N_SEEDS");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_backend_init();
-    llama_model_params model_params = llama_model_default_params();
-    model_params.n_gpu_layers       = 0;
-    llama_model * model             = llama_model_load_from_file(argv[1], model_params);
-    if (model == nullptr) {
-        fail("the model cannot be loaded");
-    }
-    llama_context_params context_params = llama_context_default_params();
-    context_params.n_ctx                = 128;
-    context_params.n_threads            = 1;
-    context_params.n_threads_batch      = 1;
-    llama_context * context             = llama_init_from_model(model, context_params);
-    if (context == nullptr) {
-        fail("no context");
-    }
-    std::vector<llama_token> prompt = prompt_of(llama_model_get_vocab(model));
+    const opened             model(argv[1], 128);
+    llama_context *          context = model.context();
+    std::vector<llama_token> prompt  = tokenize(model.vocab(), "And the LORD said unto");
     decode(context, prompt.data(), prompt.size());
 
     const uint32_t first_seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
@@ -258,7 +221,5 @@ int main(int argc, char ** argv) {
             }
         }
     }
-    llama_free(context);
-    llama_model_free(model);
     return 0;
 }

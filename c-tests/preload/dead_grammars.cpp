@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "common.h"
+#include "opened.h"
 #include "sampling.h"
 
 // The rest of the common library is not linked; of that, sampling needs a clock alone.
@@ -30,11 +30,6 @@ constexpr bool throws = false;
 constexpr bool throws = true;
 #endif
 
-[[noreturn]] void fail(const std::string & what) {
-    std::fprintf(stderr, "dead_grammars: %s\n", what.c_str());
-    std::exit(1);
-}
-
 struct sampler_free {
     void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
 };
@@ -43,18 +38,6 @@ using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
 const llama_vocab * vocab;
 
 bool is_end(llama_token token) { return llama_vocab_is_eog(vocab, token); }
-
-// The token with that text.
-llama_token token_of(const std::string & text) {
-    for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
-        char          piece[256];
-        const int32_t n = llama_token_to_piece(vocab, token, piece, sizeof(piece), 0, true);
-        if (n >= 0 && std::string(piece, static_cast<size_t>(n)) == text) {
-            return token;
-        }
-    }
-    fail("no token is \"" + text + "\"");
-}
 
 // Whether it threw.
 bool accept(const sampler_ptr & sampler, llama_token token) {
@@ -95,7 +78,7 @@ std::vector<state> states() {
     const std::string beyond = "root ::= \"a\" | \"b\" \"c\" p\n" +
                                alternatives("p", 600, "q \"", "\"") +
                                alternatives("q", 600, "\"c", "\"");
-    const llama_token a = token_of("a"), b = token_of("b"), c = token_of("c");
+    const llama_token a = token_of(vocab, "a"), b = token_of(vocab, "b"), c = token_of(vocab, "c");
     // As many ways to the back reference as there are halves.
     std::string pattern = "(bc)";
     for (int i = 0; i < 40; i++) {
@@ -190,7 +173,7 @@ void follow(llama_context * context, const state & dead, const option_set & opti
         }
     }
     for (const char * text : { "a", "x", " the" }) {
-        if (accept(sampler, token_of(text)) != throws) {
+        if (accept(sampler, token_of(vocab, text)) != throws) {
             fail(name + ": \"" + text + "\" was accepted");
         }
     }
@@ -205,39 +188,20 @@ int main(int argc, char ** argv) {
     if (argc != 2) {
         fail("usage: dead_grammars MODEL");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_backend_init();
-    llama_model_params model_params = llama_model_default_params();
-    model_params.n_gpu_layers       = 0;
-    llama_model * model             = llama_model_load_from_file(argv[1], model_params);
-    if (model == nullptr) {
-        fail("the model cannot be loaded");
-    }
-    vocab                               = llama_model_get_vocab(model);
-    llama_context_params context_params = llama_context_default_params();
-    context_params.n_ctx                = 32;
-    context_params.n_threads            = 1;
-    context_params.n_threads_batch      = 1;
-    llama_context * context             = llama_init_from_model(model, context_params);
-    if (context == nullptr) {
-        fail("no context");
-    }
+    const opened model(argv[1], 32);
+    vocab             = model.vocab();
     llama_token begin = llama_vocab_bos(vocab);
-    if (llama_decode(context, llama_batch_get_one(&begin, 1)) != 0) {
-        fail("llama_decode failed");
-    }
+    decode(model.context(), &begin, 1);
     for (const state & dead : states()) {
         for (const option_set & options : option_sets()) {
             if (options.end_banned && !throws) {
                 continue;
             }
             for (const bool grammar_first : { false, true }) {
-                follow(context, dead, options, grammar_first);
+                follow(model.context(), dead, options, grammar_first);
             }
         }
     }
     std::printf("%zu ends, %zu forbidden tokens, %zu exceptions\n", n_ends, n_forbidden, n_thrown);
-    llama_free(context);
-    llama_model_free(model);
     return 0;
 }

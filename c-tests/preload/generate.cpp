@@ -11,22 +11,12 @@
 #include <vector>
 
 #include "llama.h"
+#include "opened.h"
 
 namespace {
 
 constexpr int n_tokens = 40;
 
-[[noreturn]] void fail(const char * what) {
-    std::fprintf(stderr, "generate: %s\n", what);
-    std::exit(1);
-}
-
-struct model_free {
-    void operator()(llama_model * model) const { llama_model_free(model); }
-};
-struct context_free {
-    void operator()(llama_context * context) const { llama_free(context); }
-};
 struct sampler_free {
     void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
 };
@@ -159,24 +149,6 @@ std::vector<option_set> option_sets() {
     };
 }
 
-std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::string & text) {
-    std::vector<llama_token> tokens(text.size() + 8);
-    const int32_t n =
-        llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                       static_cast<int32_t>(tokens.size()), true, false);
-    if (n <= 0) {
-        fail("the prompt has no tokens");
-    }
-    tokens.resize(static_cast<size_t>(n));
-    return tokens;
-}
-
-void decode(llama_context * context, llama_token * tokens, size_t n) {
-    if (llama_decode(context, llama_batch_get_one(tokens, static_cast<int32_t>(n))) != 0) {
-        fail("llama_decode failed");
-    }
-}
-
 std::string piece(const llama_vocab * vocab, llama_token token) {
     char          buffer[64];
     const int32_t n = llama_token_to_piece(vocab, token, buffer, sizeof(buffer), 0, false);
@@ -204,28 +176,11 @@ int main(int argc, char ** argv) {
     if (argc != 4) {
         fail("usage: generate MODEL FIRST_SEED N_SEEDS");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_backend_init();
-
-    llama_model_params model_params = llama_model_default_params();
-    model_params.n_gpu_layers       = 0;
-    const std::unique_ptr<llama_model, model_free> model(
-        llama_model_load_from_file(argv[1], model_params));
-    if (!model) {
-        fail("the model cannot be loaded");
-    }
-    llama_context_params context_params = llama_context_default_params();
-    context_params.n_ctx                = 128;
-    context_params.n_threads            = 1;
-    context_params.n_threads_batch      = 1;
-    const std::unique_ptr<llama_context, context_free> context(
-        llama_init_from_model(model.get(), context_params));
-    if (!context) {
-        fail("no context");
-    }
-    const llama_vocab *      vocab  = llama_model_get_vocab(model.get());
-    std::vector<llama_token> prompt = tokenize(vocab, "And the LORD said unto");
-    decode(context.get(), prompt.data(), prompt.size());
+    const opened             model(argv[1], 128);
+    llama_context *          context = model.context();
+    const llama_vocab *      vocab   = model.vocab();
+    std::vector<llama_token> prompt  = tokenize(vocab, "And the LORD said unto");
+    decode(context, prompt.data(), prompt.size());
 
     const uint32_t first_seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
     const uint32_t n_seeds    = static_cast<uint32_t>(std::strtoul(argv[3], nullptr, 10));
@@ -242,19 +197,19 @@ int main(int argc, char ** argv) {
                 }
             }
             // Only the last token of the prompt again: its logits are the first to sample from.
-            llama_memory_seq_rm(llama_get_memory(context.get()), 0,
+            llama_memory_seq_rm(llama_get_memory(context), 0,
                                 static_cast<llama_pos>(prompt.size()) - 1, -1);
-            decode(context.get(), &prompt.back(), 1);
+            decode(context, &prompt.back(), 1);
             std::string text;
             for (int i = 0; i < n_tokens; i++) {
                 if (i == n_tokens / 2) {
                     // A clone goes on where the original stood.
                     chain.reset(llama_sampler_clone(chain.get()));
                 }
-                llama_token token = llama_sampler_sample(chain.get(), context.get(), -1);
+                llama_token token = llama_sampler_sample(chain.get(), context, -1);
                 std::printf(" %d", token);
                 text += piece(vocab, token);
-                decode(context.get(), &token, 1);
+                decode(context, &token, 1);
             }
             std::printf("\n  %s\n", text.c_str());
         }
