@@ -12,15 +12,19 @@ pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
     read(text, vocabulary).is_some()
 }
 
-/// Both, if the text is a grammar.
-fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
+/// Both, if the text is a grammar, at the beginning of a walk.
+fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     let shown = String::from_utf8_lossy(text);
     let ours = pair::ours(text, "root", vocabulary);
     let said = llama_sieve::last_error::get();
     if ours.is_null() && endless(text, vocabulary, &said) {
         return None;
     }
-    if !ours.is_null() && stacks(text, vocabulary).is_none() {
+    let stacks = match ours.is_null() {
+        true => None,
+        false => stacks(text, vocabulary),
+    };
+    if !ours.is_null() && stacks.is_none() {
         // The built-in writes down all stacks of the beginning, until memory ends.
         drop(HostSampler::new(ours));
         return None;
@@ -37,10 +41,11 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
         assert!(placed, "no place in: {said}");
         return None;
     }
-    Some(Pair {
+    let pair = Pair {
         ours: HostSampler::new(ours),
         theirs: HostSampler::new(theirs),
-    })
+    };
+    stacks.map(|stacks| Walk { pair, stacks })
 }
 
 /// Whether the built-in would never return, abort, or crash: with repetitions to a number below the
@@ -50,8 +55,7 @@ fn endless(text: &[u8], vocabulary: &Vocabulary, said: &str) -> bool {
     if said.contains("fewer than the least") || said.contains("there is no rule 'root'") {
         return true;
     }
-    let token = |text: &[u8]| token_of(text, vocabulary);
-    parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules))
+    would_not_return(text, vocabulary)
 }
 
 fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
@@ -69,11 +73,7 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     if would_not_return(text, vocabulary) {
         return None;
     }
-    let pair = read(text, vocabulary)?;
-    let Some(stacks) = stacks(text, vocabulary) else {
-        return Some(0);
-    };
-    let mut walk = Walk { pair, stacks };
+    let mut walk = read(text, vocabulary)?;
     let mut history = Vec::new();
     for i in 0..n_steps {
         if !walk.stacks.may_apply(&vocabulary.pieces) {
