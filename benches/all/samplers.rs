@@ -15,6 +15,7 @@ use crate::measure::{floor, median, thread_time};
 use crate::report::Measurement;
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
+use crate::support::orders::{bulk, peaks};
 use crate::support::{Array, HostSampler, trained_model};
 
 /// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are
@@ -205,7 +206,7 @@ pub fn measure_new(row: &Row, input: &Array, budget: f64, first: bool) -> Measur
             // SAFETY: without preconditions.
             unsafe { libc::malloc_trim(0) };
         }
-        time_of(&sampler, &mut array)
+        time_of(&sampler, &mut array, n)
     })
 }
 
@@ -233,17 +234,19 @@ fn measure_in_turn(budget: f64, mut time: impl FnMut(usize) -> f64) -> Measured 
     Measured { ours, theirs }
 }
 
-/// Microseconds of one `apply` to `data`.
-fn time_of(sampler: &HostSampler, data: &mut [sys::llama_token_data]) -> f64 {
-    let mut raw = sys::llama_token_data_array {
-        data: data.as_mut_ptr(),
-        size: data.len(),
-        selected: -1,
-        sorted: false,
-    };
+/// Microseconds of one `apply` to each of these arrays of `n` candidates, together.
+fn time_of(sampler: &HostSampler, data: &mut [sys::llama_token_data], n: usize) -> f64 {
     let start = thread_time();
-    // SAFETY: the sampler lives, the array is valid.
-    unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) };
+    for array in data.chunks_exact_mut(n) {
+        let mut raw = sys::llama_token_data_array {
+            data: array.as_mut_ptr(),
+            size: n,
+            selected: -1,
+            sorted: false,
+        };
+        // SAFETY: the sampler lives, the array is valid.
+        unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) };
+    }
     thread_time() - start
 }
 
@@ -256,35 +259,17 @@ fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token
     for _ in 0..repeats {
         scratch.extend_from_slice(&input.data);
     }
-    let start = thread_time();
-    for copy in scratch.chunks_exact_mut(n) {
-        let mut raw = sys::llama_token_data_array {
-            data: copy.as_mut_ptr(),
-            size: n,
-            selected: -1,
-            sorted: false,
-        };
-        // SAFETY: the sampler lives, the array is valid.
-        unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) };
-    }
-    (thread_time() - start) / repeats as f64
+    time_of(sampler, scratch, n) / repeats as f64
 }
 
-/// N(-1.5, 2.4), and in the peaked one 60 tokens that decay from 17 to 9.
+/// As a language model's, with or without what stands out.
 pub fn input(n: usize, peaked: bool) -> Array {
     let mut rng = Rng(n as u64);
-    let mut normal = || {
-        let (u, v) = (rng.unit().max(1e-300), rng.unit());
-        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
-    };
-    let mut array = Array::of_logits((0..n).map(|_| (normal() * 2.4 - 1.5) as f32));
-    if peaked {
-        for i in 0..60.min(n) {
-            let at = rng.below(n);
-            array.data[at].logit = (17.0 - 8.0 * i as f64 / 60.0) as f32;
-        }
-    }
-    array
+    let logits = bulk(n, &mut rng);
+    Array::of_logits(match peaked {
+        true => peaks(logits, &mut rng),
+        false => logits,
+    })
 }
 
 /// Every shape of `n` candidates that is measured.

@@ -20,14 +20,10 @@ pub const ORDERS: &[Order] = &[
     order("descending", descending),
     order("ascending", ascending),
     order("descending, peaked", |n, rng| {
-        let mut logits = peaks(bulk(n, rng), rng);
-        logits.sort_by(|a, b| b.total_cmp(a));
-        logits
+        falling(peaks(bulk(n, rng), rng))
     }),
     order("ascending, peaked", |n, rng| {
-        let mut logits = peaks(bulk(n, rng), rng);
-        logits.sort_by(f32::total_cmp);
-        logits
+        rising(peaks(bulk(n, rng), rng))
     }),
     order("ascending, steps alike", |n, _| {
         (0..n).map(|i| i as f32 * 16.0 / n as f32 - 8.0).collect()
@@ -66,15 +62,9 @@ pub const ORDERS: &[Order] = &[
     }),
     order("one bucket", one_bucket),
     order("one bucket, descending", |n, rng| {
-        let mut logits = one_bucket(n, rng);
-        logits.sort_by(|a, b| b.total_cmp(a));
-        logits
+        falling(one_bucket(n, rng))
     }),
-    order("one bucket, ascending", |n, rng| {
-        let mut logits = one_bucket(n, rng);
-        logits.sort_by(f32::total_cmp);
-        logits
-    }),
+    order("one bucket, ascending", |n, rng| rising(one_bucket(n, rng))),
     order("1 value", |n, _| vec![1.0; n]),
     order("2 values", |n, rng| values(2, n, rng)),
     order("3 values", |n, rng| values(3, n, rng)),
@@ -98,15 +88,9 @@ pub const ORDERS: &[Order] = &[
         (0..n).map(|_| f32::from(rng.chance(0.99))).collect()
     }),
     order("16 values, descending", |n, rng| {
-        let mut logits = values(16, n, rng);
-        logits.sort_by(|a, b| b.total_cmp(a));
-        logits
+        falling(values(16, n, rng))
     }),
-    order("16 values, ascending", |n, rng| {
-        let mut logits = values(16, n, rng);
-        logits.sort_by(f32::total_cmp);
-        logits
-    }),
+    order("16 values, ascending", |n, rng| rising(values(16, n, rng))),
     order("16 values in turn", |n, _| {
         (0..n).map(|i| (i % 16) as f32 - 8.0).collect()
     }),
@@ -127,8 +111,8 @@ pub const ORDERS: &[Order] = &[
     }),
 ];
 
-/// As of a language model, but for what stands out.
-fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
+/// As of a language model, but for what stands out: N(-1.5, 2.4).
+pub fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
     let normal = |rng: &mut Rng| {
         let (u, v) = (rng.unit().max(1e-300), rng.unit());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -136,8 +120,8 @@ fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
     (0..n).map(|_| (normal(rng) * 2.4 - 1.5) as f32).collect()
 }
 
-/// What stands out.
-fn peaks(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
+/// The same with what stands out: 60 tokens that decay from 17 to 9.
+pub fn peaks(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     for i in 0..60.min(logits.len()) {
         let at = rng.below(logits.len());
         logits[at] = (17.0 - 8.0 * i as f64 / 60.0) as f32;
@@ -145,16 +129,24 @@ fn peaks(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     logits
 }
 
-fn descending(n: usize, rng: &mut Rng) -> Vec<f32> {
-    let mut logits = bulk(n, rng);
+/// Sorted, the largest first.
+fn falling(mut logits: Vec<f32>) -> Vec<f32> {
     logits.sort_by(|a, b| b.total_cmp(a));
     logits
 }
 
-fn ascending(n: usize, rng: &mut Rng) -> Vec<f32> {
-    let mut logits = bulk(n, rng);
+/// Sorted, the smallest first.
+fn rising(mut logits: Vec<f32>) -> Vec<f32> {
     logits.sort_by(f32::total_cmp);
     logits
+}
+
+fn descending(n: usize, rng: &mut Rng) -> Vec<f32> {
+    falling(bulk(n, rng))
+}
+
+fn ascending(n: usize, rng: &mut Rng) -> Vec<f32> {
+    rising(bulk(n, rng))
 }
 
 /// Rising to the middle, and falling.
