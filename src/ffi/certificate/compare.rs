@@ -5,13 +5,14 @@ use std::mem::transmute;
 
 use crate::ffi::failure::Failure;
 use crate::ffi::host::built_ins::Free;
-use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use crate::ffi::host::llama_h::{Apply, llama_sampler, llama_token_data_array};
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::token::{Token, TokenData};
 
 use super::arrays::*;
 use super::codes::*;
 use super::kinds::*;
+
 /// What differs, on an array of how many candidates.
 pub(super) struct Difference {
     code: c_int,
@@ -137,7 +138,6 @@ pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
 /// # Safety
 /// `smpl` is live.
 pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sorted: bool) -> Left {
-    type Apply = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_token_data_array);
     let start = data.as_mut_ptr();
     let mut array = llama_token_data_array {
         data: start,

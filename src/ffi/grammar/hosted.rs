@@ -26,7 +26,7 @@ use crate::ffi::grammar::lazy::{List, of_patterns, of_words};
 use crate::ffi::grammar::making::{Arguments, Making, constructed};
 use crate::ffi::guard::guard;
 use crate::ffi::host::built_ins::{Free, free_of};
-use crate::ffi::host::llama_h::{llama_model, llama_sampler};
+use crate::ffi::host::llama_h::{Accept, llama_model, llama_sampler};
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{any_known, forget};
@@ -50,7 +50,6 @@ type Constructor = unsafe extern "C-unwind" fn(
     *const Token,
     usize,
 ) -> *mut llama_sampler;
-type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
