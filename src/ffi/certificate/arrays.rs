@@ -47,7 +47,7 @@ pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
     of_every_kind.into_iter().chain(rounded_otherwise(name))
 }
 
-/// Where the random numbers of an array begin so that a fused build leaves something else. Each was
+/// Arrays of which a fused build leaves something else. Where the random numbers of each begin was
 /// found by a search among up to two million beginnings, with llama.cpp 0.6.0's source compiled by
 /// gcc 12 (-O2 and -O3, -mfma) and clang 14 (-O3, -mfma -ffp-contract=on): all three leave the
 /// same, and not what is left unfused.

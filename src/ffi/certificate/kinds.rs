@@ -1,10 +1,11 @@
 //! Every kind of sampler with the arguments of its trials.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::mem::transmute;
 use std::ptr::{null, null_mut};
 
 use crate::ffi::host::build::Build;
+use crate::ffi::host::linker::{Name, host_name};
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::samplers::*;
@@ -13,7 +14,7 @@ use crate::token::Token;
 /// One kind of sampler.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    pub(super) constructor: &'static CStr,
+    pub(super) constructor: Name,
     /// Which builds it can be made for with these arguments; `None`: all.
     pub(super) takes: Option<fn(Build) -> bool>,
     /// Makes the host's and ours with the arguments of a trial; `None` after the last.
@@ -33,7 +34,7 @@ macro_rules! kinds {
     )*) => {
         pub(super) static KINDS: &[Kind] = &[$(Kind {
             name: $name,
-            constructor: $constructor,
+            constructor: host_name!($constructor),
             takes: $takes,
             make: {
                 unsafe fn make(address: *mut c_void, trial: usize) -> Option<Samplers> {

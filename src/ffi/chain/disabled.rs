@@ -9,15 +9,13 @@
 //! off. Their vtable is taken only if it is one, if both say by the question mark of their names
 //! that they are off, and if they leave some candidates as they are.
 
-use std::ffi::c_void;
-use std::mem::transmute;
 use std::ptr::{self, null};
 
-use crate::ffi::host::Host;
 use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{
     Accept, Apply, llama_sampler, llama_sampler_i, llama_token_data_array,
 };
+use crate::ffi::host::{Host, host_function};
 use crate::token::TokenData;
 
 type InitTopK = unsafe extern "C-unwind" fn(i32) -> *mut llama_sampler;
@@ -53,20 +51,10 @@ pub(super) struct Trial {
 
 impl Trial {
     pub(super) fn of(host: &Host, apply: Apply, accept: Accept) -> Result<Self, String> {
-        let top_k = host.function(c"llama_sampler_init_top_k")?;
-        let typical = host.function(c"llama_sampler_init_typical")?;
-        // SAFETY: the host's constructors of these names, whose arguments have never changed.
-        let (top_k, typical) = unsafe {
-            (
-                transmute::<*mut c_void, InitTopK>(top_k.as_ptr()),
-                transmute::<*mut c_void, InitTypical>(typical.as_ptr()),
-            )
-        };
-        let free = free_of(host)?;
         Ok(Self {
-            top_k,
-            typical,
-            free,
+            top_k: host_function!(host, c"llama_sampler_init_top_k", InitTopK),
+            typical: host_function!(host, c"llama_sampler_init_typical", InitTypical),
+            free: free_of(host)?,
             apply,
             accept,
         })

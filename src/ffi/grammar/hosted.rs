@@ -152,14 +152,13 @@ impl HostSide {
     fn of(vocab: *const llama_vocab) -> Result<Self, Failure> {
         let host = Host::get().map_err(Failure::no_host)?;
         let look_up = || {
-            let constructor = c"llama_sampler_init_grammar_lazy_patterns";
-            let constructor = host.function(constructor)?;
             Ok::<_, String>(Self {
                 vocab,
-                // SAFETY: the host's function of that name; its build was asked.
-                constructor: unsafe {
-                    std::mem::transmute::<*mut std::ffi::c_void, Constructor>(constructor.as_ptr())
-                },
+                constructor: host_function!(
+                    host,
+                    c"llama_sampler_init_grammar_lazy_patterns",
+                    Constructor
+                ),
                 accept: host_function!(host, c"llama_sampler_accept", Accept),
                 free: free_of(&host)?,
             })

@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
 use crate::environment;
+use crate::ffi::host::linker::{Name, host_name};
 use crate::ffi::host::{Host, search};
 
 /// A build number whose argument lists are known.
@@ -31,10 +32,10 @@ const PENALTIES_TAKE_N_VOCAB: Build = Build(10_258);
 const DRY_WITHOUT_N_CTX_TRAIN: Build = Build(10_273);
 
 /// Exports that bound a build number from below, the youngest first.
-const SIGNS: [(&CStr, Build); 3] = [
-    (c"llama_version", Build(10_394)),
-    (c"llama_sampler_copy", Build(10_355)),
-    (c"llama_set_sampler", Build(7_627)),
+const SIGNS: [(Name, Build); 3] = [
+    (host_name!(c"llama_version"), Build(10_394)),
+    (host_name!(c"llama_sampler_copy"), Build(10_355)),
+    (host_name!(c"llama_set_sampler"), Build(7_627)),
 ];
 
 /// The releases that were tested, and a build number that is no larger than theirs.
@@ -78,8 +79,7 @@ pub fn named() -> Option<u32> {
 impl Build {
     /// The build of `host`, or why its argument lists are not known. `named` is what the user says.
     pub fn of(host: &Host, named: Option<u32>) -> Result<Self, String> {
-        let exports = |name: &CStr| host.function(name).is_ok();
-        let proven = SIGNS.iter().find(|(sign, _)| exports(sign));
+        let proven = SIGNS.iter().find(|(sign, _)| host.function(*sign).is_ok());
         if let Some(named) = named {
             return Self(named).fits(proven);
         }
@@ -94,14 +94,14 @@ impl Build {
     }
 
     /// Whether a host that exports this sign may be this build, and whether it is a known one.
-    fn fits(self, proven: Option<&(&CStr, Self)>) -> Result<Self, String> {
+    fn fits(self, proven: Option<&(Name, Self)>) -> Result<Self, String> {
         let Self(build) = self;
         if let Some((sign, since)) = proven.filter(|(_, since)| self < *since) {
             // A symbol may be lacking for other reasons than age, but one that is there proves it.
             return Err(format!(
                 "LLAMA_SIEVE_HOST says b{build}, but this llama.cpp exports {}, which came with \
                  b{}",
-                sign.to_string_lossy(),
+                sign.text.to_string_lossy(),
                 since.0
             ));
         }
@@ -140,7 +140,7 @@ impl Build {
 /// By the version of a release.
 fn of_release(host: &Host) -> Option<Build> {
     type Version = unsafe extern "C" fn() -> *const c_char;
-    let version = host.function(c"llama_version").ok()?;
+    let version = host.function(host_name!(c"llama_version")).ok()?;
     // SAFETY: the host's function of that name, which takes nothing and returns a literal.
     let version = unsafe {
         let version = std::mem::transmute::<*mut c_void, Version>(version.as_ptr())();

@@ -7,14 +7,15 @@
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::{self, null_mut};
 
 use crate::built_in::BuiltIn;
 use crate::ffi::host::build::{Build, named};
+use crate::ffi::host::linker::{Name, host_name};
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
-use crate::ffi::host::{Address, Host};
+use crate::ffi::host::{Address, Host, host_function};
 use crate::token::TokenData;
 
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
@@ -160,25 +161,23 @@ impl Recipe {
 }
 
 /// The name of its constructor.
-fn constructor(built_in: &BuiltIn) -> &'static CStr {
+fn constructor(built_in: &BuiltIn) -> Name {
     match built_in {
-        BuiltIn::Greedy => c"llama_sampler_init_greedy",
-        BuiltIn::Dist { .. } => c"llama_sampler_init_dist",
-        BuiltIn::TopK { .. } => c"llama_sampler_init_top_k",
-        BuiltIn::TopP { .. } => c"llama_sampler_init_top_p",
-        BuiltIn::MinP { .. } => c"llama_sampler_init_min_p",
-        BuiltIn::Temp { .. } => c"llama_sampler_init_temp",
-        BuiltIn::TempExt { .. } => c"llama_sampler_init_temp_ext",
-        BuiltIn::Penalties { .. } => c"llama_sampler_init_penalties",
-        BuiltIn::LogitBias { .. } => c"llama_sampler_init_logit_bias",
+        BuiltIn::Greedy => host_name!(c"llama_sampler_init_greedy"),
+        BuiltIn::Dist { .. } => host_name!(c"llama_sampler_init_dist"),
+        BuiltIn::TopK { .. } => host_name!(c"llama_sampler_init_top_k"),
+        BuiltIn::TopP { .. } => host_name!(c"llama_sampler_init_top_p"),
+        BuiltIn::MinP { .. } => host_name!(c"llama_sampler_init_min_p"),
+        BuiltIn::Temp { .. } => host_name!(c"llama_sampler_init_temp"),
+        BuiltIn::TempExt { .. } => host_name!(c"llama_sampler_init_temp_ext"),
+        BuiltIn::Penalties { .. } => host_name!(c"llama_sampler_init_penalties"),
+        BuiltIn::LogitBias { .. } => host_name!(c"llama_sampler_init_logit_bias"),
     }
 }
 
 /// The host's `llama_sampler_free`.
 pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
-    let free = host.function(c"llama_sampler_free")?;
-    // SAFETY: the host's function of that name, whose signature does not change.
-    Ok(unsafe { transmute::<*mut c_void, Free>(free.as_ptr()) })
+    Ok(host_function!(host, c"llama_sampler_free", Free))
 }
 
 /// Puts the built-in in the place of `smpl`, if it has a hook for the graph, which is returned.

@@ -99,8 +99,35 @@ weak_references! {
     "llama_sampler_init_grammar_lazy_patterns"
 }
 
+/// One of [`NAMES`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ffi) struct Name {
+    /// Which of them it is.
+    pub index: usize,
+    /// As a C string.
+    pub text: &'static CStr,
+}
+
+impl Name {
+    /// The one with this text.
+    pub(crate) const fn of(text: &'static CStr) -> Option<Self> {
+        match index(text) {
+            Some(index) => Some(Self { index, text }),
+            None => None,
+        }
+    }
+}
+
+/// The name, which must be one of [`NAMES`]: others do not compile.
+macro_rules! host_name {
+    ($name:literal) => {
+        const { $crate::ffi::host::linker::Name::of($name).expect("one of linker::NAMES") }
+    };
+}
+pub(crate) use host_name;
+
 /// Which of [`NAMES`] it is.
-pub(in crate::ffi) const fn index(name: &CStr) -> Option<usize> {
+pub(super) const fn index(name: &CStr) -> Option<usize> {
     const fn is(mut a: &[u8], mut b: &[u8]) -> bool {
         while let ([first, a_rest @ ..], [second, b_rest @ ..]) = (a, b) {
             if *first != *second {

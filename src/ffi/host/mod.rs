@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::algorithms::host_order;
 #[cfg(test)]
 use crate::ffi::host::linker::NAMES;
-use crate::ffi::host::linker::{SAMPLER_INIT, index, symbol_of};
+use crate::ffi::host::linker::{Name, SAMPLER_INIT, symbol_of};
 use crate::ffi::host::llama_h::SamplerInit;
 use crate::ffi::host::search::Seen;
 #[cfg(test)]
@@ -185,14 +185,15 @@ impl Host {
             && self.sampler_init as usize == other.sampler_init as usize
     }
 
-    /// The host's function `name`, one of those that may be needed, or an error that names it.
-    pub fn function(&self, name: &CStr) -> Result<Address, String> {
+    /// The host's function of that name, or an error that names it.
+    pub(in crate::ffi) fn function(&self, name: Name) -> Result<Address, String> {
+        let Name { index, text } = name;
         #[cfg(test)]
-        if let Some(found) = mock_host::function(name) {
-            return found.ok_or_else(|| Self::lacks(name));
+        if let Some(found) = mock_host::function(text) {
+            return found.ok_or_else(|| Self::lacks(text));
         }
-        let found = index(name).and_then(|i| *self.known.seen.functions.get(i)?);
-        found.ok_or_else(|| Self::lacks(name))
+        let found = self.known.seen.functions.get(index).copied().flatten();
+        found.ok_or_else(|| Self::lacks(text))
     }
 
     /// Where its `llama_sampler_init` is.
@@ -236,13 +237,13 @@ impl Host {
 }
 
 /// The host's function of that name, as a function pointer of that type; returns the error if the
-/// host lacks it.
+/// host lacks it. The name must be one of [`linker::NAMES`]: others do not compile.
 ///
 /// The type must be the function's signature in every llama.cpp that has it.
 macro_rules! host_function {
     ($host:expr, $name:literal, $signature:ty) => {{
-        const { assert!($crate::ffi::host::linker::index($name).is_some()) };
-        let address: std::ptr::NonNull<std::ffi::c_void> = $host.function($name)?;
+        let name = $crate::ffi::host::linker::host_name!($name);
+        let address: std::ptr::NonNull<std::ffi::c_void> = $host.function(name)?;
         // SAFETY: the host's function of that name, whose signature does not change.
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address.as_ptr()) }
     }};
