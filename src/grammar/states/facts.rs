@@ -9,7 +9,7 @@
 use super::{NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
-use crate::grammar::nodes::{CharSet, Summary};
+use crate::grammar::nodes::{CharSet, Kinds, Summary};
 
 /// Fewer characters that lead to one state are not worth the steps that find them.
 const FEWEST_UNIFORM: u32 = 8;
@@ -27,11 +27,11 @@ pub(super) struct Facts {
     cover: CharSet,
     /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody
     /// has asked.
-    uniform: Option<(Summary, StateId)>,
+    uniform: Option<(Kinds, StateId)>,
     /// The last walk that has asked for these.
     uniform_walk: u32,
     /// How far such characters lead.
-    run: Run,
+    pub(super) run: Run,
     /// True if a top is a token.
     has_tokens: bool,
     /// True if cover and tokens are known.
@@ -43,8 +43,8 @@ pub(super) struct Facts {
 /// Where so many steps lead, each by a character of the same kinds. A long text asks this of each
 /// of its states, so that without it the time would be quadratic in the length.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    steps: u32,
+pub(super) struct Run {
+    pub(super) steps: u32,
     end: StateId,
     /// The walk that has asked for all states on the way, and knows this of no other.
     walk: u32,
@@ -150,7 +150,7 @@ impl States {
                 }
                 None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
             };
-            if !texts.is_within(kinds) {
+            if !texts.kinds.is_within(kinds) {
                 break false;
             }
             if began.2 != Some(kinds) {
@@ -163,17 +163,47 @@ impl States {
                 false => (1, next),
             };
             taken += steps;
-            if next == state || texts.height().is_some_and(|height| height <= taken) {
+            if next == state || texts.height.is_some_and(|height| height <= taken) {
                 state = end;
                 break true;
             }
-            if texts.height().is_none() {
+            if texts.height.is_none() {
                 return Ok(false);
             }
             state = end;
         };
         self.remember_run(began.0, state, taken - began.1);
         Ok(all)
+    }
+
+    /// How many characters of a kind lead on, at most `most`, and where: up to a state that does
+    /// not take all of the kind, or takes tokens.
+    pub fn run(
+        &mut self,
+        grammar: &Compiled,
+        mut state: StateId,
+        kind: Kinds,
+        most: usize,
+    ) -> Result<(usize, StateId), TooMuch> {
+        for n in 0..most {
+            self.touch(grammar, state)?;
+            let facts = &mut self.facts[state as usize];
+            if facts.has_tokens {
+                return Ok((n, state));
+            }
+            let (kinds, next) = match facts.uniform {
+                Some(uniform) => {
+                    facts.uniform_walk = self.walk;
+                    uniform
+                }
+                None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
+            };
+            if !kind.is_within(kinds) {
+                return Ok((n, state));
+            }
+            state = next;
+        }
+        Ok((most, state))
     }
 
     /// Remembers of all states from `state` to before `end` where so many steps lead.
@@ -189,6 +219,10 @@ impl States {
                 },
                 (false, None) => return,
             };
+            if known.steps >= steps {
+                // Also where the way goes in a circle and comes to what was remembered just now.
+                return;
+            }
             let walk = self.walk;
             facts.run = Run { steps, end, walk };
             steps -= known.steps;
@@ -202,7 +236,7 @@ impl States {
         &mut self,
         grammar: &Compiled,
         state: StateId,
-    ) -> Result<(Summary, StateId), TooMuch> {
+    ) -> Result<(Kinds, StateId), TooMuch> {
         let cover = self.facts[state as usize].cover;
         let mut sets: Vec<(StateId, CharSet)> = Vec::new();
         if cover.count_ones() >= FEWEST_UNIFORM {
@@ -219,8 +253,8 @@ impl States {
             sets.retain(|&(next, _)| next != NONE);
         }
         let largest = sets.into_iter().max_by_key(|(_, set)| set.count_ones());
-        let best = largest.map_or((Summary::default(), NONE), |(next, set)| {
-            (Summary::within(set), next)
+        let best = largest.map_or((Kinds::default(), NONE), |(next, set)| {
+            (Kinds::within(set), next)
         });
         let facts = &mut self.facts[state as usize];
         (facts.uniform, facts.uniform_walk) = (Some(best), self.walk);

@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::{NONE, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::mask::of_band;
+use crate::grammar::nodes::ROOT;
 use crate::grammar::parser::parse;
 use crate::grammar::tests::tree;
 
@@ -184,6 +185,22 @@ fn a_state_that_is_imported_has_the_stacks_that_it_had() {
         }
     }
     assert!(compared > 200, "{compared}");
+}
+
+/// Two states that lead to each other: the way comes again to what it has just remembered.
+#[test]
+fn a_run_in_a_circle_is_no_longer_than_a_text() {
+    let rules = parse(b"root ::= ([a-z] [a-z])*", b"root", |_| None).expect("a grammar");
+    let grammar = Compiled::new(rules, tree(TEXTS.map(String::from)));
+    let mut states = States::default();
+    let state = states.initial(&grammar).expect("few steps");
+    let texts = grammar.tree.bands()[2].nodes.summary(ROOT);
+    assert_eq!(texts.height, Some(20));
+    for _ in 0..2 {
+        assert_eq!(states.takes_all(&grammar, state, texts, true), Ok(true));
+        let longest = states.facts.iter().map(|facts| facts.run.steps).max();
+        assert_eq!(longest, Some(20));
+    }
 }
 
 /// Rounds beyond the length of a text are endless for it, and below it they are not.
