@@ -52,6 +52,13 @@ pub fn folder() -> std::path::PathBuf {
 
 fn text(rng: &mut Rng) -> Vec<u8> {
     let mut text = Vec::new();
+    if rng.chance(0.1) {
+        // Vocabularies have runs of spaces and dashes, and what ends such runs.
+        text = rng.pick(&CHARACTERS).repeat(2 + rng.below(14)).into_bytes();
+        if rng.chance(0.7) {
+            return text;
+        }
+    }
     for _ in 0..1 + rng.below(4) {
         if rng.chance(0.8) {
             text.extend_from_slice(rng.pick(&CHARACTERS).as_bytes());

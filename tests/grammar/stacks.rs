@@ -13,6 +13,8 @@ type Stack = Vec<u32>;
 
 /// How many stacks may be looked at for one token, or for one array.
 const MOST: usize = 20_000;
+/// How many there may be behind a character: each is compared with each.
+const MOST_TOGETHER: usize = 1000;
 /// How many may be left behind a token.
 const MOST_STACKS: usize = 40;
 /// How many elements a grammar may have, repetitions written out.
@@ -281,6 +283,9 @@ impl Stacks {
                         }
                     }
                     left = left.checked_sub(next.len())?;
+                    if next.len() > MOST_TOGETHER {
+                        return None;
+                    }
                     current = next;
                 }
             }

@@ -1,5 +1,6 @@
 //! Random walks through a grammar, on both sides at once.
 
+use llama_sieve::grammar::elements::Written;
 use llama_sieve::grammar::parser;
 
 use crate::left_recursion::is_left_recursive;
@@ -20,13 +21,12 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     if ours.is_null() && endless(text, vocabulary, &said) {
         return None;
     }
-    let stacks = match ours.is_null() {
-        true => None,
-        false => stacks(text, vocabulary),
-    };
-    if !ours.is_null() && stacks.is_none() {
+    let begun = written(text, vocabulary).map(Stacks::new);
+    if let Some(None) = begun {
         // The built-in writes down all stacks of the beginning, until memory ends.
-        drop(HostSampler::new(ours));
+        if !ours.is_null() {
+            drop(HostSampler::new(ours));
+        }
         return None;
     }
     let theirs = pair::theirs(text, "root", vocabulary);
@@ -45,7 +45,7 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
         ours: HostSampler::new(ours),
         theirs: HostSampler::new(theirs),
     };
-    stacks.map(|stacks| Walk { pair, stacks })
+    begun.flatten().map(|stacks| Walk { pair, stacks })
 }
 
 /// Whether the built-in would never return, abort, or crash: with repetitions to a number below the
@@ -98,8 +98,12 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
 
 /// What the built-in would go through; `None` if it is too much from the first.
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
+    Stacks::new(written(text, vocabulary)?)
+}
+
+fn written(text: &[u8], vocabulary: &Vocabulary) -> Option<Written> {
     let token = |text: &[u8]| token_of(text, vocabulary);
-    Stacks::new(parser::written(text, b"root", token).ok()?)
+    parser::written(text, b"root", token).ok()
 }
 
 /// Both sides, and what the built-in goes through.
