@@ -373,8 +373,37 @@ impl TreeWalk<'_> {
         if self.whole(node, end, state)? {
             return Ok(None);
         }
-        self.ranks.insert(at.first_rank(), end_of_own);
+        let (node, state, depth) = self.down_a_chain(node, state, depth)?;
+        let at = self.nodes.at(node);
+        self.ranks
+            .insert(at.first_rank(), self.nodes.end_of_own(at, end));
         self.enter(at, end, state, depth).map(Some)
+    }
+
+    /// Takes the tokens at nodes that follow each other by one character again and again, as far
+    /// as it leads from state to state. Vocabularies have runs of a hundred spaces or dashes.
+    #[inline]
+    fn down_a_chain(
+        &mut self,
+        node: usize,
+        state: StateId,
+        depth: usize,
+    ) -> Result<(usize, StateId, usize), TooMuch> {
+        /// Fewer steps are as quick one by one.
+        const LONG: usize = 8;
+        let (kind, most) = self.nodes.chain(node);
+        if most < LONG {
+            return Ok((node, state, depth));
+        }
+        let (n, state) = self.states.run(self.grammar, state, kind, most)?;
+        let Some(last) = n.checked_sub(1) else {
+            return Ok((node, state, depth));
+        };
+        let at = self.nodes.at(node);
+        let last = at.children().start + last;
+        self.ranks
+            .insert(at.first_rank(), self.nodes.at(last).first_rank());
+        Ok((last, state, depth + n))
     }
 
     /// Takes the tokens that end with a part of a character, if they may.
@@ -397,13 +426,14 @@ impl TreeWalk<'_> {
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// For fewer tokens nothing is found out anew.
         const MANY: usize = 16;
-        let node = self.nodes.at(node);
-        let finds_out = end - node.first_rank() >= MANY;
+        let first_rank = self.nodes.at(node).first_rank();
+        let texts = self.nodes.summary(node);
+        let finds_out = end - first_rank >= MANY;
         let taken = self
             .states
-            .takes_all(self.grammar, state, node.summary(), finds_out)?;
+            .takes_all(self.grammar, state, texts, finds_out)?;
         if taken {
-            self.ranks.insert(node.first_rank(), end);
+            self.ranks.insert(first_rank, end);
         }
         Ok(taken)
     }

@@ -109,24 +109,11 @@ const SETS: [CharSet; KINDS.len()] = {
     sets
 };
 
-/// A set of kinds of characters, and how many characters there are.
-///
-/// Of the number only a bound is kept, in 4 bits.
+/// A set of kinds of characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary(u32);
+pub struct Kinds(u32);
 
-/// The most characters of each class; the last class has no bound.
-const HEIGHTS: [u32; 15] = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128];
-
-fn class_of_height(height: u32) -> u32 {
-    HEIGHTS.partition_point(|&most| most < height) as u32
-}
-
-impl Summary {
-    fn of(kinds: u32, height: u32) -> Self {
-        Self(kinds | class_of_height(height) << KINDS.len())
-    }
-
+impl Kinds {
     /// The kinds of which all characters are in `set`.
     pub fn within(set: CharSet) -> Self {
         let kinds = SETS
@@ -136,23 +123,24 @@ impl Summary {
         Self(kinds.sum())
     }
 
-    /// Whether there is no other kind than in `other`.
+    /// True if there is no other kind than in `other`.
     #[inline]
     pub fn is_within(self, other: Self) -> bool {
-        self.kinds() & !other.0 == 0
-    }
-
-    #[inline]
-    fn kinds(self) -> u32 {
-        self.0 & ((1 << KINDS.len()) - 1)
-    }
-
-    /// No more characters follow; `None` if no bound is known.
-    #[inline]
-    pub fn height(self) -> Option<u32> {
-        HEIGHTS.get((self.0 >> KINDS.len()) as usize).copied()
+        self.0 & !other.0 == 0
     }
 }
+
+/// Texts in a few words.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// The kinds of their characters.
+    pub kinds: Kinds,
+    /// The most characters that one has; `None` of more than 254.
+    pub height: Option<u32>,
+}
+
+/// Stands for a height that is not known.
+const HIGH: u8 = u8::MAX;
 
 /// One node.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +150,8 @@ pub struct Node {
     packed: u32,
     first_child: u32,
     first_rank: u32,
-    summary: Summary,
+    /// Of the characters below it.
+    kinds: Kinds,
 }
 
 const VALUE_BITS: u32 = 22;
@@ -189,12 +178,6 @@ impl Node {
         first..first + (self.packed >> (VALUE_BITS + MISSING_BITS)) as usize
     }
 
-    /// What goes on below it.
-    #[inline]
-    pub fn summary(&self) -> Summary {
-        self.summary
-    }
-
     /// The first rank at it or below.
     #[inline]
     pub fn first_rank(&self) -> usize {
@@ -208,6 +191,11 @@ pub struct Nodes {
     all: Vec<Node>,
     /// Per node, the number of its [`char_bit`]; 0 of parts of characters, too.
     labels: Vec<u8>,
+    /// Per node, how many characters follow at most, or [`HIGH`].
+    heights: Vec<u8>,
+    /// Per node, how many follow it that are the only child each, and of one character of ASCII.
+    /// Their numbers follow each other.
+    chains: Vec<u8>,
     n_ranks: usize,
 }
 
@@ -278,29 +266,67 @@ impl Nodes {
             packed: value | missing << VALUE_BITS,
             first_child: 0,
             first_rank: first_rank as u32,
-            summary: Summary::default(),
+            kinds: Kinds::default(),
         });
         self.all.len() - 1
     }
 
     /// From the last node to the first: children come behind their parents.
     fn summarise(&mut self) {
-        let mut heights = vec![0; self.all.len()];
+        self.heights = vec![0; self.all.len()];
+        self.chains = vec![0; self.all.len()];
         for node in (0..self.all.len()).rev() {
-            let (mut kinds, mut tallest) = (0, 0);
+            let (mut kinds, mut tallest) = (0, 0_u8);
             for child in self.all[node].children() {
-                let below = self.all[child].summary;
-                let height: u32 = heights[child];
+                let height = self.heights[child];
                 let reach = match self.all[child].step() {
-                    Step::Complete(_) => height + 1,
+                    Step::Complete(_) => height.saturating_add(1),
                     // A token may end here, in the midst of one character.
                     Step::Within(_) => height.max(1),
                 };
-                kinds |= below.kinds() | 1 << KIND_OF[self.labels[child] as usize];
+                kinds |= self.all[child].kinds.0 | 1 << KIND_OF[self.labels[child] as usize];
                 tallest = tallest.max(reach);
             }
-            heights[node] = tallest;
-            self.all[node].summary = Summary::of(kinds, tallest);
+            self.heights[node] = tallest;
+            self.all[node].kinds = Kinds(kinds);
+            self.chains[node] = self.chain_from(node);
+        }
+    }
+
+    fn chain_from(&self, node: usize) -> u8 {
+        let children = self.all[node].children();
+        let label = |node: usize| self.labels[node];
+        if children.len() != 1 || label(children.start) == 0 {
+            return 0;
+        }
+        let child = children.start;
+        let goes_on = self.chains[child] > 0 && label(child + 1) == label(child);
+        1 + match goes_on {
+            true => self.chains[child].min(u8::MAX - 1),
+            false => 0,
+        }
+    }
+
+    /// How many nodes follow a node that are the only child each, and of one character, and that
+    /// character's kind. The first is the node's child, and each has the number behind the one
+    /// before.
+    #[inline]
+    pub fn chain(&self, node: usize) -> (Kinds, usize) {
+        let n = self.chains[node];
+        if n == 0 {
+            return (Kinds::default(), 0);
+        }
+        let label = self.labels[self.all[node].first_child as usize];
+        (Kinds(1 << KIND_OF[label as usize]), n.into())
+    }
+
+    /// Sums up what goes on below a node.
+    #[inline]
+    pub fn summary(&self, node: usize) -> Summary {
+        let height = self.heights[node];
+        Summary {
+            kinds: self.all[node].kinds,
+            height: (height != HIGH).then_some(height.into()),
         }
     }
 
@@ -346,7 +372,10 @@ impl Nodes {
 
     /// Bytes that the tree occupies.
     pub fn bytes(&self) -> usize {
-        self.all.capacity() * size_of::<Node>() + self.labels.capacity()
+        self.all.capacity() * size_of::<Node>()
+            + self.labels.capacity()
+            + self.heights.capacity()
+            + self.chains.capacity()
     }
 }
 
