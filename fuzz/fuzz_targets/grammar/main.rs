@@ -51,7 +51,7 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
         (b"<tool>".to_vec(), Kind::UserDefined),
     ];
     tokens.extend((0..=u8::MAX).map(|byte| (vec![byte], Kind::Normal)));
-    let longer: [&[u8]; 14] = [
+    let longer: [&[u8]; 16] = [
         b"ab",
         b"aa",
         b"ba\n",
@@ -66,6 +66,8 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
         b"a\0b",
         b"b\xFF",
         "\u{1F600}".as_bytes(),
+        b"aaaaaaaaaaaa",
+        b"                ",
     ];
     tokens.extend(longer.map(|text| (text.to_vec(), Kind::Normal)));
     tokens.push((b"<unused>".to_vec(), Kind::Unused));
