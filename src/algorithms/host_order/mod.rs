@@ -90,7 +90,7 @@ pub struct HostOrder {
 impl HostOrder {
     /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
     /// them.
-    #[expect(clippy::indexing_slicing, reason = "items tell places of `data`")]
+    #[expect(clippy::indexing_slicing, reason = "`argmax` gives a place of `data`")]
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         let k = k.min(data.len());
         if is_stable() && k < data.len() {
@@ -116,12 +116,9 @@ impl HostOrder {
             self.select_by_heap(data, k);
             self.tied = any_equal(&self.replay.items);
         } else if k == data.len() {
-            self.reserve(k);
-            if !is_replayed(data) {
-                self.rank_settled(data);
+            if self.order_all(data).is_none() {
                 return self.take_ranked(data);
             }
-            self.replay_top(data, k);
         } else {
             self.reserve(data.len());
             match self.rank_some(data, k) {
@@ -132,6 +129,23 @@ impl HostOrder {
                 }
             }
         }
+        self.take_items(data, k)
+    }
+
+    /// Brings all of `data` into the host's order: in the items, and then gives what there is to
+    /// tell of the logits, or, if that is sooner, in the ranking.
+    fn order_all(&mut self, data: &[TokenData]) -> Option<Column> {
+        self.reserve(data.len());
+        if is_replayed(data) {
+            return Some(self.replay_top(data, data.len()));
+        }
+        self.rank_settled(data);
+        None
+    }
+
+    /// The candidates of the first `k` items.
+    #[expect(clippy::indexing_slicing, reason = "items tell places of `data`")]
+    fn take_items(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.top.clear();
         let items = self.replay.items.iter().take(k);
         self.top.extend(items.map(|&item| data[place(item)]));
@@ -140,13 +154,18 @@ impl HostOrder {
 
     /// Sorts `data`, in place.
     pub fn sort(&mut self, data: &mut [TokenData]) {
-        if data.len() > HEAP && is_replayed(data) && have_no_p(data) {
-            self.reserve(data.len());
-            if self.replay_top(data, data.len()).plain {
-                return self.write_replayed(data);
+        let n = data.len();
+        let sorted = if n <= HEAP {
+            self.top(data, n)
+        } else {
+            match self.order_all(data) {
+                None => self.take_ranked(data),
+                Some(column) if column.plain && have_no_p(data) => {
+                    return self.write_replayed(data);
+                }
+                Some(_) => self.take_items(data, n),
             }
-        }
-        let sorted = self.top(data, data.len());
+        };
         data.copy_from_slice(sorted);
     }
 
