@@ -130,7 +130,7 @@ impl Options {
     }
 }
 
-/// Whether a name contains `text`, or is it where that begins with an equals sign.
+/// True if a name contains `text`, or is it where that begins with an equals sign.
 fn is_meant(name: &str, text: &str) -> bool {
     match text.strip_prefix('=') {
         Some(whole) => name == whole,

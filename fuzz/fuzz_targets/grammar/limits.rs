@@ -17,7 +17,7 @@ use crate::VOCABULARY;
 use crate::counting_allocator::bytes_since;
 
 const MOST_STEPS: usize = 10;
-/// What a call that fails may leave: that it has failed, in a table that may grow for it.
+/// Bytes that a call that fails may leave: a note of that, in a table that may grow for it.
 const NOTE: isize = 4 << 10;
 
 /// The vocabulary of the others with longer tokens, so that there are some in each band of lengths.
@@ -127,11 +127,11 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// What is asked of a sampler.
+/// A call of a sampler, with its argument.
 enum Question {
-    /// What it leaves of candidates.
+    /// `apply`, to candidates with these tokens.
     Array(Vec<Token>),
-    /// Whether it is to be refused, in the hands of a host.
+    /// `accept_for_host`, of this token.
     Accept(Token),
 }
 

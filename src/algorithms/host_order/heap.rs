@@ -181,7 +181,7 @@ fn all_equal(items: &[Item]) -> bool {
     items.iter().all(|&item| key(item) == first)
 }
 
-/// Whether most items are equal to the root, as in an array of which nearly all is masked.
+/// True if most items are equal to the root, as in an array of which nearly all is masked.
 fn are_mostly_equal(heap: &[Item]) -> bool {
     const SAMPLE: usize = 64;
     let root = heap.first().map_or(0, |&root| key(root));

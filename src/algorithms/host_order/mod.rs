@@ -402,7 +402,7 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// Whether the first candidates are in order, and others do not come before them or fall as well,
+/// True if the first candidates are in order, and others do not come before them or fall as well,
 /// as in a sorted array: a heap of them hardly changes, while a sample takes the largest for usual.
 #[expect(clippy::indexing_slicing, reason = "there are more than `LOOKED_AT`")]
 fn leads(data: &[TokenData]) -> bool {
@@ -420,7 +420,7 @@ fn leads(data: &[TokenData]) -> bool {
     first.is_sorted_by(in_order) && (are_behind() || ordered_groups(data).falling >= MOST_GROUPS)
 }
 
-/// Whether two neighbours are equal.
+/// True if two neighbours are equal.
 pub fn any_equal(items: &[Item]) -> bool {
     let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
     items.windows(2).any(equal)
@@ -436,19 +436,19 @@ enum Ranked {
     No,
 }
 
-/// Whether every probability is 0, as hosts make them.
+/// True if every probability is 0, as hosts make them.
 fn have_no_p(data: &[TokenData]) -> bool {
     let any_bit = |block: &[TokenData]| block.iter().fold(0, |bits, c| bits | c.p.to_bits()) != 0;
     !data.chunks(CHUNK).any(any_bit)
 }
 
-/// Whether the host's sort of all of `data` is replayed at once rather than where ties are found.
+/// True if the host's sort of all of `data` is replayed at once rather than where ties are found.
 pub fn is_replayed(data: &[TokenData]) -> bool {
     let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
     !is_stable() && is_sooner()
 }
 
-/// Whether the logits rise or fall over long stretches, as those of a sorted array: the host's sort
+/// True if the logits rise or fall over long stretches, as those of a sorted array: the host's sort
 /// is then quick, and so is what replays it.
 fn looks_ordered(data: &[TokenData]) -> bool {
     let groups = ordered_groups(data);
@@ -488,7 +488,7 @@ fn ordered_groups(data: &[TokenData]) -> Ordered {
     ordered
 }
 
-/// Whether a sample of `SIZE` candidates has more than so many that are equal to another.
+/// True if a sample of `SIZE` candidates has more than so many that are equal to another.
 #[expect(
     clippy::indexing_slicing,
     reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
