@@ -63,6 +63,12 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
+    /// Another one that goes on as this one does, also where a clone begins its generator anew, as
+    /// the built-in's clone does.
+    fn twin(&self) -> Self {
+        self.clone()
+    }
+
     /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the
     /// candidates are in, and at least one candidate.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {

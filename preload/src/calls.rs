@@ -11,9 +11,14 @@
 //! is selected.
 //!
 //! That is exact only if nothing comes before the chain. So the first call with each chain is only
-//! watched, and what was seen is noted with the chain's first member, which is freed with it. A
-//! budget, or another order of questions than the above, and the chain stays with the host for
-//! good. A call in which the grammar comes first must have been seen without a grammar.
+//! watched, and what was seen is noted with the chain's first member, which is freed with it: see
+//! `watch`. A budget, and the chain stays with the host for good; another order of questions, or
+//! other candidates than the logits, and all chains do. A call in which the grammar comes first
+//! must have been seen without a grammar. Of later calls one now and then is watched again: see
+//! `proof`.
+//!
+//! `llama_sampler_sample` is watched like that, too, in a call of its own. It is not answered
+//! question by question, but as a whole.
 //!
 //! After a grammar has rejected the token, the host begins anew, now with the grammar before the
 //! chain. Where the grammar is ours, both are run at that second question. Where it is the host's,
@@ -27,12 +32,20 @@ use llama_sieve::ffi::chain::in_front::{self, Candidates};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use llama_sieve::per_thread::PerThread;
 
+use crate::columns::Columns;
+use crate::proof::{self, Difference, Entry};
+use crate::watch::{self, Question, Seen, Verdict};
+
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
 const NOTHING_BEFORE: u8 = 1;
 /// Notes of a chain: nothing precedes it where the grammar comes first; so there is none.
 const NOTHING_AT_ALL_BEFORE: u8 = 2;
 /// Notes of a chain: the host does it all.
 const ASIDE: u8 = 4;
+/// Notes of a chain: the host does it all where the grammar comes first.
+const ASIDE_BEHIND_GRAMMAR: u8 = 8;
+/// Notes of a chain: `llama_sampler_sample` does with it what ours does.
+const SAMPLED_ALIKE: u8 = 16;
 
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,82 +67,24 @@ enum Stage {
     Done,
 }
 
-/// What the host asks during a call, in the order of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    Probs,
-    Logits,
-    Candidates,
-    Token,
-}
-
-const QUESTIONS: u8 = 0b1111;
-
-impl Question {
-    fn bit(self) -> u8 {
-        1 << self as u8
-    }
-}
-
-/// What was seen of a call that is watched.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    /// Bits of the questions.
-    asked: u8,
-    /// They came in another order.
-    odd: bool,
-    /// Something was applied before the chain.
-    before: bool,
-    /// The chain was applied. What follows is of no account: a grammar's look at the token, and,
-    /// where it rejects that, all over again.
-    chain: bool,
-}
-
-impl Seen {
-    fn ask(&mut self, question: Question) {
-        let earlier = question.bit() - 1;
-        self.odd |= !self.chain && self.asked & earlier != earlier;
-        self.asked |= question.bit();
-    }
-
-    fn apply(&mut self, is_chain: bool) {
-        if self.chain {
-            return;
-        }
-        if is_chain {
-            self.odd |= self.asked != QUESTIONS;
-            self.chain = true;
-        } else {
-            self.before = true;
-        }
-    }
-
-    /// What is to be noted with the chain.
-    fn note(self, grammar_first: bool) -> u8 {
-        match (self.odd, self.before) {
-            // A backend has sampled: nothing was seen.
-            _ if !self.chain => 0,
-            (true, _) => ASIDE,
-            (false, false) if grammar_first => NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE,
-            (false, false) => NOTHING_BEFORE,
-            // A grammar or a budget.
-            (false, true) if grammar_first => 0,
-            (false, true) => ASIDE,
-        }
-    }
-}
-
 /// A call that the calling thread is in.
 struct Call {
+    entry: Entry,
     ctx: *mut llama_context,
     idx: i32,
     chain: *mut llama_sampler,
     grammar_first: bool,
     note: &'static AtomicU8,
+    /// What is noted of the chain when ours would have given the same.
+    noted: u8,
+    /// Whether it is noted already.
+    is_known: bool,
     /// The grammar that has looked at the token, if it is ours.
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
+    /// Ours have answered, and the host has done otherwise than it does when it is watched.
+    difference: Option<Difference>,
     applied: Applied,
 }
 
@@ -139,37 +94,9 @@ enum Applied {
     Nothing,
     /// A grammar of ours, to see whether it allows the token.
     Check(*mut llama_sampler),
+    /// The chain, which is watched.
+    Chain,
     Other,
-}
-
-/// What a chain has left, in the columns that the host asks for.
-#[derive(Default)]
-struct Columns {
-    ids: Vec<Token>,
-    logits: Vec<f32>,
-    probs: Vec<f32>,
-    selected: i64,
-    sorted: bool,
-}
-
-impl Columns {
-    /// False without memory.
-    fn fill(&mut self, left: Candidates<'_>) -> bool {
-        self.ids.clear();
-        self.logits.clear();
-        self.probs.clear();
-        let n = left.data.len();
-        let room = self.ids.try_reserve(n).is_ok()
-            && self.logits.try_reserve(n).is_ok()
-            && self.probs.try_reserve(n).is_ok();
-        if room {
-            self.ids.extend(left.data.iter().map(|c| c.id));
-            self.logits.extend(left.data.iter().map(|c| c.logit));
-            self.probs.extend(left.data.iter().map(|c| c.p));
-            (self.selected, self.sorted) = (left.selected, left.sorted);
-        }
-        room
-    }
 }
 
 thread_local! {
@@ -198,50 +125,96 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Begins a call with this chain, whose note outlives it.
-    pub fn new(
-        (ctx, idx): (*mut llama_context, i32),
+    /// Begins a call of the common library's with this chain, whose note outlives it.
+    pub fn common(
+        output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
         grammar_first: bool,
         note: &'static AtomicU8,
     ) -> Self {
         let known = note.load(Ordering::Relaxed);
-        let needed = match grammar_first {
-            true => NOTHING_AT_ALL_BEFORE,
-            false => NOTHING_BEFORE,
+        let (noted, aside) = match grammar_first {
+            true => (
+                NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE,
+                ASIDE | ASIDE_BEHIND_GRAMMAR,
+            ),
+            false => (NOTHING_BEFORE, ASIDE),
         };
-        let stage = match known {
-            known if known & ASIDE != 0 => Stage::Done,
-            known if known & needed == needed => Stage::Waiting,
+        let is_known = known & noted == noted;
+        let stage = match is_known {
+            _ if known & aside != 0 => Stage::Done,
+            true if !proof::is_due(Entry::Common) => Stage::Waiting,
             _ => Stage::Watched,
         };
-        let call = Call {
-            ctx,
-            idx,
+        Self::new(Call {
+            entry: Entry::Common,
+            ctx: output.0,
+            idx: output.1,
             chain,
             grammar_first,
             note,
+            noted,
+            is_known,
             grammar: None,
             stage,
             seen: Seen::default(),
+            difference: None,
             applied: Applied::Nothing,
-        };
-        BEGUN.store(true, Ordering::Relaxed);
-        Self {
-            before: exchange(Some(call)),
-        }
+        })
     }
 
-    /// The host has returned.
-    pub fn finish(self) {
-        with_call(|call| {
-            if call.stage == Stage::Watched {
-                let note = call.seen.note(call.grammar_first);
-                call.note.fetch_or(note, Ordering::Relaxed);
-            }
-            Some(())
-        });
+    /// Begins a call of llama_sampler_sample that the host does itself; ours are to be
+    /// [rehearsed](keep_rehearsed) at once.
+    pub fn sampler(
+        (ctx, idx): (*mut llama_context, i32),
+        chain: *mut llama_sampler,
+        note: &'static AtomicU8,
+    ) -> Self {
+        Self::new(Call {
+            entry: Entry::Sampler,
+            ctx,
+            idx,
+            chain,
+            grammar_first: false,
+            note,
+            noted: SAMPLED_ALIKE,
+            is_known: is_sampled_alike(note),
+            grammar: None,
+            stage: Stage::Watched,
+            seen: Seen::default(),
+            difference: None,
+            applied: Applied::Nothing,
+        })
     }
+
+    /// In a call that is inside another nothing is ours.
+    fn new(mut call: Call) -> Self {
+        BEGUN.store(true, Ordering::Relaxed);
+        let before = exchange(None);
+        if before.is_some() {
+            call.stage = Stage::Done;
+        }
+        exchange(Some(call));
+        Self { before }
+    }
+
+    /// The host has returned this token.
+    pub fn finish(self, token: Token) {
+        let difference = with_call(|call| call.finish(token));
+        if let Some((entry, difference)) = difference {
+            proof::refuse(entry, difference);
+        }
+    }
+}
+
+/// Whether llama_sampler_sample was seen to do with a chain what ours does.
+fn is_sampled_alike(note: &AtomicU8) -> bool {
+    note.load(Ordering::Relaxed) & SAMPLED_ALIKE != 0
+}
+
+/// Whether ours is to sample in the place of llama_sampler_sample, with a chain of this note.
+pub fn may_sample(note: &AtomicU8) -> bool {
+    is_sampled_alike(note) && !proof::is_due(Entry::Sampler)
 }
 
 impl Drop for Entered {
@@ -262,20 +235,50 @@ pub struct Now {
     /// Before the chain.
     pub grammar: Option<*mut llama_sampler>,
     pub chain: *mut llama_sampler,
+    /// On copies, for the host samples itself.
+    pub is_rehearsal: bool,
 }
 
 /// What is to be run now, as the host has asked the first question about this output.
 pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
-        let waits = matches!(call.stage, Stage::Waiting | Stage::Rejected);
-        let now = waits && (call.ctx, call.idx) == (ctx, idx);
-        // Whatever comes of it, it is not tried again.
-        if now {
-            call.stage = Stage::Done;
+        if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
+            return None;
         }
-        let (grammar, chain) = (call.grammar, call.chain);
-        now.then_some(Now { grammar, chain })
+        let is_rehearsal = call.stage == Stage::Watched;
+        match call.stage {
+            // Whatever comes of it, it is not tried again.
+            Stage::Waiting | Stage::Rejected => call.stage = Stage::Done,
+            Stage::Watched => {
+                call.seen.begin(false);
+                // The second time there is a grammar before the chain.
+                let is_ours = match call.seen.chain {
+                    true => call.grammar.is_some(),
+                    false => call.seen.is_fresh(),
+                };
+                if !is_ours {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        Some(Now {
+            grammar: call.grammar,
+            chain: call.chain,
+            is_rehearsal,
+        })
     })
+}
+
+/// Keeps what ours made of the logits on copies of the chain, to be compared with what the host
+/// does.
+pub fn keep_rehearsed(logits: &[f32], left: Candidates<'_>) {
+    if watch::keep(logits, left) {
+        with_call(|call| {
+            call.seen.begin(true);
+            Some(())
+        });
+    }
 }
 
 /// What this thread keeps in columns, to be [put back](put_back).
@@ -301,18 +304,16 @@ pub fn keep(left: Candidates<'_>) -> bool {
 
 /// What the columns answer to a question about this output; `None`: the host answers.
 fn answer<T>(
-    (ctx, idx): (*mut llama_context, i32),
+    output: (*mut llama_context, i32),
     question: Option<Question>,
     from: impl FnOnce(&mut Columns) -> T,
 ) -> Option<T> {
     with_call(|call| {
-        if call.stage == Stage::Watched
-            && let Some(question) = question
-        {
-            call.seen.ask(question);
+        let of_call = (call.ctx, call.idx) == output;
+        if let Some(question) = question {
+            call.ask(question, of_call);
         }
-        let answers = call.stage == Stage::Answering && (call.ctx, call.idx) == (ctx, idx);
-        answers.then_some(())
+        (call.stage == Stage::Answering && of_call).then_some(())
     })?;
     let mut columns = taken()?;
     let value = from(&mut columns);
@@ -345,12 +346,11 @@ pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
 }
 
 /// `llama_get_sampled_token_ith`, which the host answers: from here on the candidates are its own.
-pub fn token(_: *mut llama_context, _: i32) -> Option<Token> {
+pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     with_call(|call| {
-        match call.stage {
-            Stage::Watched => call.seen.ask(Question::Token),
-            Stage::Answering => call.stage = Stage::Answered,
-            _ => {}
+        call.ask(Question::Token, (call.ctx, call.idx) == (ctx, idx));
+        if call.stage == Stage::Answering {
+            call.stage = Stage::Answered;
         }
         None
     })
@@ -380,12 +380,19 @@ impl Applying {
             return;
         }
         with_call(|call| {
-            if let Applied::Check(grammar) = call.applied
-                && call.stage == Stage::Checked
-                // SAFETY: a check has found one candidate in it.
-                && unsafe { (*(*array).data).logit } == f32::NEG_INFINITY
-            {
-                (call.stage, call.grammar) = (Stage::Rejected, Some(grammar));
+            match call.applied {
+                Applied::Check(grammar) => {
+                    // SAFETY: a check has found one candidate in it.
+                    if unsafe { (*(*array).data).logit } == f32::NEG_INFINITY {
+                        call.grammar = Some(grammar);
+                        if call.stage == Stage::Checked {
+                            call.stage = Stage::Rejected;
+                        }
+                    }
+                }
+                // SAFETY: the caller guarantees the array.
+                Applied::Chain => unsafe { call.seen.leave(array) },
+                Applied::Nothing | Applied::Other => {}
             }
             Some(())
         });
@@ -415,6 +422,12 @@ pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array
 }
 
 impl Call {
+    fn ask(&mut self, question: Question, of_call: bool) {
+        if self.stage == Stage::Watched {
+            self.seen.ask(self.entry, question, of_call);
+        }
+    }
+
     /// `None` for a member of what is being applied.
     ///
     /// # Safety
@@ -430,7 +443,8 @@ impl Call {
         let is_chain = smpl == self.chain;
         self.applied = Applied::Other;
         match self.stage {
-            Stage::Watched => self.seen.apply(is_chain),
+            // SAFETY: the caller guarantees sampler and array.
+            Stage::Watched => self.applied = unsafe { self.watch(smpl, array) },
             Stage::Answering | Stage::Answered => {
                 // It was run before the chain. The second time nobody asks for the backend's token.
                 let was_run = self.grammar == Some(smpl);
@@ -445,6 +459,10 @@ impl Call {
                     self.applied = Applied::Nothing;
                     return Some(Apply::Nothing);
                 }
+                self.difference = Some(match is_chain {
+                    true => Difference::Answers,
+                    false => Difference::Before,
+                });
             }
             // SAFETY: the caller guarantees sampler and array.
             Stage::Checked if unsafe { is_check(smpl, array) } => {
@@ -453,6 +471,58 @@ impl Call {
             Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done => {}
         }
         Some(Apply::Theirs(Applying { outermost: true }))
+    }
+
+    /// # Safety
+    /// As for [`apply`].
+    unsafe fn watch(
+        &mut self,
+        smpl: *mut llama_sampler,
+        array: *const llama_token_data_array,
+    ) -> Applied {
+        let is_chain = smpl == self.chain;
+        // SAFETY: the caller guarantees sampler and array.
+        unsafe {
+            if self.seen.chain && !is_chain && is_check(smpl, array) {
+                return Applied::Check(smpl);
+            }
+            self.seen.apply(self.entry, is_chain, array);
+        }
+        match is_chain {
+            true => Applied::Chain,
+            false => Applied::Other,
+        }
+    }
+
+    /// The host has returned this token: how it differs from ours, where it does.
+    fn finish(&mut self, token: Token) -> Option<(Entry, Difference)> {
+        let difference = match self.stage {
+            Stage::Watched => self.judge(token),
+            Stage::Answering | Stage::Answered => Some(Difference::NotApplied),
+            _ => self.difference,
+        };
+        difference.map(|difference| (self.entry, difference))
+    }
+
+    /// Notes what was seen with the chain. What shows that all chains are the host's is given.
+    fn judge(&mut self, token: Token) -> Option<Difference> {
+        let note = |bits| {
+            self.note.fetch_or(bits, Ordering::Relaxed);
+        };
+        match self.seen.verdict(token) {
+            Verdict::Nothing => {}
+            Verdict::Same => note(self.noted),
+            // A grammar or a budget, which some chains have and others do not.
+            Verdict::Before if self.entry == Entry::Common && !self.is_known => {
+                note(match self.grammar_first {
+                    true => ASIDE_BEHIND_GRAMMAR,
+                    false => ASIDE,
+                });
+            }
+            Verdict::Before => return Some(Difference::Before),
+            Verdict::Differs(difference) => return Some(difference),
+        }
+        None
     }
 }
 
@@ -478,76 +548,7 @@ unsafe fn select(array: *mut llama_token_data_array) -> bool {
     };
     // SAFETY: the caller guarantees the array.
     let array = unsafe { array.as_mut() };
-    let array = array.filter(|array| array.size == columns.ids.len());
-    let found = array.is_some();
-    if let Some(array) = array {
-        array.selected = columns.selected;
-        array.sorted = u8::from(columns.sorted);
-    }
+    let found = array.is_some_and(|array| columns.select(array));
     put_back(columns);
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of a call with the usual questions, where these were applied: whether it is the chain.
-    fn seen(applied: &[bool]) -> Seen {
-        let mut seen = Seen::default();
-        for question in [
-            Question::Probs,
-            Question::Logits,
-            Question::Candidates,
-            Question::Token,
-        ] {
-            seen.ask(question);
-        }
-        for &is_chain in applied {
-            seen.apply(is_chain);
-        }
-        seen
-    }
-
-    #[test]
-    fn a_chain_alone_is_served() {
-        let alone = seen(&[true]);
-        assert_eq!(alone.note(false), NOTHING_BEFORE);
-        assert_eq!(alone.note(true), NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE);
-    }
-
-    #[test]
-    fn a_grammar_after_the_chain_and_all_over_again_is_of_no_account() {
-        assert_eq!(
-            seen(&[true, false, false, true]).note(false),
-            NOTHING_BEFORE
-        );
-    }
-
-    #[test]
-    fn what_is_applied_before_the_chain_keeps_it_with_the_host() {
-        assert_eq!(seen(&[false, true]).note(false), ASIDE);
-        // That may be the grammar, which says nothing of calls where it does not come first.
-        assert_eq!(seen(&[false, true]).note(true), 0);
-    }
-
-    #[test]
-    fn other_questions_keep_it_with_the_host() {
-        let mut odd = Seen::default();
-        odd.ask(Question::Logits);
-        odd.ask(Question::Probs);
-        odd.ask(Question::Candidates);
-        odd.ask(Question::Token);
-        odd.apply(true);
-        assert_eq!(odd.note(false), ASIDE);
-        let mut none = Seen::default();
-        none.apply(true);
-        assert_eq!(none.note(false), ASIDE);
-    }
-
-    #[test]
-    fn where_a_backend_has_sampled_nothing_is_noted() {
-        assert_eq!(seen(&[]).note(false), 0);
-        assert_eq!(seen(&[]).note(true), 0);
-    }
 }

@@ -32,6 +32,7 @@ use llama_sieve::{last_error, log};
 use crate::constructors::{ALL, Constructor};
 use crate::host_constructors::{MARK, caller, library_at, own_of, own_of_any};
 use crate::presence;
+use crate::proof::{self, Entry};
 use crate::routes::{Function, Route};
 use crate::settings::settings;
 
@@ -132,26 +133,31 @@ pub fn is_served(way: Route) -> bool {
     served_at(way.base).is_some_and(|served| served.host.is_some())
 }
 
-/// Whether calls that go this way are to be sampled straight from the logits: that the llama.cpp is
-/// of a known build says how it samples itself.
-pub fn serves(way: Route) -> bool {
-    let may = |served: &Served| served.host.is_some() && served.build.is_ok();
-    settings().samples() && served_at(way.base).is_some_and(may)
+/// Whether calls of this function that go this way may be sampled straight from the logits, as far
+/// as that is known before their chain is looked at.
+pub fn serves(way: Route, entry: Entry) -> bool {
+    let takes_ours = |served: &Served| served.host.is_some();
+    settings().samples() && proof::may(entry) && served_at(way.base).is_some_and(takes_ours)
 }
 
 /// The first question of a host that samples.
 pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
 
+/// Whether the host can tell what a backend has sampled.
+pub fn tells_of_backends() -> bool {
+    SAMPLED_PROBS.route().is_some()
+}
+
 /// The function that leads from the common library's sampler to its chain, for a call of
 /// `common_sampler_sample` that goes this way; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
-    if Served::last().is_none() || !settings().samples() {
+    if Served::last().is_none() || !settings().samples() || !proof::may(Entry::Common) {
         return None;
     }
     let of_host = SAMPLED_PROBS.route_from(Some(way.address))?;
     let get = GET.route_from(Some(way.address))?;
-    (serves(of_host) && get.base == way.base).then_some(get)
+    (serves(of_host, Entry::Common) && get.base == way.base).then_some(get)
 }
 
 /// This thread is inside the common library's `common_sampler_init`, which may lie in the same
@@ -544,7 +550,7 @@ impl Call<'_, '_> {
 }
 
 /// A line for `LLAMA_SIEVE_VERBOSE`.
-fn say(what: fmt::Arguments<'_>) {
+pub fn say(what: fmt::Arguments<'_>) {
     if settings().verbose {
         // One write: lines of several threads stay whole. Not eprintln!, which panics where stderr
         // is closed.

@@ -20,7 +20,8 @@
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
 //! - `host_constructors`: finding what we stand in front of; `routes`: what was found.
 //! - `choice`: ours or the host's.
-//! - `calls`: the token that a thread is sampling, and what is answered meanwhile.
+//! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
+//!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
 //! - `presence`: what is told of the library itself.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
@@ -52,14 +53,17 @@ macro_rules! call_host {
 
 mod calls;
 mod choice;
+mod columns;
 mod constructors;
 mod grammars;
 mod host_constructors;
 mod presence;
+mod proof;
 mod routes;
 mod sampling;
 mod settings;
 mod thread_end;
+mod watch;
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;

@@ -6,13 +6,14 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use llama_sieve::Token;
-use llama_sieve::ffi::chain::in_front;
+use llama_sieve::ffi::chain::in_front::{self, Sampled};
 use llama_sieve::ffi::host::llama_h::{
     llama_context, llama_model, llama_sampler, llama_token_data_array,
 };
 
-use crate::calls::{self, Apply, Entered};
+use crate::calls::{self, Apply, Entered, Now};
 use crate::choice::{self, FromCommon};
+use crate::proof::Entry;
 use crate::routes::Function;
 
 /// The common library's `common_sampler`.
@@ -31,7 +32,8 @@ pub struct common_params_sampling {
 
 const NO_TOKEN: Token = -1;
 
-/// Stand-in for `llama_sampler_sample`: a chain of ours alone is sampled straight from the logits.
+/// Stand-in for `llama_sampler_sample`: a chain of ours alone is sampled straight from the logits,
+/// once the host was seen to do the same.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -43,19 +45,32 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
 ) -> Token {
     static HOSTS: Function = Function::new(c"llama_sampler_sample");
     let way = HOSTS.route();
-    if way.is_some_and(choice::serves) {
+    let mut entered = None;
+    if way.is_some_and(|way| choice::serves(way, Entry::Sampler)) {
         // SAFETY: the caller guarantees them, and they are of the host that is served.
-        if let Some(token) = unsafe { in_front::sample(smpl, ctx, idx) } {
-            choice::report_once("llama_sampler_sample");
-            return token;
+        match unsafe { in_front::sample(smpl, ctx, idx, calls::may_sample) } {
+            Some(Sampled::Token(token)) => {
+                choice::report_once("llama_sampler_sample");
+                return token;
+            }
+            Some(Sampled::Nothing(note)) => {
+                entered = Some(Entered::sampler((ctx, idx), smpl, note));
+                // SAFETY: as above.
+                unsafe { in_front::rehearse(None, smpl, (ctx, idx), calls::keep_rehearsed) };
+            }
+            None => {}
         }
     }
-    call_host!(
+    let token = call_host!(
         way,
         (*mut llama_sampler, *mut llama_context, i32) -> Token,
         (smpl, ctx, idx),
         NO_TOKEN
-    )
+    );
+    if let Some(entered) = entered {
+        entered.finish(token);
+    }
+    token
 }
 
 /// Stand-in for `llama_sampler_apply`: says what is selected where the chain has already been run.
@@ -113,7 +128,7 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
         NO_TOKEN
     );
     if let Some(entered) = entered {
-        entered.finish();
+        entered.finish(token);
     }
     token
 }
@@ -132,7 +147,7 @@ unsafe fn enter(
     }
     // SAFETY: the caller guarantees the chain.
     let note = unsafe { in_front::note(chain) }?;
-    Some(Entered::new(output, chain, grammar_first, note))
+    Some(Entered::common(output, chain, grammar_first, note))
 }
 
 /// Stand-ins for `common_sampler_init`, whose second argument has been const and is not any more:
@@ -181,11 +196,20 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     idx: i32,
 ) -> *mut f32 {
     if let Some(now) = calls::to_be_run(ctx, idx) {
+        let Now { grammar, chain, .. } = now;
+        let output = (ctx, idx);
         // SAFETY: grammar and chain of the call that this thread is in, and the context of the
         // question.
-        let kept = unsafe { in_front::narrow(now.grammar, now.chain, (ctx, idx), calls::keep) };
+        let kept = unsafe {
+            if now.is_rehearsal {
+                in_front::rehearse(grammar, chain, output, calls::keep_rehearsed);
+                None
+            } else {
+                in_front::narrow(grammar, chain, output, calls::keep)
+            }
+        };
         if kept == Some(true) {
-            choice::report_once(match now.grammar {
+            choice::report_once(match grammar {
                 None => "common_sampler_sample",
                 Some(_) => "common_sampler_sample after a grammar",
             });

@@ -2,7 +2,7 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. The word `verify`, alone or with any of these, restricts nothing: llama.cpp samples every token, and ours is compared |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it cannot be told from its exports |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end if there was none |
 
@@ -19,6 +19,9 @@ use crate::constructors::{ALL, Constructor};
 /// The name, in a list, of sampling straight from the logits.
 const SAMPLE: &str = "sample";
 
+/// The word that has every token compared.
+const VERIFY: &str = "verify";
+
 const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
 
 /// Which samplers are ours.
@@ -33,6 +36,8 @@ pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
     pub host_build: Option<u32>,
+    /// Whether llama.cpp is to sample every token, and ours to be compared.
+    pub verifies: bool,
     /// Whether to report every sampler.
     pub verbose: bool,
 }
@@ -63,8 +68,10 @@ impl Settings {
     fn parse(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let text = |name| variable(name).unwrap_or_default().trim().to_owned();
+        let (verifies, preload) = without_verify(&text("LLAMA_SIEVE_PRELOAD"));
         let settings = Self {
-            selection: selection(&text("LLAMA_SIEVE_PRELOAD"), &mut warnings),
+            selection: selection(&preload, &mut warnings),
+            verifies,
             host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
             verbose: is_set(&text(VERBOSE)),
         };
@@ -80,6 +87,18 @@ fn is_set(text: &str) -> bool {
 /// Whether every sampler is to be reported; asks for no other setting, and so warns of none.
 pub fn verbose() -> bool {
     environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
+}
+
+/// Whether `text` has the word, and what is said beside it.
+fn without_verify(text: &str) -> (bool, String) {
+    let words = text.split(',').map(str::trim);
+    let (found, others): (Vec<&str>, Vec<&str>) = words
+        .filter(|word| !word.is_empty())
+        .partition(|&word| word == VERIFY);
+    match found.is_empty() {
+        true => (false, text.to_owned()),
+        false => (true, others.join(",")),
+    }
 }
 
 fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
@@ -101,7 +120,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let allowed = ALL.iter().map(|constructor| constructor.name);
         let allowed: Vec<&str> = allowed.chain([SAMPLE]).collect();
         warnings.push(format!(
-            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}",
+            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}; {VERIFY} may be added to any of these",
             unknown.join(", "),
             allowed.join(", ")
         ));
@@ -195,6 +214,30 @@ mod tests {
         assert!(warnings[0].contains("top-k") && warnings[0].contains("penalties"));
         // A list that names nothing of ours is not the same as no list.
         assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());
+    }
+
+    #[test]
+    fn verify_adds_and_restricts_nothing() {
+        for (text, without) in [
+            ("verify", ""),
+            (" verify ,,", ""),
+            ("verify,all", "all"),
+            ("on, verify", "on"),
+            ("off,verify", "off"),
+            ("top-k,verify,dist", "top-k,dist"),
+        ] {
+            let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", text)]);
+            assert_eq!(warnings, Vec::<String>::new());
+            assert!(settings.verifies, "{text}");
+            let (other, _) = parse(&[("LLAMA_SIEVE_PRELOAD", without)]);
+            assert!(!other.verifies);
+            assert_eq!(settings.selection, other.selection, "{text}");
+        }
+        // A word that nobody knows is told, and takes nothing from the others.
+        let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "verify,verfy,dist")]);
+        assert!(settings.verifies && settings.selects(&DIST) && !settings.selects(&TOP_K));
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("named verfy;") && warnings[0].contains("verify may be"));
     }
 
     #[test]

@@ -198,6 +198,13 @@ impl Sampler for AdaptiveP {
     const ACCEPTS: bool = true;
     const RESETS: bool = true;
 
+    fn twin(&self) -> Self {
+        Self {
+            rng: self.rng.clone(),
+            ..self.clone()
+        }
+    }
+
     fn name(&self) -> &'static CStr {
         c"adaptive-p"
     }

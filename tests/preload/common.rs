@@ -10,7 +10,7 @@ use crate::toolchain::{Build, Link, compile_common, empty_folder, root, succeed}
 use vendor_llama_cpp::paths;
 
 /// What samples, of the common library.
-const SOURCES: [&str; 5] = [
+pub const SOURCES: [&str; 5] = [
     "sampling.cpp",
     "reasoning-budget.cpp",
     "log.cpp",
@@ -19,7 +19,7 @@ const SOURCES: [&str; 5] = [
 ];
 
 /// The common library's objects, which all libraries of these tests are made of.
-fn objects() -> &'static [PathBuf] {
+pub fn objects() -> &'static [PathBuf] {
     static OBJECTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
         let folder = empty_folder("c_programs/preload_common_objects");
@@ -43,7 +43,7 @@ fn compile(name: &str, flags: &[&str], object: &Path) {
 
 /// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
 /// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
-fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> PathBuf {
+pub fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     let library = folder.join("libllama-common.so");
     let mut link = Command::new(paths::cxx_compiler());
@@ -68,7 +68,7 @@ fn program() -> &'static Path {
 }
 
 /// A program with this common library.
-fn sampling_with(name: &str, program: &str, library: &Path) -> Build {
+pub fn sampling_with(name: &str, program: &str, library: &Path) -> Build {
     let folder = library.parent().expect("it is in a folder");
     Build::new(name, &source(program))
         .flag("-isystem")
@@ -104,7 +104,7 @@ fn a_server_samples_the_same_from_the_same_candidates() {
 }
 
 #[test]
-fn what_is_not_certain_is_the_hosts() {
+fn what_the_user_does_not_want_is_the_hosts() {
     let built_in = arguments(Run::of(program())).said();
     let said = |run: Run<'_>| {
         let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
@@ -119,8 +119,39 @@ fn what_is_not_certain_is_the_hosts() {
         let run = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", list);
         assert_eq!(said(run).get(SERVED), None, "{list}");
     }
-    // Its build is not known.
-    assert_eq!(said(preloaded(program())).get(SERVED), None);
+}
+
+/// Also where the build is not known: that the samplers in between are the host's own is no
+/// obstacle as long as they are switched off.
+#[test]
+fn a_server_of_an_unknown_build_is_sampled_for_as_well() {
+    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
+    let built_in = one_seed(Run::of(program())).said();
+    let said = one_seed(preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1)).said();
+    assert_eq!(said.out, built_in.out);
+    assert_eq!(made(&said).get(SERVED), Some(&1));
+}
+
+/// With every sampler, grammar and option: what ours make of copies of a chain is what llama.cpp's
+/// own function leaves, to the bit.
+#[test]
+fn every_token_of_a_server_can_be_compared() {
+    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
+    let built_in = one_seed(Run::of(program())).said();
+    for run in [preloaded_of_known_build(program()), preloaded(program())] {
+        let run = run.env("LLAMA_SIEVE_PRELOAD", "verify");
+        let said = one_seed(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
+        assert_eq!(said.out, built_in.out);
+        let made = made(&said);
+        assert!(made.contains_key("top-k: ours"), "{made:?}");
+        let sampled = |key: &&String| key.starts_with("common_sampler_sample");
+        assert_eq!(made.keys().find(sampled), None);
+        assert!(
+            !said.err.contains("straight from the logits"),
+            "{}",
+            said.err
+        );
+    }
 }
 
 /// The host's own penalties, DRY, XTC and others that are switched off do nothing, so the chain is

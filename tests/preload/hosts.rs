@@ -111,6 +111,10 @@ fn a_program_generates_the_same_text_with_every_sampler() {
     );
     assert!(made.values().all(|&count| count >= 20));
     assert_eq!(warnings(&ours), Vec::<&str>::new());
+    // Nor does any token differ.
+    let compared = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_PRELOAD", "verify");
+    let compared = arguments(compared);
+    assert_eq!((compared.out, compared.err.as_str()), (built_in.out, ""));
     // It says nothing unasked.
     let silent = preloaded_of_known_build(generate())
         .arg(model())

@@ -48,4 +48,9 @@ mod toolchain;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod watched;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod while_loading;

@@ -10,7 +10,9 @@ use super::{Member, list, members_of, prepare, run, selected_of_array};
 use crate::chain::selected;
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::grammar::hosted::HOSTED;
+use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{llama_context, llama_sampler};
+use crate::ffi::host::per_host::PerHost;
 use crate::ffi::logits::{ContextFunctions, logits_of_output};
 use crate::kernels::logits::Logits;
 use crate::memory;
@@ -31,26 +33,41 @@ pub struct Candidates<'a> {
     pub selected: i64,
 }
 
+/// What came of [`sample`].
+#[derive(Clone, Copy, Debug)]
+pub enum Sampled<'a> {
+    /// This token, which every member has accepted.
+    Token(Token),
+    /// Nothing: what the chain's [`note`] says did not allow it.
+    Nothing(&'a AtomicU8),
+}
+
 /// What llama_sampler_sample does, for a chain of ours alone: samples, and lets every member accept
-/// the token. `None`: the host's own is to be called.
+/// the token, if `may` says so of the chain's [`note`]. `None`: the host's own is to be called.
 ///
 /// # Safety
-/// `chain` is NULL or a live sampler of the bound host, `ctx` NULL or a live context of it; both
-/// are used by no other thread during the call.
-pub unsafe fn sample(
+/// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`, `ctx` NULL or a
+/// live context of that host; both are used by no other thread during the call.
+pub unsafe fn sample<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,
     idx: i32,
-) -> Option<Token> {
+    may: impl FnOnce(&'a AtomicU8) -> bool,
+) -> Option<Sampled<'a>> {
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
         let (host, mut workspace, logits) = output(chain, ctx, idx)?;
+        let note = note_of(&workspace.members)?;
+        if !may(note) {
+            return Some(Sampled::Nothing(note));
+        }
         // Also a banned one, where there is no other: it is the host's chain that answers.
         let token = |pool: &mut Pool<'_>| Ok(selected(pool)?);
+        let logits = Logits::F32(logits);
         let token = run(&CALL, &host, &mut workspace, chain, logits, token).ok()?;
         drop(workspace);
         (host.accept)(chain, token);
-        Some(token)
+        Some(Sampled::Token(token))
     }
 }
 
@@ -77,27 +94,111 @@ pub unsafe fn narrow<T>(
     // SAFETY: the caller guarantees grammar, chain and context; an output's logits stay during the
     // call.
     unsafe {
-        let (host, mut workspace, logits) = output(chain, ctx, idx)?;
-        if let Some(smpl) = grammar {
-            let own = Some(&HOSTED);
-            let first = |members: &mut Vec<Member>| {
-                memory::push(members, Member { smpl, own });
-                members.rotate_right(1);
-                Ok(())
-            };
-            part(CALL, || first(&mut workspace.members)).ok()?;
-        }
-        let taken = |pool: &mut Pool<'_>| {
-            let selected = selected_of_array(pool);
-            let (data, sorted) = pool.array();
-            Ok(take(Candidates {
-                data,
-                sorted,
-                selected,
-            }))
-        };
+        let (host, mut workspace, logits) = behind(grammar, chain, (ctx, idx))?;
+        let logits = Logits::F32(logits);
+        let taken = |pool: &mut Pool<'_>| Ok(take(left_of(pool)));
         run(&CALL, &host, &mut workspace, chain, logits, taken).ok()
     }
+}
+
+/// Hands the logits of output `idx` to `take`, and what [`narrow`] would. It is worked out on
+/// copies: grammar and chain stay as they are. `None`: that is not known.
+///
+/// # Safety
+/// As for [`narrow`].
+pub unsafe fn rehearse<T>(
+    grammar: Option<*mut llama_sampler>,
+    chain: *mut llama_sampler,
+    (ctx, idx): (*mut llama_context, i32),
+    take: impl FnOnce(&[f32], Candidates<'_>) -> T,
+) -> Option<T> {
+    // SAFETY: as in `narrow`; nobody else knows of the copies.
+    unsafe {
+        let (host, mut workspace, logits) = behind(grammar, chain, (ctx, idx))?;
+        let copies = Copies::of(&workspace.members)?;
+        workspace.members.copy_from_slice(&copies.members);
+        let taken = |pool: &mut Pool<'_>| Ok(take(logits, left_of(pool)));
+        let all = Logits::F32(logits);
+        let taken = run(&CALL, &host, &mut workspace, chain, all, taken).ok();
+        // It was not this chain that left them.
+        workspace.last = None;
+        taken
+    }
+}
+
+/// Copies of the members of a chain, freed with this.
+struct Copies {
+    members: Vec<Member>,
+    free: Free,
+}
+
+impl Copies {
+    /// `None` unless all could be copied.
+    ///
+    /// # Safety
+    /// The members are alive, and of the bound host.
+    unsafe fn of(members: &[Member]) -> Option<Self> {
+        static FREE: PerHost<Free> = PerHost::new();
+        let begin = || {
+            Ok(Self {
+                members: memory::with_room(members.len())?,
+                free: FREE.of_host(free_of).map_err(Failure::no_host)?,
+            })
+        };
+        let mut copies = part(CALL, begin).ok()?;
+        for member in members {
+            // SAFETY: the caller guarantees the members; `list` has compared the vtables.
+            let smpl = unsafe { member.own?.twin_of(member.smpl) };
+            if smpl.is_null() {
+                return None;
+            }
+            copies.members.push(Member { smpl, ..*member });
+        }
+        Some(copies)
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for copy in &self.members {
+            // SAFETY: the host's own, of samplers that were made here.
+            unsafe { (self.free)(copy.smpl) };
+        }
+    }
+}
+
+/// What is left of a pool.
+fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
+    let selected = selected_of_array(pool);
+    let (data, sorted) = pool.array();
+    Candidates {
+        data,
+        sorted,
+        selected,
+    }
+}
+
+/// What [`output`] gives, with the grammar before the chain.
+///
+/// # Safety
+/// As for [`narrow`].
+unsafe fn behind<'a>(
+    grammar: Option<*mut llama_sampler>,
+    chain: *mut llama_sampler,
+    (ctx, idx): (*mut llama_context, i32),
+) -> Option<(Functions, Taken<Workspace>, &'a [f32])> {
+    // SAFETY: the caller guarantees chain and context.
+    let (host, mut workspace, logits) = unsafe { output(chain, ctx, idx) }?;
+    if let Some(smpl) = grammar {
+        let own = Some(&HOSTED);
+        let first = |members: &mut Vec<Member>| {
+            memory::push(members, Member { smpl, own });
+            members.rotate_right(1);
+            Ok(())
+        };
+        part(CALL, || first(&mut workspace.members)).ok()?;
+    }
+    Some((host, workspace, logits))
 }
 
 /// A byte that lives with the first member of the chain, for whoever stands in front to note what
@@ -115,8 +216,17 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU8> {
     if !are_ours(&workspace.members) {
         return None;
     }
-    let first = workspace.members.first()?;
-    // SAFETY: as above; a chain's members live as long as it, and `list` has compared the vtables.
+    // SAFETY: as above; a chain's members live as long as it.
+    unsafe { note_of(&workspace.members) }
+}
+
+/// The [`note`] of a chain with these members.
+///
+/// # Safety
+/// They are alive, and live on during `'a`.
+unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU8> {
+    let first = members.first()?;
+    // SAFETY: the caller guarantees the member; `list` has compared the vtables.
     unsafe { first.own?.note_of(first.smpl) }
 }
 
@@ -133,7 +243,7 @@ unsafe fn output<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,
     idx: i32,
-) -> Option<(Functions, Taken<Workspace>, Logits<'a>)> {
+) -> Option<(Functions, Taken<Workspace>, &'a [f32])> {
     let host = prepare(CALL, chain).ok()?;
     let functions = part(CALL, || {
         usable("the context", ctx)?;
@@ -149,6 +259,6 @@ unsafe fn output<'a>(
         }
         let logits = context.logits(ctx, idx);
         let logits = part(CALL, || logits_of_output(logits, idx)).ok()?;
-        Some((host, workspace, Logits::F32(logits)))
+        Some((host, workspace, logits))
     }
 }

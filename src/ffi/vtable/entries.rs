@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn clone<S: Sampler>(
         },
         || {
             // SAFETY: as above.
-            unsafe { clone_with::<S>(smpl, Object::copied) }
+            unsafe { clone_with::<S>(smpl, |object| object.copied(S::clone)) }
         },
     )
 }
@@ -206,6 +206,14 @@ pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32>
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     object.look("seed", S::seed).flatten()
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
+    // SAFETY: the caller guarantees it.
+    let copy = || unsafe { clone_with::<S>(smpl, |object| object.copied(S::twin)) };
+    guard("twin", null_mut, copy)
 }
 
 /// # Safety

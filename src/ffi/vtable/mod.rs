@@ -46,6 +46,8 @@ pub struct Vtable {
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
     /// Nor this: `apply` on a pool.
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
+    /// Nor this: a clone in every respect.
+    twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
     /// Nor this: a byte of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU8>>,
 }
@@ -100,6 +102,15 @@ impl Vtable {
     ) -> Option<Arc<dyn Any + Send + Sync>> {
         // SAFETY: the caller guarantees it.
         unsafe { object::<S>(smpl) }?.shared.clone()
+    }
+
+    /// Another sampler with this vtable, which goes on as this one does; NULL if there can be none.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn twin_of(&'static self, smpl: *const llama_sampler) -> *mut llama_sampler {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.twin)(smpl) }
     }
 
     /// The seed that a sampler with this vtable uses, if it tells.
@@ -164,6 +175,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         seed: seed::<S>,
         recipe: recipe::<S>,
         narrow: narrow::<S>,
+        twin: twin::<S>,
         note: note::<S>,
     }
 }

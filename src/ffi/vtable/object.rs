@@ -133,9 +133,9 @@ impl<S: Sampler> Object<S> {
         guard(self.call(function), || None, || Some(body(sampler)))
     }
 
-    /// A second one of the sampler; waits for another thread that uses it. `None` if there is none,
-    /// or if it cannot be copied.
-    pub(super) fn copied(&self) -> Option<S> {
+    /// What `copy` makes of the sampler; waits for another thread that uses it. `None` if there is
+    /// none, or if it cannot be copied.
+    pub(super) fn copied(&self, copy: impl FnOnce(&S) -> S) -> Option<S> {
         let Some(state) = self.state.take_within(CLONE_PATIENCE) else {
             self.say_in_use("clone");
             return None;
@@ -144,7 +144,7 @@ impl<S: Sampler> Object<S> {
             self.say_out_of_use("clone");
             return None;
         };
-        guard(self.call("clone"), || None, || Some(sampler.clone()))
+        guard(self.call("clone"), || None, || Some(copy(sampler)))
     }
 
     pub(super) fn say_out_of_use(&self, function: &str) {

@@ -1,0 +1,108 @@
+//! What a chain has left, in the columns that a host asks for.
+
+use llama_sieve::ffi::chain::in_front::Candidates;
+use llama_sieve::ffi::host::llama_h::llama_token_data_array;
+use llama_sieve::{Token, TokenData};
+
+/// Ids, logits and probabilities of candidates, in their order.
+#[derive(Default)]
+pub struct Columns {
+    pub ids: Vec<Token>,
+    pub logits: Vec<f32>,
+    pub probs: Vec<f32>,
+    selected: i64,
+    sorted: bool,
+}
+
+impl Columns {
+    /// False without memory.
+    pub fn fill(&mut self, left: Candidates<'_>) -> bool {
+        self.ids.clear();
+        self.logits.clear();
+        self.probs.clear();
+        let n = left.data.len();
+        let room = self.ids.try_reserve(n).is_ok()
+            && self.logits.try_reserve(n).is_ok()
+            && self.probs.try_reserve(n).is_ok();
+        if room {
+            self.ids.extend(left.data.iter().map(|c| c.id));
+            self.logits.extend(left.data.iter().map(|c| c.logit));
+            self.probs.extend(left.data.iter().map(|c| c.p));
+            (self.selected, self.sorted) = (left.selected, left.sorted);
+        }
+        room
+    }
+
+    /// Marks in the host's array what is selected. False if it has another number of candidates.
+    pub fn select(&self, array: &mut llama_token_data_array) -> bool {
+        let has_them = array.size == self.ids.len();
+        if has_them {
+            array.selected = self.selected;
+            array.sorted = u8::from(self.sorted);
+        }
+        has_them
+    }
+
+    /// Whether the array has these candidates and no others, marked as these are.
+    ///
+    /// # Safety
+    /// `array` is NULL or valid.
+    pub unsafe fn are_in(&self, array: *const llama_token_data_array) -> bool {
+        // SAFETY: the caller guarantees the array.
+        let found = unsafe { array.as_ref().and_then(|a| Some((a, candidates(a)?))) };
+        found.is_some_and(|(array, found)| {
+            let columns = self.ids.iter().zip(&self.logits).zip(&self.probs);
+            (array.selected, array.sorted != 0) == (self.selected, self.sorted)
+                && found.len() == self.ids.len()
+                && columns.zip(found).all(|(((&id, &logit), &p), c)| {
+                    c.id == id && is_same(c.logit, logit) && is_same(c.p, p)
+                })
+        })
+    }
+}
+
+/// Whether the array has all `logits` and nothing else, in order, with nothing selected.
+///
+/// # Safety
+/// `array` is NULL or valid.
+pub unsafe fn are_logits_in(logits: &[f32], array: *const llama_token_data_array) -> bool {
+    // SAFETY: the caller guarantees the array.
+    let found = unsafe { array.as_ref().and_then(|a| Some((a, candidates(a)?))) };
+    found.is_some_and(|(array, found)| {
+        let of_logits = (0..).zip(logits).zip(found);
+        let is_of = |((id, logit), c): ((Token, &f32), &TokenData)| {
+            c.id == id && c.logit.to_bits() == logit.to_bits() && c.p.to_bits() == 0
+        };
+        (array.selected, array.sorted) == (-1, 0)
+            && found.len() == logits.len()
+            && of_logits.into_iter().all(is_of)
+    })
+}
+
+/// The token that is selected.
+///
+/// # Safety
+/// `array` is NULL or valid.
+pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token> {
+    // SAFETY: the caller guarantees the array.
+    unsafe {
+        let array = array.as_ref()?;
+        let selected = usize::try_from(array.selected).ok()?;
+        Some(candidates(array)?.get(selected)?.id)
+    }
+}
+
+/// # Safety
+/// `array` is valid, and nobody writes to it during `'a`.
+unsafe fn candidates<'a>(array: &'a llama_token_data_array) -> Option<&'a [TokenData]> {
+    if array.data.is_null() || !array.data.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller guarantees the elements.
+    Some(unsafe { std::slice::from_raw_parts(array.data, array.size) })
+}
+
+/// One NaN is as good as another.
+fn is_same(a: f32, b: f32) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+}

@@ -1,0 +1,386 @@
+//! What is seen of a call in which the host samples itself, beside what ours made of copies.
+
+use std::cell::Cell;
+use std::mem;
+
+use llama_sieve::Token;
+use llama_sieve::ffi::chain::in_front::Candidates;
+use llama_sieve::ffi::host::llama_h::llama_token_data_array;
+use llama_sieve::per_thread::PerThread;
+
+use crate::choice;
+use crate::columns::{Columns, are_logits_in, selected_in};
+use crate::proof::{Difference, Entry};
+
+/// What a host that samples asks of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Probs,
+    Logits,
+    Candidates,
+    Token,
+}
+
+impl Question {
+    /// All of them, in the order that they are asked in.
+    fn asked_by(entry: Entry) -> [Self; 4] {
+        match entry {
+            Entry::Common => [Self::Probs, Self::Logits, Self::Candidates, Self::Token],
+            Entry::Sampler => [Self::Token, Self::Probs, Self::Logits, Self::Candidates],
+        }
+    }
+}
+
+/// What ours made of the logits, before the host did the same.
+#[derive(Default)]
+struct Rehearsed {
+    /// As they were then.
+    logits: Vec<f32>,
+    left: Columns,
+}
+
+thread_local! {
+    /// Of the last rehearsal on this thread.
+    static REHEARSED: PerThread<Cell<Option<Box<Rehearsed>>>> = const { PerThread::new() };
+}
+
+/// Keeps what ours made of these logits. False without memory.
+pub fn keep(logits: &[f32], left: Candidates<'_>) -> bool {
+    let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
+    let mut rehearsed = kept.unwrap_or_default();
+    rehearsed.logits.clear();
+    let kept = rehearsed.logits.try_reserve_exact(logits.len()).is_ok();
+    if kept {
+        rehearsed.logits.extend_from_slice(logits);
+    }
+    let kept = kept && rehearsed.left.fill(left);
+    put_back(rehearsed);
+    kept
+}
+
+fn put_back(rehearsed: Box<Rehearsed>) {
+    let _ = PerThread::with(&REHEARSED, |place| place.set(Some(rehearsed)));
+}
+
+/// What `look` says of what was kept.
+fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
+    let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
+    kept.is_some_and(|rehearsed| {
+        let is = look(&rehearsed);
+        put_back(rehearsed);
+        is
+    })
+}
+
+/// What was seen of a call that is watched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// How many questions came.
+    asked: usize,
+    /// They came in another order.
+    odd: bool,
+    /// Ours were run on copies, and wait for the host to run the chain.
+    rehearsed: bool,
+    /// So they were when the chain was applied.
+    compared: bool,
+    /// Something was applied since the candidates were filled in.
+    applied: bool,
+    /// Something was applied before the chain.
+    before: bool,
+    /// The chain was applied. What follows are a grammar's look at the token, and, where it rejects
+    /// that, the same once more.
+    pub chain: bool,
+    /// What it selected.
+    token: Option<Token>,
+    difference: Option<Difference>,
+}
+
+/// What a call shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: a backend has sampled, or ours could not be run.
+    Nothing,
+    /// Ours would have given the same.
+    Same,
+    /// Something comes before the chain.
+    Before,
+    Differs(Difference),
+}
+
+impl Seen {
+    /// The host asks; about the output of the call, if `of_call`.
+    pub fn ask(&mut self, entry: Entry, question: Question, of_call: bool) {
+        if !self.chain {
+            let expected = Question::asked_by(entry).get(self.asked) == Some(&question);
+            self.odd |= !expected || !of_call;
+            self.asked += 1;
+        }
+    }
+
+    /// Whether nothing was asked yet.
+    pub fn is_fresh(&self) -> bool {
+        self.asked == 0
+    }
+
+    /// The host begins with all candidates. Ours have been run, if `rehearsed`.
+    pub fn begin(&mut self, rehearsed: bool) {
+        (self.rehearsed, self.applied) = (rehearsed, false);
+    }
+
+    /// The host applies the chain, or something else.
+    ///
+    /// # Safety
+    /// `array` is NULL or valid.
+    pub unsafe fn apply(
+        &mut self,
+        entry: Entry,
+        is_chain: bool,
+        array: *const llama_token_data_array,
+    ) {
+        let is_first = !mem::replace(&mut self.applied, true);
+        // SAFETY: the caller guarantees the array.
+        let is_raw = |kept: &Rehearsed| unsafe { are_logits_in(&kept.logits, array) };
+        if is_first && self.rehearsed && !is_rehearsed(is_raw) {
+            self.differs(Difference::Logits);
+        }
+        if self.chain {
+            return;
+        }
+        if is_chain {
+            // Hosts of before backends sampled ask nothing.
+            let all = match entry {
+                Entry::Sampler if !choice::tells_of_backends() => 0,
+                Entry::Common | Entry::Sampler => Question::asked_by(entry).len(),
+            };
+            self.odd |= self.asked != all;
+            (self.chain, self.compared) = (true, self.rehearsed);
+        } else {
+            self.before = true;
+        }
+    }
+
+    /// The host has applied the chain.
+    ///
+    /// # Safety
+    /// `array` is NULL or valid.
+    pub unsafe fn leave(&mut self, array: *const llama_token_data_array) {
+        // SAFETY: the caller guarantees the array.
+        let is_same = |kept: &Rehearsed| unsafe { kept.left.are_in(array) };
+        if self.rehearsed && !is_rehearsed(is_same) {
+            self.differs(Difference::Candidates);
+        }
+        self.rehearsed = false;
+        // SAFETY: as above.
+        self.token = unsafe { selected_in(array) };
+    }
+
+    /// Of differences the first counts.
+    fn differs(&mut self, difference: Difference) {
+        self.difference.get_or_insert(difference);
+    }
+
+    /// What the call shows, which has returned this token.
+    pub fn verdict(&self, token: Token) -> Verdict {
+        match self {
+            Self {
+                chain: false,
+                rehearsed: true,
+                ..
+            } => Verdict::Differs(Difference::NotApplied),
+            Self { chain: false, .. } => Verdict::Nothing,
+            Self { odd: true, .. } => Verdict::Differs(Difference::Questions),
+            Self { before: true, .. } => Verdict::Before,
+            Self {
+                compared: false, ..
+            } => Verdict::Nothing,
+            Self {
+                difference: Some(difference),
+                ..
+            } => Verdict::Differs(*difference),
+            Self { token: last, .. } if *last != Some(token) => Verdict::Differs(Difference::Token),
+            _ => Verdict::Same,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llama_sieve::TokenData;
+
+    const LOGITS: [f32; 3] = [0.5, 2.0, -1.0];
+
+    /// All candidates, as a host fills them in.
+    fn raw() -> Vec<TokenData> {
+        let all = (0..).zip(LOGITS);
+        all.map(|(id, logit)| TokenData { id, logit, p: 0.0 })
+            .collect()
+    }
+
+    /// What the chain leaves of them.
+    fn left() -> Vec<TokenData> {
+        let of = |id, p| TokenData {
+            id,
+            logit: LOGITS[id as usize],
+            p,
+        };
+        vec![of(1, 0.75), of(0, 0.25)]
+    }
+
+    /// What a host hands to samplers, or gets back.
+    struct Array(Vec<TokenData>, i64, bool);
+
+    impl Array {
+        fn as_host(&mut self) -> llama_token_data_array {
+            llama_token_data_array {
+                data: self.0.as_mut_ptr(),
+                size: self.0.len(),
+                selected: self.1,
+                sorted: u8::from(self.2),
+            }
+        }
+    }
+
+    /// A call of a host's, as it should be but for what a test changes.
+    struct Call {
+        entry: Entry,
+        questions: Vec<(Question, bool)>,
+        rehearsed: bool,
+        /// What is applied: whether it is the chain.
+        applied: Vec<bool>,
+        begins: Array,
+        leaves: Array,
+        token: Token,
+    }
+
+    impl Call {
+        fn usual() -> Self {
+            Self {
+                entry: Entry::Common,
+                questions: Question::asked_by(Entry::Common).map(|q| (q, true)).into(),
+                rehearsed: true,
+                applied: vec![true],
+                begins: Array(raw(), -1, false),
+                leaves: Array(left(), 1, true),
+                token: 0,
+            }
+        }
+
+        fn verdict(mut self) -> Verdict {
+            let mut seen = Seen::default();
+            let ours = left();
+            let ours = Candidates {
+                data: &ours,
+                sorted: true,
+                selected: 1,
+            };
+            if self.rehearsed {
+                assert!(keep(&LOGITS, ours));
+            }
+            seen.begin(self.rehearsed);
+            for (question, of_call) in self.questions {
+                seen.ask(self.entry, question, of_call);
+            }
+            for is_chain in self.applied {
+                // SAFETY: both arrays are valid.
+                unsafe {
+                    seen.apply(self.entry, is_chain, &self.begins.as_host());
+                    if is_chain {
+                        seen.leave(&self.leaves.as_host());
+                    }
+                }
+            }
+            seen.verdict(self.token)
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Call)) -> Verdict {
+        let mut call = Call::usual();
+        change(&mut call);
+        call.verdict()
+    }
+
+    fn differs(difference: Difference, change: impl FnOnce(&mut Call)) {
+        assert_eq!(with(change), Verdict::Differs(difference));
+    }
+
+    #[test]
+    fn a_chain_alone_is_seen_to_be_alike() {
+        assert_eq!(with(|_| {}), Verdict::Same);
+    }
+
+    #[test]
+    fn a_grammar_after_the_chain_and_all_over_again_is_of_no_account() {
+        let again = vec![true, false, false, true];
+        assert_eq!(with(|call| call.applied = again), Verdict::Same);
+    }
+
+    #[test]
+    fn what_is_applied_before_the_chain_is_seen() {
+        assert_eq!(
+            with(|call| call.applied = vec![false, true]),
+            Verdict::Before
+        );
+    }
+
+    #[test]
+    fn other_questions_are_seen() {
+        differs(Difference::Questions, |call| call.questions.swap(0, 1));
+        differs(Difference::Questions, |call| call.questions.clear());
+        differs(Difference::Questions, |call| call.questions.truncate(3));
+        differs(Difference::Questions, |call| {
+            call.questions.push((Question::Probs, true));
+        });
+        differs(Difference::Questions, |call| call.questions[2].1 = false);
+        // The other function begins with the token.
+        differs(Difference::Questions, |call| call.entry = Entry::Sampler);
+    }
+
+    #[test]
+    fn other_candidates_than_the_logits_are_seen() {
+        for change in [
+            (|array| array.0[1].logit = 2.0f32.next_up()) as fn(&mut Array),
+            |array| array.0[1].id = 2,
+            |array| array.0[1].p = 0.5,
+            |array| array.0.swap(0, 1),
+            |array| array.0.truncate(2),
+            |array| array.1 = 0,
+            |array| array.2 = true,
+            |array| array.0.clear(),
+        ] {
+            differs(Difference::Logits, |call| change(&mut call.begins));
+        }
+    }
+
+    #[test]
+    fn what_the_chain_leaves_otherwise_is_seen() {
+        for change in [
+            (|array| array.0[1].logit = 0.0) as fn(&mut Array),
+            |array| array.0[1].id = 2,
+            |array| array.0[1].p = 0.0,
+            |array| array.0.swap(0, 1),
+            |array| array.0.truncate(1),
+            |array| array.1 = 0,
+            |array| array.2 = false,
+        ] {
+            differs(Difference::Candidates, |call| change(&mut call.leaves));
+        }
+    }
+
+    #[test]
+    fn a_token_that_the_chain_has_not_selected_is_seen() {
+        differs(Difference::Token, |call| call.token = 1);
+    }
+
+    #[test]
+    fn without_a_rehearsal_nothing_is_known() {
+        assert_eq!(with(|call| call.rehearsed = false), Verdict::Nothing);
+        // As where a backend has sampled.
+        let sampled = |call: &mut Call| {
+            call.rehearsed = false;
+            call.applied.clear();
+        };
+        assert_eq!(with(sampled), Verdict::Nothing);
+        differs(Difference::NotApplied, |call| call.applied.clear());
+    }
+}

@@ -1,0 +1,282 @@
+//! Hosts that sample otherwise than llama.cpp does, under the preload library: llama.cpp's own
+//! sources, changed in one place at a time. Their builds are not known. No list says what they do,
+//! so what ours may do there follows from watching them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::common::{SOURCES, common_library, objects, sampling_with};
+use crate::preloaded::{made, preloaded, warnings};
+use crate::programs::{Run, Said, build, model};
+use crate::toolchain::{Build, Link, compile_common, empty_folder, succeed};
+use vendor_llama_cpp::paths;
+
+/// What a host may do otherwise: the variable `MUTANT` names one, and the host tells at its end how
+/// often it has begun with all candidates.
+const PREAMBLE: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+static bool mutant(const char * name) {
+    const char * chosen = std::getenv("MUTANT");
+    return chosen != nullptr && std::strcmp(chosen, name) == 0;
+}
+static struct fills {
+    int n = 0;
+    ~fills() { std::fprintf(stderr, "host: filled in %d times\n", n); }
+} fills;
+"#;
+
+/// Where llama.cpp's functions fill in the candidates: what is there, and what is put there.
+const FILLS: [(&str, &str); 2] = [
+    (
+        "const auto * logits = llama_get_logits_ith(ctx, idx);",
+        "const auto * logits = llama_get_logits_ith(ctx, idx);
+         fills.n++;
+         if (mutant(\"written\")) { const_cast<float *>(logits)[400] = 9.0f; }",
+    ),
+    (
+        "cur[token_id] = llama_token_data{token_id, logits[token_id], 0.0f};",
+        "cur[token_id] = llama_token_data{token_id, logits[token_id], 0.0f};
+         if (mutant(\"scaled\") || (mutant(\"later\") && fills.n > 1)) {
+             cur[token_id].logit *= 0.5f;
+         }
+         if (mutant(\"reversed\")) {
+             const llama_token id = n_vocab - 1 - token_id;
+             cur[token_id] = llama_token_data{id, logits[id], 0.0f};
+         }",
+    ),
+];
+
+const IN_FRONT: &str = "
+    if (mutant(\"front\")) {
+        static llama_sampler * front = llama_sampler_init_top_k(3);
+        llama_sampler_apply(front, &cur_p);
+    }
+    if (mutant(\"passed over\")) { cur_p.selected = 7; } else";
+
+/// Every change that shows at the first token, and how it is told.
+const AT_ONCE: [(&str, &str); 7] = [
+    ("scaled", "begins with other candidates than the logits"),
+    ("written", "begins with other candidates than the logits"),
+    ("reversed", "begins with other candidates than the logits"),
+    ("front", "applies something before the chain"),
+    ("order", "asks otherwise what a backend has sampled"),
+    ("passed over", "does not apply the chain"),
+    ("answer", "returns another token than the chain selects"),
+];
+
+/// The source with each text exchanged where it is first found.
+fn changed(file: &Path, changes: &[(&str, &str)]) -> String {
+    let mut source = std::fs::read_to_string(file).expect("llama.cpp's source is there");
+    for (from, to) in changes {
+        assert!(source.contains(from), "{}: {from}", file.display());
+        source = source.replacen(from, to, 1);
+    }
+    format!("{PREAMBLE}{source}")
+}
+
+/// That of the common library.
+fn common() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let file = paths::source_dir().join("common/sampling.cpp");
+        let apply = "llama_sampler_apply(chain, &cur_p);";
+        let in_front = format!("{IN_FRONT} {apply}");
+        let probs = "const float *       sampled_probs  =";
+        let order = format!(
+            "if (mutant(\"order\")) {{ llama_get_sampled_logits_ith(ctx, idx); }}\n{probs}"
+        );
+        let answer = "id = cur_p.data[cur_p.selected].id;";
+        let changes = [
+            &FILLS[..],
+            &[
+                (apply, &in_front),
+                (probs, &order),
+                (
+                    answer,
+                    "id = cur_p.data[mutant(\"answer\") ? 0 : cur_p.selected].id;",
+                ),
+            ],
+        ];
+        let folder = empty_folder("c_programs/watched_common_objects");
+        let (source, object) = (folder.join(SOURCES[0]), folder.join("sampling.o"));
+        std::fs::write(&source, changed(&file, &changes.concat())).expect("a writable folder");
+        compile_common(&source, &["-O1", "-fPIC", "-pthread"], &object);
+        let mut objects = objects().to_vec();
+        objects[0] = object;
+        let library = common_library("watched_common", &objects, false);
+        let program = sampling_with("watched_common", "watched.cpp", &library);
+        build(program.flag("-DWITH_COMMON").with_llama(Link::Shared))
+    })
+}
+
+/// That of llama.h.
+fn sampler() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let file = paths::source_dir().join("src/llama-sampler.cpp");
+        let apply = "llama_sampler_apply(smpl, &cur_p);\n\n    GGML_ASSERT";
+        let in_front = format!("{IN_FRONT} {apply}");
+        let token = "const llama_token   sampled_token  =";
+        let order =
+            format!("if (mutant(\"order\")) {{ llama_get_sampled_probs_ith(ctx, idx); }}\n{token}");
+        let answer = "auto token = cur_p.data[cur_p.selected].id;";
+        let changes = [
+            &FILLS[..],
+            &[
+                (apply, &in_front),
+                (token, &order),
+                (
+                    answer,
+                    "auto token = cur_p.data[mutant(\"answer\") ? 0 : cur_p.selected].id;",
+                ),
+            ],
+        ];
+        let folder = empty_folder("c_programs/watched_sampler_library");
+        let (source, object) = (folder.join("llama-sampler.cpp"), folder.join("sampler.o"));
+        std::fs::write(&source, changed(&file, &changes.concat())).expect("a writable folder");
+        let include = paths::source_dir().join("src").display().to_string();
+        compile_common(&source, &["-O1", "-fPIC", "-I", &include], &object);
+        // In the place of the one in the library.
+        let library = folder.join("libllama.so");
+        let mut link = Command::new(paths::cxx_compiler());
+        link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
+        link.arg("-Wl,--whole-archive").arg(paths::static_library());
+        link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
+        succeed(link.arg(&library));
+        let program =
+            Build::new("watched_sampler", &crate::programs::source("watched.cpp")).flag(&library);
+        build(
+            program
+                .flag(format!("-Wl,-rpath,{}", folder.display()))
+                .with_llama_h(),
+        )
+    })
+}
+
+fn programs() -> [(&'static Path, &'static str); 2] {
+    [
+        (common(), "common_sampler_sample"),
+        (sampler(), "llama_sampler_sample"),
+    ]
+}
+
+/// One chain, this many tokens.
+fn said(run: Run<'_>, mutant: &str, n_tokens: usize) -> Said {
+    let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
+    run.arg(model()).arg(1).arg(n_tokens).said()
+}
+
+/// How often the host has begun with all candidates.
+fn fills(said: &Said) -> usize {
+    let told = said
+        .err
+        .lines()
+        .find_map(|line| line.strip_prefix("host: filled in "));
+    let times = told.and_then(|rest| rest.strip_suffix(" times"));
+    times.expect("it tells").parse().expect("a number")
+}
+
+/// The lines that say that it is over.
+fn ends(said: &Said) -> usize {
+    let warnings = warnings(said).into_iter();
+    warnings
+        .filter(|line| line.contains("straight from the logits any more"))
+        .count()
+}
+
+fn verify(program: &Path) -> Run<'_> {
+    preloaded(program).env("LLAMA_SIEVE_PRELOAD", "verify")
+}
+
+/// The first token, and one of 256 of the others, which is compared.
+#[test]
+fn a_host_of_an_unknown_build_is_watched_now_and_then() {
+    for (program, name) in programs() {
+        let alone = said(Run::of(program), "", 600);
+        assert_eq!(fills(&alone), 600);
+        let ours = said(preloaded(program), "", 600);
+        assert_eq!(ours.out, alone.out, "{name}");
+        assert_eq!(made(&ours).get(&format!("{name}: ours")), Some(&1));
+        assert_eq!(fills(&ours), 1 + 599 / 256, "{name}");
+        assert_eq!(ends(&ours), 0, "{name}: {}", ours.err);
+        // Every one.
+        let compared = said(verify(program), "", 600);
+        assert_eq!(
+            (fills(&compared), &compared.out),
+            (600, &alone.out),
+            "{name}"
+        );
+        assert_eq!(ends(&compared), 0, "{name}: {}", compared.err);
+        assert_eq!(made(&compared).get(&format!("{name}: ours")), None);
+    }
+}
+
+/// Nothing is said of that unasked: ours have sampled nothing.
+#[test]
+fn a_host_that_samples_otherwise_does_so() {
+    for (program, name) in programs() {
+        for (mutant, reason) in AT_ONCE {
+            let alone = said(Run::of(program), mutant, 50);
+            let ours = said(preloaded(program), mutant, 50);
+            assert_eq!(ours.out, alone.out, "{name}, {mutant}");
+            assert_eq!(fills(&ours), 50, "{name}, {mutant}");
+            assert_eq!(ends(&ours), 0, "{name}, {mutant}: {}", ours.err);
+            let made = made(&ours);
+            assert_eq!(made.get(&format!("{name}: ours")), None, "{name}, {mutant}");
+            // What some chains have in front of them, and others not, is no surprise.
+            let is_of_chain = (mutant, name) == ("front", "common_sampler_sample");
+            let told = made.get(&format!("{name}: llama.cpp's own: it {reason}"));
+            assert_eq!(told.is_some(), !is_of_chain, "{name}, {mutant}: {made:?}");
+
+            let compared = said(verify(program), mutant, 50);
+            assert_eq!(compared.out, alone.out, "{name}, {mutant}");
+            assert_eq!(
+                ends(&compared),
+                usize::from(!is_of_chain),
+                "{name}, {mutant}"
+            );
+        }
+    }
+}
+
+/// What changes later shows at the next token that is compared, and llama.cpp's counts.
+#[test]
+fn a_host_that_changes_is_found_out() {
+    for (program, name) in programs() {
+        let alone = said(Run::of(program), "later", 600);
+        let ours = said(preloaded(program), "later", 600);
+        assert_eq!(ends(&ours), 1, "{name}: {}", ours.err);
+        let reason = "own {name} begins with other candidates than the logits";
+        assert!(
+            ours.err.contains(&reason.replace("{name}", name)),
+            "{}",
+            ours.err
+        );
+        // The first token is llama.cpp's, 255 are ours, and the others are llama.cpp's again.
+        assert_eq!(fills(&ours), 600 - 255, "{name}");
+        let lines = |said: &Said| said.out.lines().map(String::from).collect::<Vec<_>>();
+        let (alone, ours) = (lines(&alone), lines(&ours));
+        assert_eq!(ours[0], alone[0], "{name}");
+        assert_ne!(ours[1..256], alone[1..256], "{name}: the change shows");
+        assert_eq!(ours[256..], alone[256..], "{name}");
+
+        // Where all are compared, it never shows.
+        let compared = said(verify(program), "later", 600);
+        assert_eq!(compared.out.lines().collect::<Vec<_>>(), alone, "{name}");
+        assert_eq!((ends(&compared), fills(&compared)), (1, 600), "{name}");
+    }
+}
+
+/// Also where the next chain shows it.
+#[test]
+fn a_host_that_changes_is_found_out_by_the_next_chain() {
+    for (program, name) in programs() {
+        let run = preloaded(program).env("MUTANT", "later");
+        let said = run.arg(model()).arg(3).arg(20).said();
+        assert_eq!(ends(&said), 1, "{name}: {}", said.err);
+        assert_eq!(fills(&said), 1 + 20 + 20, "{name}");
+    }
+}
