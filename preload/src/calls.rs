@@ -17,6 +17,11 @@
 //! must have been seen without a grammar. Of later calls one now and then is watched again: see
 //! `proof`.
 //!
+//! How the host takes the answers it does not show while it is watched. So the first that it gets in
+//! a process are those of copies of the chain. The chain itself is run when the host comes to apply
+//! it, to the candidates that it was told of. Where it does not, it is called once more, and samples
+//! itself.
+//!
 //! `llama_sampler_sample` is watched like that, too, in a call of its own. It is not answered
 //! question by question, but as a whole.
 //!
@@ -34,6 +39,7 @@ use llama_sieve::per_thread::PerThread;
 
 use crate::columns::Columns;
 use crate::proof::{self, Difference, Entry};
+use crate::routes::Route;
 use crate::watch::{self, Question, Seen, Verdict};
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
@@ -54,7 +60,7 @@ enum Stage {
     Watched,
     /// The chain is to be run at the first question.
     Waiting,
-    /// The chain was run; questions are answered with what it left.
+    /// The chain was run; questions are answered with what it left. At a trial, copies of it were.
     Answering,
     /// The host has its candidates, and is to apply the chain.
     Answered,
@@ -65,6 +71,8 @@ enum Stage {
     Rejected,
     /// Everything else is the host's.
     Done,
+    /// A trial has failed. Nothing is applied any more, and what the host returns is thrown away.
+    Failed,
 }
 
 /// A call that the calling thread is in.
@@ -79,6 +87,8 @@ struct Call {
     noted: u8,
     /// Whether it is noted already.
     is_known: bool,
+    /// The host that is to show how it takes answers.
+    trial: Option<usize>,
     /// The grammar that has looked at the token, if it is ours.
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
@@ -127,11 +137,13 @@ pub struct Entered {
 impl Entered {
     /// Begins a call of the common library's with this chain, whose note outlives it.
     pub fn common(
+        host: Route,
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
         grammar_first: bool,
         note: &'static AtomicU8,
     ) -> Self {
+        let host = host.address() as usize;
         let known = note.load(Ordering::Relaxed);
         let (noted, aside) = match grammar_first {
             true => (
@@ -143,7 +155,7 @@ impl Entered {
         let is_known = known & noted == noted;
         let stage = match is_known {
             _ if known & aside != 0 => Stage::Done,
-            true if !proof::is_due(Entry::Common) => Stage::Waiting,
+            true if !proof::is_due() => Stage::Waiting,
             _ => Stage::Watched,
         };
         Self::new(Call {
@@ -155,6 +167,7 @@ impl Entered {
             note,
             noted,
             is_known,
+            trial: (!proof::takes_answers(host)).then_some(host),
             grammar: None,
             stage,
             seen: Seen::default(),
@@ -179,6 +192,7 @@ impl Entered {
             note,
             noted: SAMPLED_ALIKE,
             is_known: is_sampled_alike(note),
+            trial: None,
             grammar: None,
             stage: Stage::Watched,
             seen: Seen::default(),
@@ -188,22 +202,28 @@ impl Entered {
     }
 
     /// In a call that is inside another nothing is ours.
-    fn new(mut call: Call) -> Self {
+    fn new(call: Call) -> Self {
         BEGUN.store(true, Ordering::Relaxed);
-        let before = exchange(None);
+        let before = exchange(Some(call));
         if before.is_some() {
-            call.stage = Stage::Done;
+            with_call(|call| {
+                call.stage = Stage::Done;
+                Some(())
+            });
         }
-        exchange(Some(call));
         Self { before }
     }
 
-    /// The host has returned this token.
-    pub fn finish(self, token: Token) {
-        let difference = with_call(|call| call.finish(token));
-        if let Some((entry, difference)) = difference {
+    /// The host has returned this token. True if it is to be called once more.
+    pub fn finish(self, token: Token) -> bool {
+        let finished = with_call(|call| Some((call.entry, call.finish(token))));
+        let Some((entry, (again, difference))) = finished else {
+            return false;
+        };
+        if let Some(difference) = difference {
             proof::refuse(entry, difference);
         }
+        again
     }
 }
 
@@ -214,7 +234,7 @@ fn is_sampled_alike(note: &AtomicU8) -> bool {
 
 /// Whether ours is to sample in the place of llama_sampler_sample, with a chain of this note.
 pub fn may_sample(note: &AtomicU8) -> bool {
-    is_sampled_alike(note) && !proof::is_due(Entry::Sampler)
+    is_sampled_alike(note) && !proof::is_due()
 }
 
 impl Drop for Entered {
@@ -235,8 +255,19 @@ pub struct Now {
     /// Before the chain.
     pub grammar: Option<*mut llama_sampler>,
     pub chain: *mut llama_sampler,
-    /// On copies, for the host samples itself.
-    pub is_rehearsal: bool,
+    /// And whether it itself is.
+    pub run: Run,
+}
+
+/// How a chain is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// To answer with what it leaves.
+    Itself,
+    /// Copies of it, to answer with what they leave.
+    Copies,
+    /// Copies of it, to compare what they leave with what the host does.
+    Rehearsal,
 }
 
 /// What is to be run now, as the host has asked the first question about this output.
@@ -245,10 +276,15 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
         if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
             return None;
         }
-        let is_rehearsal = call.stage == Stage::Watched;
-        match call.stage {
+        let run = match call.stage {
             // Whatever comes of it, it is not tried again.
-            Stage::Waiting | Stage::Rejected => call.stage = Stage::Done,
+            Stage::Waiting | Stage::Rejected => {
+                call.stage = Stage::Done;
+                match call.trial {
+                    Some(_) => Run::Copies,
+                    None => Run::Itself,
+                }
+            }
             Stage::Watched => {
                 call.seen.begin(false);
                 // The second time there is a grammar before the chain.
@@ -259,13 +295,14 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
                 if !is_ours {
                     return None;
                 }
+                Run::Rehearsal
             }
             _ => return None,
-        }
+        };
         Some(Now {
             grammar: call.grammar,
             chain: call.chain,
-            is_rehearsal,
+            run,
         })
     })
 }
@@ -360,6 +397,9 @@ pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
 pub enum Apply {
     /// Nothing: its candidates are what the chain has left.
     Nothing,
+    /// The chain is to be run from the logits of this output, and then [selects](chain_was_run):
+    /// its candidates are what copies of it have left.
+    Run(*mut llama_sampler, (*mut llama_context, i32)),
     /// The host's function is to be called during this.
     Theirs(Applying),
 }
@@ -441,6 +481,10 @@ impl Call {
             return None;
         }
         let is_chain = smpl == self.chain;
+        if self.is_tried() {
+            // SAFETY: the caller guarantees the array.
+            return Some(unsafe { self.try_answers(is_chain, array) });
+        }
         self.applied = Applied::Other;
         match self.stage {
             // SAFETY: the caller guarantees sampler and array.
@@ -468,7 +512,7 @@ impl Call {
             Stage::Checked if unsafe { is_check(smpl, array) } => {
                 self.applied = Applied::Check(smpl);
             }
-            Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done => {}
+            Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done | Stage::Failed => {}
         }
         Some(Apply::Theirs(Applying { outermost: true }))
     }
@@ -494,14 +538,44 @@ impl Call {
         }
     }
 
-    /// The host has returned this token: how it differs from ours, where it does.
-    fn finish(&mut self, token: Token) -> Option<(Entry, Difference)> {
+    /// Whether the host has answers of copies of the chain, which itself was not run.
+    fn is_tried(&self) -> bool {
+        let answers = matches!(self.stage, Stage::Answering | Stage::Answered);
+        self.stage == Stage::Failed || (answers && self.trial.is_some())
+    }
+
+    /// # Safety
+    /// As for [`apply`].
+    unsafe fn try_answers(&mut self, is_chain: bool, array: *mut llama_token_data_array) -> Apply {
+        if self.stage != Stage::Failed {
+            // SAFETY: the caller guarantees the array.
+            let taken = taken().map(|columns| unsafe {
+                let taken = columns.were_taken_to(array);
+                put_back(columns);
+                taken
+            });
+            let difference = match (is_chain, taken) {
+                (true, Some(true)) => return Apply::Run(self.chain, (self.ctx, self.idx)),
+                (true, _) => Difference::Answers,
+                (false, _) => Difference::Before,
+            };
+            self.difference = Some(difference);
+            self.stage = Stage::Failed;
+        }
+        // SAFETY: as above.
+        unsafe { select_any(array) };
+        Apply::Nothing
+    }
+
+    /// The host has returned this token: whether it is to be called once more, and how it differs
+    /// from ours, where it does.
+    fn finish(&mut self, token: Token) -> (bool, Option<Difference>) {
         let difference = match self.stage {
             Stage::Watched => self.judge(token),
             Stage::Answering | Stage::Answered => Some(Difference::NotApplied),
             _ => self.difference,
         };
-        difference.map(|difference| (self.entry, difference))
+        (self.is_tried(), difference)
     }
 
     /// Notes what was seen with the chain. What shows that all chains are the host's is given.
@@ -524,6 +598,26 @@ impl Call {
         }
         None
     }
+}
+
+/// The chain itself was run, after the host has taken what copies of it had left.
+///
+/// # Safety
+/// As for [`apply`].
+pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
+    with_call(|call| {
+        // SAFETY: the caller guarantees the array.
+        if was_run && unsafe { select(array) } {
+            let host = call.trial.take();
+            host.map(proof::has_taken_answers);
+            call.stage = Stage::Checked;
+        } else {
+            call.stage = Stage::Failed;
+            // SAFETY: as above.
+            unsafe { select_any(array) };
+        }
+        Some(())
+    });
 }
 
 /// Whether a grammar of ours looks at one token.
@@ -551,4 +645,15 @@ unsafe fn select(array: *mut llama_token_data_array) -> bool {
     let found = array.is_some_and(|array| columns.select(array));
     put_back(columns);
     found
+}
+
+/// Selects something, so that a host can go on with what is thrown away.
+///
+/// # Safety
+/// As for [`apply`].
+unsafe fn select_any(array: *mut llama_token_data_array) {
+    // SAFETY: the caller guarantees the array.
+    if let Some(array) = unsafe { array.as_mut() } {
+        array.selected = 0;
+    }
 }

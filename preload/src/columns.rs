@@ -49,10 +49,30 @@ impl Columns {
     /// `array` is NULL or valid.
     pub unsafe fn are_in(&self, array: *const llama_token_data_array) -> bool {
         // SAFETY: the caller guarantees the array.
+        unsafe { self.are_marked_in(array, (self.selected, self.sorted)) }
+    }
+
+    /// Whether the array has these candidates and no others, and nothing is selected.
+    ///
+    /// # Safety
+    /// `array` is NULL or valid.
+    pub unsafe fn were_taken_to(&self, array: *const llama_token_data_array) -> bool {
+        // SAFETY: the caller guarantees the array.
+        unsafe { self.are_marked_in(array, (-1, false)) }
+    }
+
+    /// # Safety
+    /// `array` is NULL or valid.
+    unsafe fn are_marked_in(
+        &self,
+        array: *const llama_token_data_array,
+        marks: (i64, bool),
+    ) -> bool {
+        // SAFETY: the caller guarantees the array.
         let found = unsafe { array.as_ref().and_then(|a| Some((a, candidates(a)?))) };
         found.is_some_and(|(array, found)| {
             let columns = self.ids.iter().zip(&self.logits).zip(&self.probs);
-            (array.selected, array.sorted != 0) == (self.selected, self.sorted)
+            (array.selected, array.sorted != 0) == marks
                 && found.len() == self.ids.len()
                 && columns.zip(found).all(|(((&id, &logit), &p), c)| {
                     c.id == id && is_same(c.logit, logit) && is_same(c.p, p)

@@ -6,7 +6,7 @@
 //! samples otherwise than ours take for granted ends it here, for all chains.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::log;
@@ -77,6 +77,9 @@ static ENDED: AtomicU8 = AtomicU8::new(0);
 /// Bits of what ours have sampled for.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
+/// The `common_sampler_sample` that was seen to take what a backend is said to have left.
+static TAKEN_BY: AtomicUsize = AtomicUsize::new(0);
+
 /// How many tokens were to be ours.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -89,14 +92,26 @@ pub fn may(entry: Entry) -> bool {
 }
 
 /// Whether a token that would be ours is to be sampled by the host, and compared.
-pub fn is_due(entry: Entry) -> bool {
-    if settings().verifies || COUNT.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1 {
-        return true;
-    }
+pub fn is_due() -> bool {
+    settings().verifies || COUNT.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1
+}
+
+/// Ours have sampled a token in place of this function.
+pub fn used(entry: Entry) {
     if IN_USE.load(Ordering::Relaxed) & entry.bit() == 0 {
         IN_USE.fetch_or(entry.bit(), Ordering::Relaxed);
     }
-    false
+}
+
+/// Whether the host's `common_sampler_sample` at this address was seen to take what a backend is
+/// said to have left.
+pub fn takes_answers(address: usize) -> bool {
+    TAKEN_BY.load(Ordering::Relaxed) == address
+}
+
+/// It was.
+pub fn has_taken_answers(address: usize) {
+    TAKEN_BY.store(address, Ordering::Relaxed);
 }
 
 /// The host differs: from now on it samples itself. Where ours have sampled already, or the user

@@ -6,15 +6,15 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use llama_sieve::Token;
-use llama_sieve::ffi::chain::in_front::{self, Sampled};
+use llama_sieve::ffi::chain::in_front::{self, Candidates, Sampled};
 use llama_sieve::ffi::host::llama_h::{
     llama_context, llama_model, llama_sampler, llama_token_data_array,
 };
 
-use crate::calls::{self, Apply, Entered, Now};
+use crate::calls::{self, Apply, Entered, Run};
 use crate::choice::{self, FromCommon};
-use crate::proof::Entry;
-use crate::routes::Function;
+use crate::proof::{self, Entry};
+use crate::routes::{Function, Route};
 
 /// The common library's `common_sampler`.
 #[allow(non_camel_case_types)]
@@ -50,6 +50,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
         // SAFETY: the caller guarantees them, and they are of the host that is served.
         match unsafe { in_front::sample(smpl, ctx, idx, calls::may_sample) } {
             Some(Sampled::Token(token)) => {
+                proof::used(Entry::Sampler);
                 choice::report_once("llama_sampler_sample");
                 return token;
             }
@@ -86,6 +87,14 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     // SAFETY: the caller guarantees sampler and array.
     let during = match unsafe { calls::apply(smpl, array) } {
         Apply::Nothing => return,
+        Apply::Run(chain, output) => {
+            // SAFETY: the chain that the caller guarantees, and the context of this call.
+            unsafe {
+                let run = in_front::narrow(None, chain, output, calls::keep);
+                calls::chain_was_run(run == Some(true), array);
+            }
+            return;
+        }
         Apply::Theirs(applying) => applying,
     };
     call_host!(
@@ -119,18 +128,21 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
         (gsmpl),
         null_mut()
     );
+    let sample = || {
+        call_host!(
+            way,
+            (*mut common_sampler, *mut llama_context, i32, bool) -> Token,
+            (gsmpl, ctx, idx, grammar_first),
+            NO_TOKEN
+        )
+    };
     // SAFETY: the host's chain, which lives while it samples.
-    let entered = unsafe { enter(chain, (ctx, idx), grammar_first) };
-    let token = call_host!(
-        way,
-        (*mut common_sampler, *mut llama_context, i32, bool) -> Token,
-        (gsmpl, ctx, idx, grammar_first),
-        NO_TOKEN
-    );
-    if let Some(entered) = entered {
-        entered.finish(token);
+    let entered = unsafe { enter(way, chain, (ctx, idx), grammar_first) };
+    let token = sample();
+    match entered.is_some_and(|entered| entered.finish(token)) {
+        true => sample(),
+        false => token,
     }
-    token
 }
 
 /// Begins a call with this chain, if it is of ours alone.
@@ -138,6 +150,7 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
 /// # Safety
 /// `chain` is NULL or a live sampler of the host that is served, and lives on until the call ends.
 unsafe fn enter(
+    host: Option<Route>,
     chain: *mut llama_sampler,
     output: (*mut llama_context, i32),
     grammar_first: bool,
@@ -147,7 +160,7 @@ unsafe fn enter(
     }
     // SAFETY: the caller guarantees the chain.
     let note = unsafe { in_front::note(chain) }?;
-    Some(Entered::common(output, chain, grammar_first, note))
+    Some(Entered::common(host?, output, chain, grammar_first, note))
 }
 
 /// Stand-ins for `common_sampler_init`, whose second argument has been const and is not any more:
@@ -196,19 +209,24 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     idx: i32,
 ) -> *mut f32 {
     if let Some(now) = calls::to_be_run(ctx, idx) {
-        let Now { grammar, chain, .. } = now;
-        let output = (ctx, idx);
+        let (grammar, chain, output) = (now.grammar, now.chain, (ctx, idx));
         // SAFETY: grammar and chain of the call that this thread is in, and the context of the
         // question.
         let kept = unsafe {
-            if now.is_rehearsal {
-                in_front::rehearse(grammar, chain, output, calls::keep_rehearsed);
-                None
-            } else {
-                in_front::narrow(grammar, chain, output, calls::keep)
+            match now.run {
+                Run::Itself => in_front::narrow(grammar, chain, output, calls::keep),
+                Run::Copies => {
+                    let keep = |_: &[f32], left: Candidates<'_>| calls::keep(left);
+                    in_front::rehearse(grammar, chain, output, keep)
+                }
+                Run::Rehearsal => {
+                    in_front::rehearse(grammar, chain, output, calls::keep_rehearsed);
+                    None
+                }
             }
         };
-        if kept == Some(true) {
+        if kept == Some(true) && now.run == Run::Itself {
+            proof::used(Entry::Common);
             choice::report_once(match grammar {
                 None => "common_sampler_sample",
                 Some(_) => "common_sampler_sample after a grammar",

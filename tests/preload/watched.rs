@@ -67,6 +67,32 @@ const AT_ONCE: [(&str, &str); 7] = [
     ("answer", "returns another token than the chain selects"),
 ];
 
+/// Where the common library takes what a backend has left: never, while llama.cpp samples itself.
+const BACKEND: [(&str, &str); 2] = [
+    (
+        "cur[i] = llama_token_data{sampled_ids[i], sampled_logits[i], sampled_probs[i]};",
+        "cur[i] = llama_token_data{sampled_ids[i], sampled_logits[i],
+                                   mutant(\"no probabilities\") ? 0.0f : sampled_probs[i]};
+         if (mutant(\"shuffled\") && i > 0) { std::swap(cur[i], cur[0]); }",
+    ),
+    (
+        "// apply reasoning budget first",
+        "if (cur_p.size < 1000 && mutant(\"short cut\")) { return cur_p.data[0].id; }
+         if (cur_p.size < 1000 && mutant(\"front of few\")) {
+             static llama_sampler * few = llama_sampler_init_top_k(2);
+             llama_sampler_apply(few, &cur_p);
+         }",
+    ),
+];
+
+/// What shows only there.
+const OF_BACKENDS: [(&str, &str); 4] = [
+    ("no probabilities", "takes a backend's candidates otherwise"),
+    ("shuffled", "takes a backend's candidates otherwise"),
+    ("short cut", "does not apply the chain"),
+    ("front of few", "applies something before the chain"),
+];
+
 /// The source with each text exchanged where it is first found.
 fn changed(file: &Path, changes: &[(&str, &str)]) -> String {
     let mut source = std::fs::read_to_string(file).expect("llama.cpp's source is there");
@@ -91,6 +117,7 @@ fn common() -> &'static Path {
         let answer = "id = cur_p.data[cur_p.selected].id;";
         let changes = [
             &FILLS[..],
+            &BACKEND,
             &[
                 (apply, &in_front),
                 (probs, &order),
@@ -239,6 +266,29 @@ fn a_host_that_samples_otherwise_does_so() {
                 "{name}, {mutant}"
             );
         }
+    }
+}
+
+/// Which is not seen while it is watched. Its first answer from the second token is one for nothing,
+/// since it is asked once more.
+#[test]
+fn a_host_that_takes_answers_otherwise_is_given_none() {
+    let name = "common_sampler_sample";
+    let alone = said(Run::of(common()), "", 50);
+    for (mutant, reason) in OF_BACKENDS {
+        assert_eq!(said(Run::of(common()), mutant, 50), alone, "nobody knows");
+        let ours = said(preloaded(common()), mutant, 50);
+        assert_eq!(ours.out, alone.out, "{mutant}");
+        assert_eq!(
+            (fills(&ours), ends(&ours)),
+            (50, 0),
+            "{mutant}: {}",
+            ours.err
+        );
+        let made = made(&ours);
+        let told = made.get(&format!("{name}: llama.cpp's own: it {reason}"));
+        assert_eq!(told, Some(&1), "{mutant}: {made:?}");
+        assert_eq!(made.get(&format!("{name}: ours")), None, "{mutant}");
     }
 }
 
