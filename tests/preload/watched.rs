@@ -18,10 +18,11 @@ const PREAMBLE: &str = r#"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-static bool mutant(const char * name) {
+static bool is_chosen(const char * name) {
     const char * chosen = std::getenv("MUTANT");
     return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
+#define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
 static struct fills {
     int n = 0;
     ~fills() { std::fprintf(stderr, "host: filled in %d times\n", n); }
