@@ -608,8 +608,9 @@ pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
     with_call(|call| {
         // SAFETY: the caller guarantees the array.
         if was_run && unsafe { select(array) } {
-            let host = call.trial.take();
-            host.map(proof::has_taken_answers);
+            if let Some(host) = call.trial.take() {
+                proof::has_taken_answers(host);
+            }
             call.stage = Stage::Checked;
         } else {
             call.stage = Stage::Failed;

@@ -113,8 +113,8 @@ pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token>
 }
 
 /// # Safety
-/// `array` is valid, and nobody writes to it during `'a`.
-unsafe fn candidates<'a>(array: &'a llama_token_data_array) -> Option<&'a [TokenData]> {
+/// `array` is valid, and nobody writes to it while they are looked at.
+unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     if array.data.is_null() || !array.data.is_aligned() {
         return None;
     }
