@@ -3,9 +3,9 @@
 //!
 //! Why that matters: inside llama.cpp the clone functions of built-in samplers call these very
 //! constructors, and then write their own state into what they got. A call that comes from inside
-//! llama.cpp therefore gets llama.cpp's own sampler. (One that ends its function may look as if it
-//! came from that function's caller; but then nothing more is written into the sampler, and ours
-//! will do.)
+//! llama.cpp's samplers therefore gets llama.cpp's own: see `callers`. (One that ends its function
+//! may look as if it came from that function's caller; but then nothing more is written into the
+//! sampler, and ours will do.)
 //!
 //! Ours is made where the host's own was found to do the same (`certificate`), and, where arguments
 //! have changed or are pointers, where the host's build is known (`host_build`).
@@ -29,8 +29,9 @@ use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::{last_error, log};
 
+use crate::callers::Functions;
 use crate::constructors::{ALL, Constructor};
-use crate::host_constructors::{MARK, caller, library_at, own_of, own_of_any};
+use crate::host_constructors::{MARK, caller, functions_at, library_at, own_of, own_of_any};
 use crate::presence;
 use crate::proof::{self, Entry};
 use crate::routes::{Function, Route};
@@ -43,6 +44,8 @@ struct Served {
     /// Where it lies.
     base: usize,
     segments: Vec<Range<usize>>,
+    /// What it exports, once somebody in it has called.
+    functions: OnceLock<Functions>,
     /// `None` if it is older than those that take samplers of others.
     host: Option<Host>,
     /// Its build, or why that is not known.
@@ -76,16 +79,21 @@ impl Served {
         Self {
             base,
             segments,
+            functions: OnceLock::new(),
             host,
             build,
             verdicts: [const { OnceLock::new() }; ALL.len()],
         }
     }
 
-    /// Whether the address lies in it.
-    fn contains(&self, address: Address) -> bool {
-        let address = address.as_ptr() as usize;
-        self.segments.iter().any(|part| part.contains(&address))
+    /// Whether code of its samplers lies there, and not that of a program in the same library.
+    fn samples_at(&self, address: Address) -> bool {
+        let place = address.as_ptr() as usize;
+        if !self.segments.iter().any(|part| part.contains(&place)) {
+            return false;
+        }
+        let functions = self.functions.get_or_init(|| functions_at(self.base));
+        functions.are_samplers_at(address)
     }
 }
 
@@ -160,40 +168,6 @@ pub fn common_sampler_get(way: Route) -> Option<Route> {
     (serves(of_host, Entry::Common) && get.base == way.base).then_some(get)
 }
 
-/// This thread is inside the common library's `common_sampler_init`, which may lie in the same
-/// library as llama.cpp: its calls of constructors are not llama.cpp's own.
-pub struct FromCommon {
-    before: bool,
-}
-
-thread_local! {
-    static FROM_COMMON: Cell<bool> = const { Cell::new(false) };
-}
-
-impl FromCommon {
-    pub fn enter() -> Self {
-        Self::set(true)
-    }
-
-    /// A constructor was called; what that calls is llama.cpp's own.
-    fn suspend() -> Self {
-        Self::set(false)
-    }
-
-    fn set(inside: bool) -> Self {
-        let before = FROM_COMMON.try_with(|from| from.replace(inside));
-        Self {
-            before: before.unwrap_or(false),
-        }
-    }
-}
-
-impl Drop for FromCommon {
-    fn drop(&mut self) {
-        let _ = FROM_COMMON.try_with(|from| from.set(self.before));
-    }
-}
-
 /// An argument of a constructor.
 pub trait Argument: Debug {
     /// Whether ours give it the built-in's meaning: of numbers that are not finite, they make
@@ -262,7 +236,7 @@ fn decide(call: &Call<'_, '_>, caller: &Caller) -> Result<Decided, Reason> {
     }
     let caller = caller.get();
     let served = served(caller).map_err(Reason::Unexpected)?;
-    if !call.from_common && caller.is_some_and(|caller| served.contains(caller)) {
+    if caller.is_some_and(|caller| served.samples_at(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
     let decided = |build| Ok(Decided { served, build });
@@ -346,8 +320,6 @@ pub struct Theirs {
     address: Address,
     /// What it calls is known to be called by it, where calls could come back for ever.
     _inside: Option<Inside>,
-    /// And not by the common library.
-    _suspended: Option<FromCommon>,
 }
 
 /// How deep chains may lie in chains.
@@ -369,7 +341,6 @@ impl Theirs {
             return Some(Self {
                 address: route.address,
                 _inside: None,
-                _suspended: None,
             });
         }
         let symbol = function.symbol;
@@ -383,7 +354,6 @@ impl Theirs {
         Some(Self {
             address,
             _inside: Some(Inside::enter(symbol)),
-            _suspended: None,
         })
     }
 }
@@ -432,11 +402,9 @@ pub fn choose<'a, T: Into<Ours>>(
     presence::asked();
     let what = constructor.name;
     let caller = Caller::default();
-    let suspended = FromCommon::suspend();
     let call = Call {
         constructor,
         arguments,
-        from_common: suspended.before,
     };
     let decided = guard(what, || Err(Reason::internal()), || decide(&call, &caller));
     let certified = decided.and_then(|decided| tried(constructor, decided));
@@ -450,7 +418,7 @@ pub fn choose<'a, T: Into<Ours>>(
         }
     });
     let nothing = || Chosen::Made(null_mut());
-    let chosen = guard(what, nothing, || match made {
+    guard(what, nothing, || match made {
         Ok(Some(sampler)) => {
             call.report(&"ours");
             Chosen::Made(sampler)
@@ -460,15 +428,7 @@ pub fn choose<'a, T: Into<Ours>>(
             nothing()
         }
         Err(reason) => call.theirs(&reason, &caller),
-    });
-    match chosen {
-        // As long as the host's own constructor runs.
-        Chosen::Theirs(theirs) => Chosen::Theirs(Theirs {
-            _suspended: Some(suspended),
-            ..theirs
-        }),
-        made => made,
-    }
+    })
 }
 
 /// What the stand-in for another function than a constructor is to do.
@@ -512,8 +472,6 @@ fn warn_once(text: &str) {
 struct Call<'c, 'a> {
     constructor: &'static Constructor,
     arguments: &'c dyn Fn(Option<Build>) -> Vec<Named<'a>>,
-    /// By the common library, from wherever that lies.
-    from_common: bool,
 }
 
 impl Call<'_, '_> {

@@ -19,6 +19,7 @@ use llama_sieve::ffi::host::libraries::{
     self, Address, Library, containing, permanent, scope, with_all,
 };
 
+use crate::callers::Functions;
 use crate::routes::{Function, Route};
 
 /// What makes a library a llama.cpp: every build with samplers exports it, and we do not.
@@ -113,6 +114,14 @@ pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Addr
         let library = all.iter().find(|library| library.base() == base);
         let segments = library.map_or(Vec::new(), |library| library.segments().collect());
         (segments, library.and_then(|library| library.symbol(symbol)))
+    })
+}
+
+/// What the library that was loaded to `base` exports.
+pub fn functions_at(base: usize) -> Functions {
+    with_all(|all| {
+        let library = all.iter().find(|library| library.base() == base);
+        library.map(Functions::of).unwrap_or_default()
     })
 }
 

@@ -19,7 +19,7 @@
 //! - `settings`: the environment variables.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
 //! - `host_constructors`: finding what we stand in front of; `routes`: what was found.
-//! - `choice`: ours or the host's.
+//! - `choice`: ours or the host's; `callers`: who asks.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
 //!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
 //! - `presence`: what is told of the library itself.
@@ -51,6 +51,7 @@ macro_rules! call_host {
     }};
 }
 
+mod callers;
 mod calls;
 mod choice;
 mod columns;

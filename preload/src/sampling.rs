@@ -7,12 +7,10 @@ use std::ptr::null_mut;
 
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Candidates, Sampled};
-use llama_sieve::ffi::host::llama_h::{
-    llama_context, llama_model, llama_sampler, llama_token_data_array,
-};
+use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 
 use crate::calls::{self, Apply, Entered, Run};
-use crate::choice::{self, FromCommon};
+use crate::choice;
 use crate::proof::{self, Entry};
 use crate::routes::{Function, Route};
 
@@ -20,13 +18,6 @@ use crate::routes::{Function, Route};
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct common_sampler {
-    _opaque: [u8; 0],
-}
-
-/// The common library's `common_params_sampling`.
-#[allow(non_camel_case_types)]
-#[repr(C)]
-pub struct common_params_sampling {
     _opaque: [u8; 0],
 }
 
@@ -161,41 +152,6 @@ unsafe fn enter(
     // SAFETY: the caller guarantees the chain.
     let note = unsafe { in_front::note(chain) }?;
     Some(Entered::common(host?, output, chain, grammar_first, note))
-}
-
-/// Stand-ins for `common_sampler_init`, whose second argument has been const and is not any more:
-/// what it calls may be called from inside the host's own library.
-macro_rules! common_sampler_init {
-    ($($name:ident: $symbol:literal $text:literal;)*) => {$(
-        /// Stand-in for the common library's `common_sampler_init`.
-        ///
-        /// # Safety
-        /// The arguments are what sampling.h asks for.
-        #[unsafe(export_name = $text)]
-        pub unsafe extern "C-unwind" fn $name(
-            model: *const llama_model,
-            params: *mut common_params_sampling,
-        ) -> *mut common_sampler {
-            static HOSTS: Function = Function::new($symbol);
-            let way = HOSTS.route();
-            let _from_common = FromCommon::enter();
-            call_host!(
-                way,
-                (*const llama_model, *mut common_params_sampling) -> *mut common_sampler,
-                (model, params),
-                null_mut()
-            )
-        }
-    )*};
-}
-
-common_sampler_init! {
-    common_sampler_init:
-        c"_Z19common_sampler_initPK11llama_modelR22common_params_sampling"
-        "_Z19common_sampler_initPK11llama_modelR22common_params_sampling";
-    common_sampler_init_of_const:
-        c"_Z19common_sampler_initPK11llama_modelRK22common_params_sampling"
-        "_Z19common_sampler_initPK11llama_modelRK22common_params_sampling";
 }
 
 /// Stand-in for `llama_get_sampled_probs_ith`, the first question of a host that samples: where the

@@ -194,6 +194,33 @@ fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
     said(preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list));
 }
 
+/// By where its code lies, and not by its name: other versions of the common library have a
+/// `common_sampler_init` with other arguments, and so with another name.
+#[test]
+fn what_shares_a_library_with_llama_cpp_is_told_from_its_samplers() {
+    const OTHERWISE: &str = "-Dcommon_sampler_init=common_sampler_init_otherwise";
+    let folder = empty_folder("c_programs/preload_otherwise_objects");
+    let object = folder.join("sampling.o");
+    compile("sampling.cpp", &[OTHERWISE], &object);
+    let mut objects = objects().to_vec();
+    objects[0] = object;
+    let library = common_library("preload_otherwise", &objects, true);
+    let program = sampling_with("preload_otherwise", "common.cpp", &library);
+    let program = build(program.flag(OTHERWISE).with_llama_h());
+    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
+    let program: &'static Path = Box::leak(program.into_boxed_path());
+    let built_in = one_seed(Run::of(program)).said();
+    let run = preloaded_of_known_build(program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let said = one_seed(run).said();
+    assert_eq!(said.out, built_in.out);
+    let made = made(&said);
+    assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
+    for kind in ["top-k", "top-p", "min-p", "temp-ext", "penalties", "dist"] {
+        let ours = made.get(&format!("{kind}: ours"));
+        assert!(ours.is_some_and(|&n| n > 0), "{kind}: {made:?}");
+    }
+}
+
 /// Beyond a limit, behind a token that is not allowed, or an end that comes too early: what the
 /// grammar forbids does not come out, or, where the end is banned, too, the host throws.
 #[test]

@@ -137,6 +137,19 @@ impl Library<'_> {
         NonNull::new(self.base().wrapping_add(found.st_value as usize) as *mut c_void)
     }
 
+    /// The functions that it exports: where each lies, and its name.
+    pub fn functions(&self) -> impl Iterator<Item = (Range<usize>, &CStr)> {
+        let symbols = self.symbols();
+        let all = 0..symbols.as_ref().map_or(0, Symbols::len);
+        all.filter_map(move |at| {
+            // SAFETY: there are as many.
+            let (symbol, name) = unsafe { symbols.as_ref()?.exported(at) }?;
+            let start = self.base().wrapping_add(symbol.st_value as usize);
+            let end = start.saturating_add(symbol.st_size as usize);
+            (symbol.st_info & 0xf == FUNCTION).then_some((start..end, name))
+        })
+    }
+
     /// Whether a library that needs `name` means this one.
     fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
@@ -206,6 +219,9 @@ const DT_SYMTAB: isize = 6;
 const DT_SONAME: isize = 14;
 const DT_GNU_HASH: isize = 0x6fff_fef5;
 
+/// A kind of symbols.
+const FUNCTION: u8 = 2;
+
 /// A library's table of symbols, and one or both of the two indexes of it.
 struct Symbols {
     table: *const Symbol,
@@ -268,14 +284,56 @@ impl Symbols {
     /// # Safety
     /// There are more symbols than `at`.
     unsafe fn defined(&self, at: u32, name: &CStr) -> Option<&Symbol> {
+        // SAFETY: the caller guarantees the symbol.
+        let (symbol, own) = unsafe { self.exported(at) }?;
+        (own == name).then_some(symbol)
+    }
+
+    /// The symbol there and its name, if it is defined.
+    ///
+    /// # Safety
+    /// There are more symbols than `at`.
+    unsafe fn exported(&self, at: u32) -> Option<(&'static Symbol, &'static CStr)> {
         /// Kinds of symbols: of none, data, function.
         const AT_AN_ADDRESS: Range<u8> = 0..3;
         // SAFETY: the caller guarantees the symbol, whose name lies in the table of names.
         unsafe {
             let symbol = &*self.table.add(at as usize);
-            let own = CStr::from_ptr(self.names.add(symbol.st_name as usize));
             let is_it = symbol.st_shndx != 0 && AT_AN_ADDRESS.contains(&(symbol.st_info & 0xf));
-            (is_it && own == name).then_some(symbol)
+            let name = CStr::from_ptr(self.names.add(symbol.st_name as usize));
+            is_it.then_some((symbol, name))
+        }
+    }
+
+    /// How many symbols there are.
+    fn len(&self) -> u32 {
+        match (self.gnu_hash, self.hash) {
+            // SAFETY: the library's own tables; the second number of this one says it.
+            (_, Some(index)) => unsafe { *index.add(1) },
+            // SAFETY: as above.
+            (Some(index), None) => unsafe { Self::len_by_hash(index) },
+            (None, None) => 0,
+        }
+    }
+
+    /// The last symbol ends the bucket that begins last.
+    ///
+    /// # Safety
+    /// `index` is a library's.
+    unsafe fn len_by_hash(index: *const u32) -> u32 {
+        // SAFETY: the caller guarantees the index, whose parts these are.
+        unsafe {
+            let [buckets, first, words, _] = *index.cast::<[u32; 4]>();
+            let starts = index.add(4 + words as usize * (size_of::<usize>() / size_of::<u32>()));
+            let hashes = starts.add(buckets as usize);
+            let starts = slice::from_raw_parts(starts, buckets as usize);
+            let Some(mut at) = starts.iter().copied().max().filter(|&at| at >= first) else {
+                return first;
+            };
+            while *hashes.add((at - first) as usize) & 1 == 0 {
+                at += 1;
+            }
+            at + 1
         }
     }
 }
