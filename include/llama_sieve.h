@@ -293,8 +293,9 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 
 /*
- The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
- a step. What is known from earlier calls counts as if it had to be found.
+ The most steps that a grammar may take for one token, one array or one mask; for the text that
+ is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
+ from earlier calls counts as if it had to be found.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 

@@ -11,7 +11,7 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::limits::{MAX_STACK, MAX_STATE_BYTES};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::masks::{MaskKey, Masks, Part, PartKey};
-use crate::grammar::states::{StateId, States, TooMuch};
+use crate::grammar::states::{NONE, StateId, States, TooMuch};
 use crate::grammar::utf8::{Partial, decode};
 use crate::token::Token;
 
@@ -96,21 +96,30 @@ impl Bench {
         })
     }
 
-    /// The place behind a token, or behind the bytes `text` that are part of one.
-    pub fn accept(
+    /// The place behind some tokens, or behind the bytes that are part of them, or behind those
+    /// before the first that is not allowed, with that one.
+    pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,
-        place: Place,
-        token: Token,
-        text: &[u8],
-    ) -> Result<Place, TooMuch> {
-        let partial = decode(text, place.partial, &mut self.chars);
-        let state = self
-            .states
-            .accept(grammar, place.state, token, &self.chars)?;
-        match self.states.is_deeper_than(MAX_STACK, state) {
+        mut place: Place,
+        tokens: impl Iterator<Item = (Token, &'t [u8])>,
+    ) -> Result<(Place, Option<(Token, &'t [u8])>), TooMuch> {
+        let mut refused = None;
+        for (token, text) in tokens {
+            let partial = decode(text, place.partial, &mut self.chars);
+            self.states.spend(self.chars.len())?;
+            let state = self
+                .states
+                .accept(grammar, place.state, token, &self.chars)?;
+            if state == NONE {
+                refused = Some((token, text));
+                break;
+            }
+            place = Place { state, partial };
+        }
+        match self.states.is_deeper_than(MAX_STACK, place.state) {
             true => Err(TooMuch),
-            false => Ok(Place { state, partial }),
+            false => Ok((place, refused)),
         }
     }
 

@@ -434,7 +434,8 @@ impl Core {
             }
             Some(_) => {
                 let engine = Arc::clone(self.tracker.engine());
-                self.follow(token, engine.compiled().tree.text(token));
+                let text = engine.compiled().tree.text(token);
+                self.follow(std::iter::once((token, text)));
             }
         }
     }
@@ -470,19 +471,15 @@ impl Core {
             return;
         };
         if lazy.tokens.contains(&token) {
-            return self.follow(token, piece);
+            self.follow(std::iter::once((token, piece)));
+            return;
         }
         match waiting.accept(&lazy.triggers, token, piece) {
             Ok(None) => lazy.waiting = Some(waiting),
             Ok(Some(begin)) => {
-                for (token, text) in waiting.since(begin) {
-                    if self.dead.is_some() {
-                        break;
-                    }
-                    self.follow(token, text);
-                    if let Some(refusal) = &mut self.refusal {
-                        refusal.skipped = engine.compiled().tree.piece(token).len() - text.len();
-                    }
+                let refused = self.follow(waiting.since(begin));
+                if let (Some((token, text)), Some(refusal)) = (refused, &mut self.refusal) {
+                    refusal.skipped = engine.compiled().tree.piece(token).len() - text.len();
                 }
             }
             Err(Endless) => self.die(
@@ -492,24 +489,32 @@ impl Core {
         }
     }
 
-    fn follow(&mut self, token: Token, text: &[u8]) {
-        match self.tracker.accept(token, text) {
-            Err(TooMuch) => self.exceeds(),
-            Ok(false) => {
-                self.refusal = Some(Refusal { token, skipped: 0 });
-                if self.hosted {
-                    self.dead = Some(Dead::NotAllowed);
-                    return;
-                }
-                let expected = self.tracker.expected();
-                let text = quoted(text);
-                self.die(
-                    Dead::NotAllowed,
-                    &format!("token {token} (\"{text}\") is not allowed, expected is {expected}"),
-                );
+    /// Goes on with tokens; dead where one is not allowed, which is given back.
+    fn follow<'t>(
+        &mut self,
+        tokens: impl Iterator<Item = (Token, &'t [u8])> + Clone,
+    ) -> Option<(Token, &'t [u8])> {
+        self.mask = None;
+        let refused = match self.tracker.accept(tokens) {
+            Ok(refused) => refused?,
+            Err(TooMuch) => {
+                self.exceeds();
+                return None;
             }
-            Ok(true) => self.mask = None,
+        };
+        let (token, text) = refused;
+        self.refusal = Some(Refusal { token, skipped: 0 });
+        if self.hosted {
+            self.dead = Some(Dead::NotAllowed);
+            return Some(refused);
         }
+        let expected = self.tracker.expected();
+        let text = quoted(text);
+        self.die(
+            Dead::NotAllowed,
+            &format!("token {token} (\"{text}\") is not allowed, expected is {expected}"),
+        );
+        Some(refused)
     }
 
     fn reset(&mut self) {

@@ -72,6 +72,12 @@ fn grammar(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
     Grammar::new(text.as_bytes(), b"root", tree, |_| None).expect("a grammar")
 }
 
+/// True if the token is allowed.
+fn accept(tracker: &mut Tracker, token: Token, text: &[u8]) -> Result<bool, TooMuch> {
+    let refused = tracker.accept(std::iter::once((token, text)))?;
+    Ok(refused.is_none())
+}
+
 /// `each` of 0, 1, and so on as alternatives.
 fn alternatives(n: usize, each: impl Fn(usize) -> String) -> String {
     let all: Vec<String> = (0..n).map(each).collect();
@@ -439,7 +445,10 @@ fn optional_ends_do_not_multiply() {
         for i in 0..2000 {
             let mask = tracker.mask().expect("few steps");
             assert!(mask.allows(1) && tracker.may_end());
-            assert_eq!(tracker.accept(1 + i % 3, tree.text(1 + i % 3)), Ok(true));
+            assert_eq!(
+                accept(&mut tracker, 1 + i % 3, tree.text(1 + i % 3)),
+                Ok(true)
+            );
             bytes.push(tracker.bytes());
         }
         let (half, whole) = (bytes[999] - bytes[0], bytes[1999] - bytes[0]);
@@ -466,7 +475,7 @@ fn no_sampler_waits_for_another_one_of_its_grammar() {
         let others = busy.call(|_, _, _, _| {
             let mut other = new()?;
             assert!(other.mask()?.allows(1) && !other.may_end());
-            assert!(other.accept(1, b"a")?);
+            assert!(accept(&mut other, 1, b"a")?);
             assert!(other.mask()?.allows(2) && other.may_end());
             assert!(other.clone().known_mask().is_some());
             other.reset()
@@ -548,7 +557,7 @@ fn a_deep_place_has_one_answer_however_it_was_reached() {
         for depth in 1..10 {
             let mask = |tracker: &mut Tracker| tracker.mask().map(|mask| mask.words().to_vec());
             let mut cold = new().expect("as before").expect("a text");
-            let accept = |tracker: &mut Tracker| tracker.accept(2, tree.text(2));
+            let accept = |tracker: &mut Tracker| accept(tracker, 2, tree.text(2));
             let accepted: Vec<_> = (0..depth).map(|_| accept(&mut cold)).collect();
             assert_eq!(Some(&accept(&mut asked)), accepted.last());
             if accepted.contains(&Err(TooMuch)) {
@@ -596,7 +605,7 @@ fn a_stack_has_a_limit() {
                 .expect("a text")
         };
         let (mut alone, mut asked) = (new(), new());
-        let accept = |tracker: &mut Tracker| tracker.accept(1, open.as_bytes());
+        let accept = |tracker: &mut Tracker| accept(tracker, 1, open.as_bytes());
         let mut n_accepted = 0;
         while accept(&mut alone) == Ok(true) {
             assert_eq!(accept(&mut asked), Ok(true));
@@ -613,6 +622,27 @@ fn a_stack_has_a_limit() {
         assert_eq!(accept(&mut alone), Err(TooMuch));
         assert!(alone.bytes() <= 4 * MAX_STATE_BYTES);
     }
+}
+
+/// As behind a trigger, where a text goes through the grammar that was waited in.
+#[test]
+fn tokens_of_one_call_have_one_limit() {
+    let tree = tree(["a".into()]);
+    let engine = Engine::new(compiled_for("root ::= [a]{0,1999}", &tree));
+    let engine = Arc::new(engine.within(Budget::of(4000)));
+    let new = || Tracker::new(Arc::clone(&engine)).map(|tracker| tracker.expect("a text"));
+    let tokens = |n| std::iter::repeat_n((1, b"a".as_slice()), n);
+    let mut one_by_one = new().expect("few steps");
+    for _ in 0..1000 {
+        assert_eq!(one_by_one.accept(tokens(1)), Ok(None));
+    }
+    let mut together = new().expect("few steps");
+    assert_eq!(together.accept(tokens(10)), Ok(None));
+    assert_eq!(together.accept(tokens(1000)), Err(TooMuch));
+    // Nor does it help that somebody has been there.
+    drop(one_by_one);
+    let mut again = new().expect("few steps");
+    assert_eq!(again.accept(tokens(1000)), Err(TooMuch));
 }
 
 /// Each character of each candidate asks for a token element among many tops. The walk for a mask

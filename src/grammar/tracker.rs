@@ -162,17 +162,18 @@ impl Tracker {
         Ok(())
     }
 
-    /// Goes on with a token, or with the bytes `text` that are part of one. False, with no change,
-    /// where the grammar does not allow it.
-    pub fn accept(&mut self, token: Token, text: &[u8]) -> Result<bool, TooMuch> {
-        let next =
-            self.call(|bench, grammar, place, _| bench.accept(grammar, place, token, text))?;
-        if next.state == NONE {
-            return Ok(false);
-        }
-        self.place = next;
+    /// Goes on with tokens, or with the bytes that are part of them, in one call: however many they
+    /// are, it may do what it may do for one. The first that the grammar does not allow, if there
+    /// is one; then the place is that before it.
+    pub fn accept<'t>(
+        &mut self,
+        tokens: impl Iterator<Item = (Token, &'t [u8])> + Clone,
+    ) -> Result<Option<(Token, &'t [u8])>, TooMuch> {
+        let (place, refused) =
+            self.call(|bench, grammar, place, _| bench.accept(grammar, place, tokens.clone()))?;
+        self.place = place;
         self.stay_small();
-        Ok(true)
+        Ok(refused)
     }
 
     /// True if the text may end here.

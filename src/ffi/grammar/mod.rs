@@ -44,8 +44,9 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
 /// that this bounds how deep a text may be nested, or in how many ways.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACK: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACK == limits::MAX_STACK);
-/// The most steps that a grammar may take for one token, one array or one mask. Keeping 8 bytes is
-/// a step. What is known from earlier calls counts as if it had to be found.
+/// The most steps that a grammar may take for one token, one array or one mask; for the text that
+/// is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
+/// from earlier calls counts as if it had to be found.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STEPS: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.

@@ -65,7 +65,7 @@ impl Waiting {
     }
 
     /// The tokens from a place of the text on; of the one that it lies in, the rest.
-    pub fn since(&self, begin: usize) -> impl Iterator<Item = (Token, &[u8])> {
+    pub fn since(&self, begin: usize) -> impl Iterator<Item = (Token, &[u8])> + Clone {
         let ends = self.tokens.iter().skip(1).map(|&(_, start)| start as usize);
         let ends = ends.chain(std::iter::once(self.text.len()));
         let spans = self.tokens.iter().zip(ends);
