@@ -30,6 +30,7 @@
 //! the host has the whole vocabulary.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use llama_sieve::Token;
@@ -202,6 +203,7 @@ impl Entered {
     }
 
     /// In a call that is inside another nothing is ours.
+    #[inline]
     fn new(call: Call) -> Self {
         BEGUN.store(true, Ordering::Relaxed);
         let before = exchange(Some(call));
@@ -243,11 +245,14 @@ impl Drop for Entered {
     }
 }
 
+/// Puts a call in the place of the one that this thread is in.
+#[inline]
 fn exchange(call: Option<Call>) -> Option<Call> {
-    let set = |slot: &RefCell<Option<Call>>| slot.try_borrow_mut().ok().map(|mut s| (*s).take());
-    let before = CALL.try_with(set).ok().flatten().flatten();
-    let _ = CALL.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = call));
-    before
+    let set = |slot: &RefCell<Option<Call>>| {
+        let mut slot = slot.try_borrow_mut().ok()?;
+        mem::replace(&mut *slot, call)
+    };
+    CALL.try_with(set).ok().flatten()
 }
 
 /// What is to be run.
