@@ -270,8 +270,8 @@ fn a_host_that_samples_otherwise_does_so() {
     }
 }
 
-/// Which is not seen while it is watched. Its first answer from the second token is one for nothing,
-/// since it is asked once more.
+/// Which is not seen while it is watched. The call in which it shows is thrown away, and the host
+/// called once more.
 #[test]
 fn a_host_that_takes_answers_otherwise_is_given_none() {
     let name = "common_sampler_sample";
