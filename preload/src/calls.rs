@@ -17,10 +17,10 @@
 //! must have been seen without a grammar. Of later calls one now and then is watched again: see
 //! `proof`.
 //!
-//! How the host takes the answers it does not show while it is watched. So the first that it gets in
+//! How the host takes the answers does not show while it is watched. So the first that it gets in
 //! a process are those of copies of the chain. The chain itself is run when the host comes to apply
-//! it, to the candidates that it was told of. Where it does not, it is called once more, and samples
-//! itself.
+//! it to the candidates that it was told of. Where it does otherwise, it is called once more, and
+//! samples itself.
 //!
 //! `llama_sampler_sample` is watched like that, too, in a call of its own. It is not answered
 //! question by question, but as a whole.
