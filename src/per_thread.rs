@@ -73,6 +73,45 @@ impl<T: Default + 'static> PerThread<T> {
     }
 }
 
+/// What a call takes of what its thread keeps, and gives back for the next one.
+pub trait Lent: Default + 'static {
+    /// Where the thread keeps it.
+    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
+
+    /// What the thread keeps; another one where it keeps none, or a call inside a call has it.
+    #[inline]
+    fn lend() -> Box<Self> {
+        let kept = PerThread::with(Self::place(), Cell::take).flatten();
+        kept.unwrap_or_default()
+    }
+
+    /// Keeps it for the thread's next call; drops it where it cannot be kept.
+    #[inline]
+    fn give_back(self: Box<Self>) {
+        let _ = PerThread::with(Self::place(), |place| place.set(Some(self)));
+    }
+}
+
+/// Has each thread keep one of these types.
+macro_rules! lent_per_thread {
+    ($($kept:ty),* $(,)?) => {$(
+        impl $crate::per_thread::Lent for $kept {
+            #[inline]
+            fn place() -> &'static std::thread::LocalKey<
+                $crate::per_thread::PerThread<std::cell::Cell<Option<Box<Self>>>>,
+            > {
+                use $crate::per_thread::PerThread;
+                thread_local! {
+                    static KEPT: PerThread<std::cell::Cell<Option<Box<$kept>>>> =
+                        const { PerThread::new() };
+                }
+                &KEPT
+            }
+        }
+    )*};
+}
+pub(crate) use lent_per_thread;
+
 /// # Safety
 /// `header` is that of a `Kept<T>` of the calling thread, which nobody uses any more.
 unsafe fn end<T>(header: *mut Header) {

@@ -25,8 +25,8 @@ pub enum Kind {
 /// A sampler: parameters, state, and what it does to the candidates of one token position.
 ///
 /// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time,
-/// but may move between threads. After the first tokens (warm-up) neither `apply` nor `accept`
-/// allocates.
+/// but may move between threads. After the first tokens of a thread (warm-up) neither `apply` nor
+/// `accept` allocates.
 pub trait Sampler: Clone + Send + 'static {
     /// What failure means.
     const KIND: Kind = Kind::Filter;
@@ -49,6 +49,9 @@ pub trait Sampler: Clone + Send + 'static {
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         pool.apply(|candidates| self.apply(candidates));
     }
+
+    /// Gives the buffers of the last call back to the thread, which lent them.
+    fn rest(&mut self) {}
 
     /// Takes note of a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}

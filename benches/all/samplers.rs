@@ -192,21 +192,42 @@ pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     })
 }
 
-/// Measures samplers that have seen no array. `first`: in memory that the system has yet to give,
-/// as at the first token of a process; otherwise others have used and freed some.
-pub fn measure_new(row: &Row, input: &Array, budget: f64, first: bool) -> Measured {
+/// What was there before a sampler that has seen no array.
+#[derive(Clone, Copy)]
+pub enum Before {
+    /// Others that the thread has used and freed.
+    Others,
+    /// The same, and then the host has given free memory back to the system.
+    OthersTrimmed,
+    /// Nothing: a thread that has used no sampler, and no free memory.
+    Nothing,
+}
+
+/// Measures samplers that have seen no array.
+pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Measured {
     let n = input.data.len();
     let mut array = Vec::new();
-    measure_in_turn(budget, |side| {
+    let mut time = |side| {
         let [ours, theirs] = (row.make)(n as i32);
         let sampler = if side == 0 { ours } else { theirs };
         array.clear();
         array.extend_from_slice(&input.data);
-        if first {
+        if !matches!(before, Before::Others) {
             // SAFETY: without preconditions.
             unsafe { libc::malloc_trim(0) };
         }
         time_of(&sampler, &mut array, n)
+    };
+    measure_in_turn(budget, |side| match before {
+        Before::Others | Before::OthersTrimmed => time(side),
+        Before::Nothing => std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // As a thread has its stack that has computed something.
+                std::hint::black_box([0u8; 64 * 1024]);
+                time(side)
+            });
+            thread.join().expect("no panic")
+        }),
     })
 }
 

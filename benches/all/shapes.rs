@@ -2,9 +2,10 @@
 //! sorts are at their quickest, rounded as models in half precision round: a search for what is
 //! slower than the built-in.
 //!
-//! Each three times: "again", by a sampler that has seen such arrays; "new", by one that was just
-//! made, in a process where others were; and "first", where moreover the system has yet to give the
-//! memory for the buffers, ours as well as the built-in's.
+//! Each four times: "again", by a sampler that has seen such arrays; "new", by one that was just
+//! made, on a thread that has used others; "trimmed", where moreover the host has just given all
+//! free memory back to the system; and "first", by the first sampler that a thread uses, where the
+//! system has yet to give all memory, for our buffers as well as for the built-in's.
 
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
@@ -12,7 +13,8 @@ use vendor_llama_cpp::sys;
 use crate::Options;
 use crate::report::Measurement;
 use crate::samplers::{
-    ROWS, Row, SEED, both, chain, dist, measure, measure_new, min_p, row, temp, top_k, top_p,
+    Before, ROWS, Row, SEED, both, chain, dist, measure, measure_new, min_p, row, temp, top_k,
+    top_p,
 };
 use crate::support::orders::ORDERS;
 use crate::support::{Array, Grid, HostSampler, Rng};
@@ -71,6 +73,10 @@ const MORE: &[Row] = &[
 
 /// Measures every row on every shape.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    // Or the built-in would find what an earlier thread has freed: of the heaps of threads nothing
+    // is given back at the top.
+    // SAFETY: without preconditions.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let sizes: &[usize] = match options.quick {
         true => &[128_256],
         false => &[128_256, 32_000],
@@ -92,14 +98,16 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
 
 fn rows(input: &Array, shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     for row in ROWS.iter().chain(MORE) {
-        for state in ["again", "new", "first"] {
+        for state in ["again", "new", "trimmed", "first"] {
             let name = format!("{}, {state}", row.name);
             if !options.wants(&name) {
                 continue;
             }
             let measure = |budget| match state {
                 "again" => measure(row, input, budget),
-                _ => measure_new(row, input, budget, state == "first"),
+                "new" => measure_new(row, input, budget, Before::Others),
+                "trimmed" => measure_new(row, input, budget, Before::OthersTrimmed),
+                _ => measure_new(row, input, budget, Before::Nothing),
             };
             let mut measured = measure(options.budget());
             // What looks slower, or nearly so, is looked at again for longer.

@@ -16,6 +16,7 @@
 use crate::kernels::column::{Column, copy_column};
 use crate::kernels::scan::next_rise;
 use crate::kernels::sort_key::{descending_key, fetch, logit_of, steps};
+use crate::per_thread::lent_per_thread;
 use crate::simd::{Vector, dispatched, prefetch};
 use crate::token::TokenData;
 
@@ -32,6 +33,8 @@ pub struct Ranking {
     /// How many elements have each value of a digit; of two digits one behind the other.
     counts: Vec<u32>,
 }
+
+lent_per_thread!(Ranking);
 
 /// A digit has so many values where there are enough elements to pay for counting them.
 const VALUES_OF_MANY: usize = 1 << 11;

@@ -15,6 +15,7 @@ use super::argsort::Ranking;
 use super::fallbacks::Fallback;
 use crate::kernels::compact::pick;
 use crate::kernels::scan::sum_from;
+use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
 /// What is drawn from: the logits of a vocabulary in descending order.
@@ -51,6 +52,8 @@ pub struct DescendingDraw {
     sample: Vec<f32>,
     ranking: Ranking,
 }
+
+lent_per_thread!(DescendingDraw);
 
 /// What lies between two sums of exponentials: as far as rounding goes a target is known.
 #[derive(Clone, Copy, Debug)]

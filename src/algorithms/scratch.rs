@@ -1,13 +1,28 @@
-//! Buffers that a copy of their owner does without.
+//! Buffers that belong to the thread: what is in them has meaning only within one call.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
 
-/// What is in it has meaning only within one call: a clone begins with an empty one. Hosts clone
-/// and free whole chains between two tokens, and a vocabulary's worth of buffers is a long copy.
-/// Even many empty buffers take time to copy, so each is made at its first use.
+use crate::per_thread::Lent;
+
+/// What a call takes from its thread at the first use, and gives back by [`rest`](Self::rest): the
+/// samplers of a thread have one of each kind together, and one that was just made finds memory
+/// that the system has given already. Without `rest` it stays here.
+///
+/// A clone begins with none: hosts clone and free whole chains between two tokens, and a
+/// vocabulary's worth of buffers is a long copy.
 #[derive(Debug)]
 pub struct Scratch<T>(OnceCell<Box<T>>);
+
+impl<T: Lent> Scratch<T> {
+    /// Gives it back to the thread, whose next call then has it.
+    #[inline]
+    pub fn rest(&mut self) {
+        if let Some(lent) = self.0.take() {
+            lent.give_back();
+        }
+    }
+}
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
@@ -41,26 +56,36 @@ macro_rules! clone_by_field {
 }
 pub(crate) use clone_by_field;
 
+/// Implements `Sampler::rest` by that of each buffer.
+macro_rules! rest {
+    ($($field:ident),* $(,)?) => {
+        fn rest(&mut self) {
+            $(self.$field.rest();)*
+        }
+    };
+}
+pub(crate) use rest;
+
 /// Makes room for `n` values that are to be written over. What is there stays: to clear it would
 /// have it filled anew first, which is a pass of its own.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve(n.saturating_sub(buffer.len()));
 }
 
-impl<T: Default> Deref for Scratch<T> {
+impl<T: Lent> Deref for Scratch<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        self.0.get_or_init(Box::default)
+        self.0.get_or_init(T::lend)
     }
 }
 
-impl<T: Default> DerefMut for Scratch<T> {
+impl<T: Lent> DerefMut for Scratch<T> {
     #[inline]
     #[expect(clippy::unreachable, reason = "it has just been made")]
     fn deref_mut(&mut self) -> &mut T {
-        self.0.get_or_init(Box::default);
+        self.0.get_or_init(T::lend);
         match self.0.get_mut() {
             Some(made) => made,
             None => unreachable!(),

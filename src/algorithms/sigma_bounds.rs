@@ -20,6 +20,7 @@ use crate::kernels::moments::{moments, moments_of_logits, squares_masking, squar
 use crate::kernels::rewrite::{mask_below, mask_logits_below};
 use crate::kernels::scan::{self, max_logit};
 use crate::kernels::signed_sum::{signed_sum, signed_sum_of_logits};
+use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
 /// The rounding error of one operation on `float`s, relative.
@@ -54,6 +55,8 @@ pub struct SigmaBounds {
     /// The largest logit of each group.
     maxima: Vec<f32>,
 }
+
+lent_per_thread!(SigmaBounds);
 
 impl SigmaBounds {
     /// Makes room for `n` candidates: however many there are the next time, up to so many have

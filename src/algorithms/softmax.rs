@@ -5,6 +5,7 @@ use crate::kernels::layout::SUM_BLOCK;
 use crate::kernels::rewrite::divide_p;
 use crate::kernels::scan::{claimed_max, max};
 use crate::kernels::softmax::{exp_p_by, exp_p_in_order_by, isa_for};
+use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
 /// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer
@@ -19,6 +20,8 @@ pub struct Softmax {
     /// Scratch for one block.
     values: Box<[f32; SUM_BLOCK]>,
 }
+
+lent_per_thread!(Softmax);
 
 /// Room for the sums of any array of a usual vocabulary's size or less.
 const BLOCKS: usize = 512;

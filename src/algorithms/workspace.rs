@@ -13,6 +13,7 @@ use crate::kernels::softmax::{
     exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, exp_wide,
     isa_for,
 };
+use crate::per_thread::lent_per_thread;
 use crate::simd::{Isa, prefetch};
 use crate::token::TokenData;
 
@@ -24,6 +25,8 @@ pub struct Workspace {
     len: usize,
     sums: Vec<f64>,
 }
+
+lent_per_thread!(Workspace);
 
 impl Workspace {
     /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be

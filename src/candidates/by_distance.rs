@@ -9,6 +9,7 @@ use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, items_of, place};
 use crate::algorithms::scratch::room_to_write_over;
 use crate::kernels;
+use crate::per_thread::lent_per_thread;
 use crate::simd::libm::ln;
 use crate::token::TokenData;
 
@@ -34,6 +35,8 @@ pub struct ByDistance {
     ranks: Vec<u32>,
     kept: Vec<TokenData>,
 }
+
+lent_per_thread!(ByDistance);
 
 impl ByDistance {
     /// Makes room for what `n` candidates can take.

@@ -86,6 +86,7 @@ trait Member: Send {
 impl<S: Sampler> Member for S {
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         Sampler::narrow(self, pool);
+        self.rest();
     }
 
     fn accept(&mut self, token: Token) {

@@ -14,6 +14,8 @@
 use std::ffi::CStr;
 use std::mem;
 
+use super::lists::{Bent, Ps};
+use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels::{self, Curve};
@@ -34,11 +36,11 @@ pub struct AdaptiveP {
     /// The choice that waits to be accepted, with its original probability.
     pending: Option<(Token, f32)>,
     /// Scratch: the probabilities before the transformation.
-    original: Scratch<Vec<f32>>,
+    original: Scratch<Ps>,
     softmax: Scratch<Softmax>,
     /// The same of a vocabulary's logits: their exponentials, and those of the bent ones.
     exponentials: Scratch<Workspace>,
-    bent: Scratch<Workspace>,
+    bent: Scratch<Bent>,
 }
 
 /// The moving average of the chosen tokens' probabilities.
@@ -261,4 +263,6 @@ impl Sampler for AdaptiveP {
         self.pending = None;
         self.rng.restart();
     }
+
+    rest!(original, softmax, exponentials, bent);
 }

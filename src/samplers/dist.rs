@@ -9,9 +9,11 @@
 
 use std::ffi::CStr;
 
+use super::lists::{Head, Kept};
 use crate::algorithms::categorical::choose_in_order;
 use crate::algorithms::descending_draw::{Descending, DescendingDraw};
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -32,8 +34,8 @@ pub struct Dist {
     in_order: Scratch<DescendingDraw>,
     host_order: Scratch<HostOrder>,
     /// Those that are left out of a draw in order, and the largest of the others.
-    larger: Scratch<Vec<TokenData>>,
-    head: Scratch<Vec<TokenData>>,
+    larger: Scratch<Kept>,
+    head: Scratch<Head>,
 }
 
 impl Dist {
@@ -128,7 +130,7 @@ impl Dist {
 
     /// Makes room for what drawing from `n` candidates in order can take, ties or not.
     fn reserve_in_order(&mut self, n: usize) {
-        for buffer in [&mut self.larger, &mut self.head] {
+        for buffer in [&mut **self.larger, &mut **self.head] {
             buffer.clear();
             buffer.reserve(n);
         }
@@ -196,6 +198,8 @@ impl Sampler for Dist {
     fn seed(&self) -> Option<u32> {
         Some(self.rng.current_seed())
     }
+
+    rest!(work, softmax, in_order, host_order, larger, head);
 }
 
 impl Dist {

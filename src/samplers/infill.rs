@@ -16,10 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::log;
+use crate::per_thread::lent_per_thread;
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
@@ -150,6 +151,8 @@ impl Sampler for Infill {
         let threshold = (1.0 / (texts + 1) as f64) as f32;
         Self::keep_and_normalise(candidates, |c| is_kept(c, threshold));
     }
+
+    rest!(order, work, texts);
 }
 
 /// The texts of all candidates, in one buffer.
@@ -159,6 +162,8 @@ struct Texts {
     ranges: Vec<Range<usize>>,
     piece: Vec<u8>,
 }
+
+lent_per_thread!(Texts);
 
 impl Texts {
     fn fetch(&mut self, vocabulary: &dyn Vocabulary, data: &[TokenData]) {

@@ -7,8 +7,10 @@
 
 use std::ffi::CStr;
 
+use super::lists::Kept;
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::rest;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
@@ -25,7 +27,7 @@ pub struct MinP {
     min_keep: usize,
     order: Scratch<HostOrder>,
     /// Scratch: what may be kept.
-    passing: Scratch<Vec<TokenData>>,
+    passing: Scratch<Kept>,
 }
 
 /// The least logit that is kept where the largest is `max`.
@@ -131,10 +133,12 @@ impl Sampler for MinP {
         if candidates.is_empty() {
             return;
         }
-        if !candidates.is_sorted() && self.retain_in_place(candidates) {
-            return;
+        if !candidates.is_sorted() {
+            if self.retain_in_place(candidates) {
+                return;
+            }
+            candidates.sort(&mut self.order);
         }
-        candidates.sort(&mut self.order);
         let kept = kept_of_sorted(candidates.as_slice(), self.p, self.min_keep);
         candidates.truncate(kept);
     }
@@ -144,6 +148,8 @@ impl Sampler for MinP {
             pool.apply(|candidates| self.apply(candidates));
         }
     }
+
+    rest!(order, passing);
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@
 
 use std::ffi::CStr;
 
+use super::lists::Kept;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, is_replayed, overflows};
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -38,7 +39,7 @@ struct Feedback {
     mu: f32,
     rng: SeededMt19937,
     work: Scratch<Workspace>,
-    kept: Scratch<Vec<TokenData>>,
+    kept: Scratch<Kept>,
 }
 
 clone_by_field!(Feedback {
@@ -134,6 +135,8 @@ impl Feedback {
         self.mu -= self.eta * (surprisal - self.tau);
         candidates.select(Some(chosen));
     }
+
+    rest!(work, kept);
 
     fn reset(&mut self) {
         self.mu = 2.0 * self.tau;
@@ -325,6 +328,8 @@ impl Sampler for Mirostat {
     fn seed(&self) -> Option<u32> {
         Some(self.feedback.rng.current_seed())
     }
+
+    rest!(feedback, order, descending);
 }
 
 /// Mirostat version 2.
@@ -481,6 +486,8 @@ impl Sampler for MirostatV2 {
     fn seed(&self) -> Option<u32> {
         Some(self.feedback.rng.current_seed())
     }
+
+    rest!(feedback, order, descending);
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod dist;
 mod dry;
 mod greedy;
 mod infill;
+mod lists;
 mod logit_bias;
 pub(crate) mod min_p;
 mod mirostat;

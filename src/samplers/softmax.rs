@@ -6,16 +6,17 @@
 
 use std::ffi::CStr;
 
-use crate::algorithms::Workspace;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::rest;
+use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::sampler::Sampler;
 
 /// Sorts and normalises.
 #[derive(Clone, Debug, Default)]
 pub struct Softmax {
-    order: HostOrder,
-    work: Workspace,
+    order: Scratch<HostOrder>,
+    work: Scratch<Workspace>,
 }
 
 impl Sampler for Softmax {
@@ -26,4 +27,6 @@ impl Sampler for Softmax {
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         candidates.sort_with_softmax(&mut self.order, &mut self.work);
     }
+
+    rest!(order, work);
 }

@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::sampler::Sampler;
@@ -88,4 +88,6 @@ impl Sampler for TailFree {
         let kept = self.kept(candidates.as_slice());
         candidates.truncate(kept);
     }
+
+    rest!(order, work);
 }

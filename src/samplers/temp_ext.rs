@@ -7,9 +7,11 @@
 
 use std::ffi::CStr;
 
+use super::lists::Ps;
 use super::temp::{scale, scale_pool};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -28,7 +30,7 @@ pub struct TempExt {
     order: Scratch<HostOrder>,
     work: Scratch<Workspace>,
     /// What each candidate adds to the entropy.
-    entropies: Scratch<Vec<f32>>,
+    entropies: Scratch<Ps>,
     descending: Scratch<DescendingSum>,
 }
 
@@ -173,6 +175,8 @@ impl Sampler for TempExt {
             pool.apply(|candidates| self.apply(candidates));
         }
     }
+
+    rest!(order, work, entropies, descending);
 }
 
 /// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where

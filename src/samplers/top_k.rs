@@ -7,6 +7,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::rest;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -17,6 +18,9 @@ use crate::sampler::Sampler;
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
+    /// Whether there were ties among the largest, as there then will be again. Only a guess, for
+    /// speed.
+    tied: bool,
 }
 
 impl TopK {
@@ -26,6 +30,7 @@ impl TopK {
         Some(Self {
             k,
             order: Scratch::default(),
+            tied: false,
         })
     }
 
@@ -60,18 +65,25 @@ impl Sampler for TopK {
         if self.k >= candidates.len() {
             return candidates.sort(&mut self.order);
         }
+        self.order.expect_ties(self.tied);
         let top = self.order.top(candidates.as_slice(), self.k);
         candidates.replace(top);
         candidates.set_sorted(true);
+        self.tied = self.order.found_ties();
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if pool.is_whole()
             && let Some(contenders) = pool.contenders(self.k)
         {
+            self.order.expect_ties(self.tied);
             let top = self.order.top(contenders, self.k);
-            return pool.keep(top, true);
+            pool.keep(top, true);
+            self.tied = self.order.found_ties();
+            return;
         }
         pool.apply(|candidates| self.apply(candidates));
     }
+
+    rest!(order);
 }

@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -59,6 +59,8 @@ impl Sampler for TopNSigma {
         }
         pool.apply(|candidates| self.apply(candidates));
     }
+
+    rest!(deviation);
 }
 
 #[cfg(test)]

@@ -9,11 +9,13 @@
 
 use std::ffi::CStr;
 
+use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -34,13 +36,13 @@ pub struct TopP {
     work: Scratch<Workspace>,
     order: Scratch<HostOrder>,
     sample: Scratch<NucleusSample>,
-    logits: Scratch<Vec<f32>>,
-    indices: Scratch<Vec<u32>>,
-    picked: Scratch<Vec<f32>>,
+    logits: Scratch<Column>,
+    indices: Scratch<Places>,
+    picked: Scratch<Picked>,
     ranking: Scratch<Ranking>,
     /// Exponentials of the ranked candidates.
-    ps: Scratch<Vec<f32>>,
-    kept: Scratch<Vec<TokenData>>,
+    ps: Scratch<Ps>,
+    kept: Scratch<Kept>,
 }
 
 /// What a nucleus is: the most probable candidates, as few as reach `p`, at least `min_keep`.
@@ -102,7 +104,7 @@ impl TopP {
     /// Makes room for what `n` candidates can take: however many there are the next time, up to so
     /// many have warmed up.
     pub(crate) fn warm_up(&mut self, n: usize) {
-        for buffer in [&mut self.logits, &mut self.picked, &mut self.ps] {
+        for buffer in [&mut **self.logits, &mut **self.picked, &mut **self.ps] {
             buffer.clear();
             buffer.reserve(n + MAX_LANES);
         }
@@ -362,6 +364,10 @@ impl Sampler for TopP {
             pool.apply(|candidates| self.apply(candidates));
         }
     }
+
+    rest!(
+        work, order, sample, logits, indices, picked, ranking, ps, kept
+    );
 }
 
 #[cfg(test)]

@@ -21,12 +21,13 @@
 use std::ffi::CStr;
 use std::hint::black_box;
 
+use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingSum, Taken};
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::{ByDistance, Candidates, Cut};
 use crate::kernels;
@@ -44,15 +45,15 @@ pub struct Typical {
     work: Scratch<Workspace>,
     by_distance: Scratch<ByDistance>,
     ranking: Scratch<Ranking>,
-    kept: Scratch<Vec<TokenData>>,
+    kept: Scratch<Kept>,
     descending: Scratch<DescendingSum>,
     /// The distances of what may be kept, negative.
-    nearness: Scratch<Vec<f32>>,
+    nearness: Scratch<Column>,
     /// Which of these are ranked, and their distances; then which they are in order.
-    near: Scratch<Vec<u32>>,
-    picked: Scratch<Vec<f32>>,
+    near: Scratch<Places>,
+    picked: Scratch<Picked>,
     /// Their probabilities.
-    ps: Scratch<Vec<f32>>,
+    ps: Scratch<Ps>,
     /// Whether there were ties, as there then will be again. Only a guess, for speed.
     tied: bool,
     /// How many arrays from here on are better put in order at once. The same.
@@ -122,7 +123,7 @@ impl Typical {
     /// Makes room for what `n` candidates can take: however many are taken, and whether both sorts
     /// are replayed or not, an array of this size has warmed up.
     fn reserve(&mut self, n: usize) {
-        for buffer in [&mut self.nearness, &mut self.picked, &mut self.ps] {
+        for buffer in [&mut **self.nearness, &mut **self.picked, &mut **self.ps] {
             buffer.clear();
             buffer.reserve(n + 64);
         }
@@ -531,6 +532,19 @@ impl Sampler for Typical {
             pool.apply(|candidates| self.apply(candidates));
         }
     }
+
+    rest!(
+        order,
+        work,
+        by_distance,
+        ranking,
+        kept,
+        descending,
+        nearness,
+        near,
+        picked,
+        ps
+    );
 }
 
 #[cfg(test)]

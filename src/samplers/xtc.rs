@@ -9,7 +9,7 @@ use std::ffi::CStr;
 
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::clone_by_field;
+use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
@@ -110,6 +110,8 @@ impl Sampler for Xtc {
     fn reset(&mut self) {
         self.rng.restart();
     }
+
+    rest!(order, work, descending);
 }
 
 impl Xtc {

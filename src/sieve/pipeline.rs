@@ -17,6 +17,7 @@ use crate::history::History;
 use crate::kernels;
 use crate::kernels::logits::Logits;
 use crate::memory::{self, reserve};
+use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::samplers::penalties::Penalised;
@@ -72,6 +73,8 @@ pub(super) struct Pipeline {
 /// The draw of a pipeline without a stage that draws.
 #[derive(Clone, Debug)]
 struct Last(Dist);
+
+lent_per_thread!(Last);
 
 impl Default for Last {
     fn default() -> Self {

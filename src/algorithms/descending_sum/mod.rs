@@ -35,6 +35,7 @@ use crate::kernels::rewrite::divide;
 use crate::kernels::rounding_test::{self, Rounded};
 use crate::kernels::scan::{count_at_least, max_logit};
 use crate::kernels::softmax::{exp_sum, exp_sum_double};
+use crate::per_thread::lent_per_thread;
 use crate::simd::libm;
 use crate::token::TokenData;
 use binades::{Binades, Series};
@@ -68,6 +69,8 @@ pub struct DescendingSum {
     ranking: Ranking,
     ranked_ps: Vec<f32>,
 }
+
+lent_per_thread!(DescendingSum);
 
 /// Candidates that were taken, in the order of the array.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 use super::terms::Terms;
 use crate::kernels::sequential_sum::sum_between;
 use crate::kernels::softmax::exp_sum;
+use crate::per_thread::lent_per_thread;
 use crate::token::{TokenData, comparable};
 
 /// A sample of logits, and what they add to a sum.
@@ -110,6 +111,8 @@ pub struct NucleusSample {
     logits: Vec<f32>,
     es: Vec<f32>,
 }
+
+lent_per_thread!(NucleusSample);
 
 impl NucleusSample {
     /// How many values are taken.

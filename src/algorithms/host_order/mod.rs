@@ -36,6 +36,7 @@ use crate::algorithms::scratch::room_to_write_over;
 use crate::algorithms::top_k::TopK;
 use crate::kernels::sort_key::descending_key;
 use crate::kernels::{self, Column};
+use crate::per_thread::lent_per_thread;
 use crate::token::{Token, TokenData, comparable};
 pub use buckets::overflows;
 use item::key;
@@ -73,7 +74,7 @@ fn is_stable() -> bool {
     STABLE.load(Ordering::Relaxed)
 }
 
-/// Buffers for finding the order, owned by the sampler that sorts.
+/// Buffers for finding the order.
 #[derive(Clone, Debug, Default)]
 pub struct HostOrder {
     order: TopK,
@@ -82,10 +83,11 @@ pub struct HostOrder {
     ties: Ties,
     indices: Vec<u32>,
     top: Vec<TokenData>,
-    /// Whether there were ties among the few largest candidates, as there then will be again:
-    /// half precision makes them. Only a guess, for speed.
+    /// Whether there were ties among the few largest candidates. Only a guess, for speed.
     tied: bool,
 }
+
+lent_per_thread!(HostOrder);
 
 impl HostOrder {
     /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
@@ -150,6 +152,17 @@ impl HostOrder {
         let items = self.replay.items.iter().take(k);
         self.top.extend(items.map(|&item| data[place(item)]));
         &self.top
+    }
+
+    /// Says whether ties are to be expected among the few largest candidates, as half precision
+    /// makes them. Of no consequence but for speed.
+    pub fn expect_ties(&mut self, tied: bool) {
+        self.tied = tied;
+    }
+
+    /// Whether there were ties among the few largest candidates, so that there will be again.
+    pub fn found_ties(&self) -> bool {
+        self.tied
     }
 
     /// Sorts `data`, in place.

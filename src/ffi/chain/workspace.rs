@@ -1,10 +1,8 @@
 //! What chains need, kept by each thread from one call to the next.
 
-use std::cell::Cell;
 use std::collections::TryReserveError;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::thread::LocalKey;
 
 use half::{bf16, f16};
 
@@ -14,7 +12,7 @@ use crate::ffi::guard::Payload;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::kernels::logits::Logits;
 use crate::memory;
-use crate::per_thread::PerThread;
+use crate::per_thread::{Lent, lent_per_thread};
 use crate::pool::{Buffers, Left};
 use crate::token::Token;
 
@@ -106,50 +104,27 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
     memory::reserve_exact(list, n)
 }
 
-/// What each thread keeps.
-pub(super) trait Kept: Default + 'static {
-    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
-}
-
-impl Kept for Workspace {
-    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>> {
-        thread_local! {
-            static KEPT: PerThread<Cell<Option<Box<Workspace>>>> = const { PerThread::new() };
-        }
-        &KEPT
-    }
-}
-
-impl Kept for Lists {
-    fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>> {
-        thread_local! {
-            static KEPT: PerThread<Cell<Option<Box<Lists>>>> = const { PerThread::new() };
-        }
-        &KEPT
-    }
-}
+lent_per_thread!(Workspace, Lists);
 
 /// What the thread keeps, until this is dropped; another one for a call inside a call, which a
 /// member can make.
-pub(super) struct Taken<T: Kept>(ManuallyDrop<Box<T>>);
+pub(super) struct Taken<T: Lent>(ManuallyDrop<Box<T>>);
 
-impl<T: Kept> Taken<T> {
+impl<T: Lent> Taken<T> {
     pub(super) fn new() -> Self {
-        let kept = PerThread::with(T::place(), Cell::take).flatten();
-        Self(ManuallyDrop::new(kept.unwrap_or_default()))
+        Self(ManuallyDrop::new(T::lend()))
     }
 }
 
-impl<T: Kept> Drop for Taken<T> {
+impl<T: Lent> Drop for Taken<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, and never looked at again.
         let kept = unsafe { ManuallyDrop::take(&mut self.0) };
-        // Dropped where it cannot be kept.
-        let _ = PerThread::with(T::place(), |place| place.set(Some(kept)));
+        kept.give_back();
     }
 }
 
-impl<T: Kept> Deref for Taken<T> {
+impl<T: Lent> Deref for Taken<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -157,7 +132,7 @@ impl<T: Kept> Deref for Taken<T> {
     }
 }
 
-impl<T: Kept> DerefMut for Taken<T> {
+impl<T: Lent> DerefMut for Taken<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
     }

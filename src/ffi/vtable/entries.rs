@@ -76,7 +76,10 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
             };
             let done = object.and_then(|object| {
                 let mut candidates = array.candidates();
-                object.run("apply", |sampler| sampler.apply(&mut candidates))?;
+                object.run("apply", |sampler| {
+                    sampler.apply(&mut candidates);
+                    sampler.rest();
+                })?;
                 Some(Outcome::of(&candidates))
             });
             match (done, S::KIND) {
@@ -248,7 +251,10 @@ pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Poo
         || {
             // SAFETY: the caller guarantees it.
             let object = unsafe { object::<S>(smpl) }?;
-            object.run("apply", |sampler| sampler.narrow(pool))
+            object.run("apply", |sampler| {
+                sampler.narrow(pool);
+                sampler.rest();
+            })
         },
     );
     if done.is_none() && S::KIND != Kind::Filter {

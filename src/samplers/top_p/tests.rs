@@ -59,7 +59,7 @@ fn room_is_made_for_as_many_as_are_said() {
     const N: usize = 1000;
     let mut top_p = TopP::new(0.5, 1).expect("0.5 cuts something");
     top_p.warm_up(N);
-    for buffer in [&top_p.logits, &top_p.picked, &top_p.ps] {
+    for buffer in [&**top_p.logits, &**top_p.picked, &**top_p.ps] {
         assert_room(buffer, N);
     }
     assert_room(&top_p.indices, N);

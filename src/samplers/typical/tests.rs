@@ -346,7 +346,7 @@ fn room_is_made_for_as_many_as_are_said() {
     const N: usize = 1000;
     let mut typical = Typical::new(0.5, 1).expect("0.5 cuts something");
     typical.warm_up(N);
-    for buffer in [&typical.nearness, &typical.picked, &typical.ps] {
+    for buffer in [&**typical.nearness, &**typical.picked, &**typical.ps] {
         assert_room(buffer, N);
     }
     assert_room(&typical.near, N);
