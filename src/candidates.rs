@@ -6,7 +6,7 @@
 mod by_distance;
 
 use crate::algorithms::Workspace;
-use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::host_order::{HEAP, HostOrder, is_replayed};
 use crate::kernels;
 use crate::token::{Token, TokenData};
 pub use by_distance::{ByDistance, Cut};
@@ -167,6 +167,10 @@ impl<'a> Candidates<'a> {
     ///
     /// Both at once, so that each candidate is written once. `work` is left in no defined state.
     pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {
+        if !self.sorted && self.len > HEAP && is_replayed(self.as_slice()) {
+            order.replay(self.as_mut_slice());
+            self.sorted = true;
+        }
         if self.sorted || !order.rank_plain(self.as_slice()) {
             self.sort(order);
             return self.softmax(work);

@@ -19,7 +19,7 @@ use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
-/// Buffers for ordering, owned by the sampler that orders.
+/// Buffers for ordering.
 #[derive(Clone, Debug, Default)]
 pub struct TopK {
     keys: Vec<u64>,
@@ -29,6 +29,9 @@ pub struct TopK {
     /// Keys without indices.
     sample: Vec<u32>,
     ranking: Ranking,
+    /// Whether something was ranked. The first time takes only the memory that it needs: the system
+    /// gives each piece anew, and what others may need can wait for the second.
+    began: bool,
 }
 
 #[inline]
@@ -80,19 +83,23 @@ impl TopK {
         } else {
             n.min(ROOM.max(4 * k))
         };
-        self.keys.clear();
+        self.clear();
         self.keys.reserve(room);
-        self.ranked.clear();
         self.ranked.reserve(k);
-        self.indices.clear();
         self.indices.reserve(room + MAX_LANES);
-        self.picked.clear();
         self.picked.reserve(room);
         self.ranking.reserve(room);
-        self.sample.clear();
         if n >= HALVED {
             self.sample.reserve(2 * SAMPLE);
         }
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.ranked.clear();
+        self.indices.clear();
+        self.picked.clear();
+        self.sample.clear();
     }
 
     /// Makes room for whatever finding some of `n` candidates can take.
@@ -112,7 +119,10 @@ impl TopK {
 
     /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
-        self.warm_up(data.len(), k);
+        self.clear();
+        if std::mem::replace(&mut self.began, true) {
+            self.warm_up(data.len(), k);
+        }
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
             return true;
         }

@@ -29,25 +29,24 @@ pub struct Workspace {
 lent_per_thread!(Workspace);
 
 impl Workspace {
-    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there: zeroing would be
-    /// a pass of its own.
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there where there is
+    /// room: zeroing would be a pass of its own.
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
+        self.warm_up(n);
+    }
+
+    /// The memory for `n` values. As zeros that the system gives: to write them would take all of
+    /// the memory, however little of it is used.
+    pub fn warm_up(&mut self, n: usize) {
         if self.values.len() < n {
-            self.values.resize(n.next_power_of_two(), 0.0);
+            self.values = Vec::new();
+            self.values = vec![0.0; n.next_power_of_two()];
         }
         let blocks = n.div_ceil(SUM_BLOCK);
         if self.sums.len() < blocks {
-            self.sums.resize(blocks.next_power_of_two(), 0.0);
+            self.sums = vec![0.0; blocks.next_power_of_two()];
         }
-    }
-
-    /// The memory for `n` values, which is not written to.
-    pub fn warm_up(&mut self, n: usize) {
-        let room = n.next_power_of_two();
-        self.values.reserve(room.saturating_sub(self.values.len()));
-        let blocks = n.div_ceil(SUM_BLOCK).next_power_of_two();
-        self.sums.reserve(blocks.saturating_sub(self.sums.len()));
     }
 
     /// Bytes held.
@@ -295,6 +294,14 @@ impl Workspace {
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn sum_double(&mut self) -> f64 {
         sum_double(&self.values[..self.len], &mut self.sums)
+    }
+
+    /// Takes the probabilities of `data`.
+    pub fn take_ps(&mut self, data: &[TokenData]) {
+        self.reserve(data.len());
+        for (to, candidate) in self.values_mut().iter_mut().zip(data) {
+            *to = candidate.p;
+        }
     }
 
     /// Divides the values by `sum` and writes them as probabilities.

@@ -6,12 +6,12 @@ use std::ops::Range;
 use super::Candidates;
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::introsort::{self, Wanted};
-use crate::algorithms::host_order::{HostOrder, Item, any_equal, items_of, place};
+use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place, write_items};
 use crate::algorithms::scratch::room_to_write_over;
 use crate::kernels;
 use crate::per_thread::lent_per_thread;
 use crate::simd::libm::ln;
-use crate::token::TokenData;
+use crate::token::{Token, TokenData};
 
 /// Where locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,13 @@ pub struct Cut {
     pub min_keep: usize,
 }
 
+/// So many distances are found at once, on the stack.
+const PART: usize = 512;
+
 /// Buffers for this.
 #[derive(Clone, Debug, Default)]
 pub struct ByDistance {
-    /// By rank, as the logits descend.
-    ps: Vec<f32>,
-    lns: Vec<f32>,
-    /// The distances, negative.
-    nearness: Vec<f32>,
+    /// The distances, by rank, as the logits descend.
     scores: Vec<Item>,
     /// The ranks of what is kept, nearest first.
     ranks: Vec<u32>,
@@ -41,11 +40,6 @@ lent_per_thread!(ByDistance);
 impl ByDistance {
     /// Makes room for what `n` candidates can take.
     pub fn reserve(&mut self, n: usize) {
-        self.ps.clear();
-        self.ps.reserve(n);
-        for buffer in [&mut self.lns, &mut self.nearness] {
-            room_to_write_over(buffer, n);
-        }
         room_to_write_over(&mut self.scores, n);
         self.ranks.clear();
         self.ranks.reserve(n);
@@ -65,42 +59,62 @@ impl ByDistance {
         (order, work): (&mut HostOrder, &mut Workspace),
         cut: Cut,
     ) -> bool {
-        let ranked = !candidates.is_sorted() && order.rank_loosely(candidates.as_slice());
-        if !ranked {
+        let ranked = match candidates.is_sorted() {
+            true => None,
+            false => order.rank_loosely(candidates.as_slice()),
+        };
+        if ranked.is_none() {
             candidates.sort_with_softmax(order, work);
         }
-        let data = candidates.as_slice();
-        self.reserve(data.len());
-        if ranked {
+        self.reserve(candidates.len());
+        if ranked.is_some() {
             let sum = work.exponentiate_sorted(order.ranking().sorted());
-            self.ps.extend_from_slice(work.values());
-            kernels::divide(&mut self.ps, sum);
+            kernels::divide(work.values_mut(), sum);
         } else {
-            self.ps.extend(data.iter().map(|candidate| candidate.p));
+            work.take_ps(candidates.as_slice());
         }
-        let tied = self.rank(cut);
+        let ps = work.values();
+        let tied = self.rank(ps, cut);
         let ranks = self.ranks.iter().map(|&rank| rank as usize);
-        if ranked {
-            order.settle_ranks(&self.ranks);
-            let places = order.ranking().indices();
-            self.kept.extend(ranks.map(|rank| TokenData {
-                p: self.ps[rank],
-                ..data[places[rank] as usize]
-            }));
-        } else {
-            self.kept.extend(ranks.map(|rank| data[rank]));
+        let kept = self.ranks.len();
+        match ranked {
+            Some(column) => {
+                order.settle_ranks(&self.ranks);
+                let (places, logits) = order.ranking().parts_mut();
+                let candidate = |rank: usize| TokenData {
+                    id: places[rank] as Token,
+                    logit: logits[rank],
+                    p: ps[rank],
+                };
+                if column.plain {
+                    // Then none need be fetched from the array, which can be written.
+                    let data = candidates.as_mut_slice().iter_mut();
+                    data.zip(ranks).for_each(|(to, rank)| *to = candidate(rank));
+                    candidates.truncate(kept);
+                } else {
+                    let data = candidates.as_slice();
+                    self.kept.extend(ranks.map(|rank| TokenData {
+                        p: ps[rank],
+                        ..data[places[rank] as usize]
+                    }));
+                    candidates.replace(&self.kept);
+                }
+            }
+            None => {
+                let data = candidates.as_slice();
+                self.kept.extend(ranks.map(|rank| data[rank]));
+                candidates.replace(&self.kept);
+            }
         }
-        candidates.replace(&self.kept);
         candidates.set_sorted(false);
         tied
     }
 
     /// Finds the ranks of what is kept. Says whether there are ties.
-    fn rank(&mut self, cut: Cut) -> bool {
-        self.find_distances();
-        items_of(&self.nearness, &mut self.scores);
+    fn rank(&mut self, ps: &[f32], cut: Cut) -> bool {
+        self.find_distances(ps);
         let mut kept = Kept {
-            ps: &self.ps,
+            ps,
             cut,
             sum: 0.0,
             ranks: &mut self.ranks,
@@ -112,23 +126,38 @@ impl ByDistance {
     }
 
     /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.
-    fn find_distances(&mut self) {
-        let ps = &self.ps;
-        self.nearness.resize(ps.len(), 0.0);
+    ///
+    /// Both in small parts, which need no memory beside the probabilities and the scores.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a part has at most `PART` elements"
+    )]
+    fn find_distances(&mut self, ps: &[f32]) {
         // From 0 on, which is what the fast sum asks for, and without one that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
+        let mut terms = [0.0; PART];
         let entropy = if ps.iter().all(ordinary) {
-            kernels::entropies(ps, &mut self.nearness);
-            kernels::sum(0.0, &self.nearness)
+            ps.chunks(PART).fold(0.0, |entropy, ps| {
+                let terms = &mut terms[..ps.len()];
+                kernels::entropies(ps, terms);
+                kernels::sum(entropy, terms)
+            })
         } else {
             ps.iter().fold(0.0, |entropy, p| entropy + -p * ln(*p))
         };
+        self.scores.resize(ps.len(), 0);
         if entropy.is_nan() {
-            return self.nearness.fill(0.0);
+            let scores = self.scores.iter_mut().enumerate();
+            return scores.for_each(|(rank, score)| *score = item(0.0, rank));
         }
-        self.lns.resize(ps.len(), 0.0);
-        kernels::lns(ps, &mut self.lns);
-        kernels::nearness(&self.lns, entropy, &mut self.nearness);
+        let (mut lns, mut nearness) = (terms, [0.0; PART]);
+        let parts = ps.chunks(PART).zip(self.scores.chunks_mut(PART));
+        for ((ps, scores), first) in parts.zip((0..).step_by(PART)) {
+            let (lns, nearness) = (&mut lns[..ps.len()], &mut nearness[..ps.len()]);
+            kernels::lns(ps, lns);
+            kernels::nearness(lns, entropy, nearness);
+            write_items(nearness, first, scores);
+        }
     }
 }
 

@@ -35,12 +35,20 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
 /// `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
 /// not positive, and a few others. Reads 12 bytes per candidate.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
+    // The first part tells most rising arrays, before much is kept of them.
+    const FIRST: usize = 2 * SUM_BLOCK;
     const PART: usize = 32 * SUM_BLOCK;
     let before = to.len();
-    let mut max = f32::MIN;
-    for (part, end) in data.chunks(PART).zip((PART..).step_by(PART)) {
+    let (mut max, mut end) = (f32::MIN, 0);
+    while end < data.len() {
+        let start = end;
+        end = data
+            .len()
+            .min(if start == 0 { FIRST } else { start + PART });
+        let part = data.get(start..end).unwrap_or_default();
         max = near_max_from(part, max, below, to);
-        if to.len() - before > PART {
+        let most = if start == 0 { FIRST / 2 } else { PART };
+        if to.len() - before > most && end < data.len() {
             // In a rising array all are near to the largest before them.
             max = max.max(super::scan::max(data.get(end..).unwrap_or_default()));
             to.truncate(before);

@@ -140,6 +140,17 @@ pub(super) fn for_all(mut check: impl FnMut(Isa, &[f32])) {
     }
 }
 
+/// Of an array that rises from the first candidate on little is kept on the way to the largest.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn little_is_kept_of_a_rising_array() {
+    let logits: Vec<f32> = (0..100_000).map(|i| i as f32 / 1000.0).collect();
+    let mut kept = Vec::new();
+    assert_eq!(near_max(&array(&logits), -3.0, &mut kept), logits[99_999]);
+    assert!((3000..3010).contains(&kept.len()), "{}", kept.len());
+    assert!(kept.capacity() < 8192, "{}", kept.capacity());
+}
+
 #[test]
 fn maxima() {
     for_all(|isa, logits| {

@@ -14,7 +14,7 @@ use std::ffi::CStr;
 
 use super::lists::Kept;
 use crate::algorithms::descending_sum::DescendingSum;
-use crate::algorithms::host_order::{HostOrder, is_replayed, overflows};
+use crate::algorithms::host_order::{HostOrder, has_few_values, is_easy, is_replayed, overflows};
 use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
@@ -40,6 +40,8 @@ struct Feedback {
     rng: SeededMt19937,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
+    /// Whether there was an array. Only a guess, for speed.
+    began: bool,
 }
 
 clone_by_field!(Feedback {
@@ -48,7 +50,8 @@ clone_by_field!(Feedback {
     mu,
     rng,
     work,
-    kept
+    kept,
+    began
 });
 
 impl Feedback {
@@ -60,7 +63,13 @@ impl Feedback {
             rng: SeededMt19937::new(seed),
             work: Scratch::default(),
             kept: Scratch::default(),
+            began: false,
         }
+    }
+
+    /// Whether this is the first array.
+    fn begins(&mut self) -> bool {
+        !std::mem::replace(&mut self.began, true)
     }
 
     /// Makes room for what `n` candidates can take: however many are kept, an array of this size
@@ -222,6 +231,9 @@ impl Mirostat {
             return false;
         }
         let data = candidates.as_slice();
+        if self.feedback.begins() && is_easy(data) {
+            return false;
+        }
         let sum = self.descending.sum(data, BESIDE);
         let Some(kept) = self.rank_kept(sum, estimated) else {
             return false;
@@ -377,9 +389,12 @@ impl MirostatV2 {
         if self.kept_most && is_replayed(data) {
             return false;
         }
-        let sum = self.descending.sum(data, BESIDE);
         // No more than 100 have a probability of a hundredth.
         let can_keep_most = self.least() * (data.len() as f32) < MOST_OF as f32;
+        if self.feedback.begins() && (can_keep_most && is_easy(data) || has_few_values(data)) {
+            return false;
+        }
+        let sum = self.descending.sum(data, BESIDE);
         let keeps_most = |sum| self.keeps_most(sum, data.len());
         if can_keep_most && is_replayed(data) && sum.is_some_and(keeps_most) {
             return false;

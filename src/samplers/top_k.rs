@@ -6,12 +6,13 @@
 use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
-use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::host_order::{HostOrder, are_coarse};
 use crate::algorithms::scratch::rest;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
+use crate::token::TokenData;
 
 /// Keeps the `k` most probable candidates.
 #[derive(Clone, Debug)]
@@ -19,8 +20,8 @@ pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
     /// Whether there were ties among the largest, as there then will be again. Only a guess, for
-    /// speed.
-    tied: bool,
+    /// speed; at first by the logits' precision.
+    tied: Option<bool>,
 }
 
 impl TopK {
@@ -30,13 +31,18 @@ impl TopK {
         Some(Self {
             k,
             order: Scratch::default(),
-            tied: false,
+            tied: None,
         })
     }
 
     /// Another `k`, which is not 0, with the same buffers.
     pub(crate) fn set(&mut self, k: usize) {
         self.k = k;
+    }
+
+    fn expect_ties(&mut self, data: &[TokenData]) {
+        let tied = self.tied.unwrap_or_else(|| are_coarse(data));
+        self.order.expect_ties(tied);
     }
 
     /// Makes room for what `n` candidates can take.
@@ -65,21 +71,21 @@ impl Sampler for TopK {
         if self.k >= candidates.len() {
             return candidates.sort(&mut self.order);
         }
-        self.order.expect_ties(self.tied);
-        let top = self.order.top(candidates.as_slice(), self.k);
-        candidates.replace(top);
+        self.expect_ties(candidates.as_slice());
+        self.order.sort_top(candidates.as_mut_slice(), self.k);
+        candidates.truncate(self.k);
         candidates.set_sorted(true);
-        self.tied = self.order.found_ties();
+        self.tied = Some(self.order.found_ties());
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if pool.is_whole()
             && let Some(contenders) = pool.contenders(self.k)
         {
-            self.order.expect_ties(self.tied);
+            self.expect_ties(contenders);
             let top = self.order.top(contenders, self.k);
             pool.keep(top, true);
-            self.tied = self.order.found_ties();
+            self.tied = Some(self.order.found_ties());
             return;
         }
         pool.apply(|candidates| self.apply(candidates));

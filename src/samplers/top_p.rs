@@ -150,8 +150,14 @@ impl TopP {
     /// the order in which the host leaves them, and gives how many there are.
     fn find(&mut self, logits: &[f32], of: Nucleus) -> usize {
         if logits.len() >= 8 * NucleusSample::SIZE {
+            let mut too_high = f32::INFINITY;
             for share in SHARES {
-                let threshold = self.threshold(logits, of, share);
+                let mut threshold = self.threshold(logits, of, share);
+                if threshold >= too_high {
+                    // The sample has met the largest, as at the begin of a sorted array.
+                    threshold = self.sample.next_below(too_high);
+                }
+                too_high = threshold;
                 self.select(logits, threshold);
                 if self.is_enough(of)
                     && let Some(kept) = self.find_selected(logits, of)
@@ -161,8 +167,14 @@ impl TopP {
             }
             Fallback::Nucleus.note();
         }
-        self.select(logits, f32::NEG_INFINITY);
-        self.find_selected(logits, of).unwrap_or(0)
+        // What is masked mostly does not belong to it.
+        for threshold in [f32::MIN, f32::NEG_INFINITY] {
+            self.select(logits, threshold);
+            if let Some(kept) = self.find_selected(logits, of) {
+                return kept;
+            }
+        }
+        0
     }
 
     /// The same among the candidates that are selected, if the nucleus is there.
@@ -270,13 +282,14 @@ impl TopP {
     )]
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();
-        self.ps.resize(logits.len(), 0.0);
+        self.ps.clear();
         let mut probabilities = [0.0; SUMMED_AT_ONCE];
         let mut running = Running::default();
         let enough = enough(self.p, self.min_keep);
         for logits in logits.chunks(SUMMED_AT_ONCE) {
-            let es = &mut self.ps[running.count..running.count + logits.len()];
-            es.copy_from_slice(logits);
+            let start = self.ps.len();
+            self.ps.extend_from_slice(logits);
+            let es = &mut self.ps[start..];
             kernels::exp_sum(0.0, es, of.max);
             let ps = &mut probabilities[..es.len()];
             ps.copy_from_slice(es);

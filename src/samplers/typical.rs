@@ -26,7 +26,7 @@ use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingSum, Taken};
 use crate::algorithms::fallbacks::Fallback;
-use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::host_order::{HostOrder, is_easy, overflows};
 use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::{ByDistance, Candidates, Cut};
@@ -56,6 +56,8 @@ pub struct Typical {
     ps: Scratch<Ps>,
     /// Whether there were ties, as there then will be again. Only a guess, for speed.
     tied: bool,
+    /// Whether there was an array. The same.
+    began: bool,
     /// How many arrays from here on are better put in order at once. The same.
     strictly: u32,
 }
@@ -73,6 +75,7 @@ clone_by_field!(Typical {
     picked,
     ps,
     tied,
+    began,
     strictly
 });
 
@@ -111,6 +114,7 @@ impl Typical {
             picked: Scratch::default(),
             ps: Scratch::default(),
             tied: false,
+            began: false,
             strictly: 0,
         })
     }
@@ -150,6 +154,10 @@ impl Typical {
             return false;
         }
         let data = candidates.as_slice();
+        // An array in order, or of few values, mostly has ties among the distances as well.
+        if !std::mem::replace(&mut self.began, true) && is_easy(data) {
+            return false;
+        }
         self.reserve(data.len());
         let beside = self.beside();
         let sum = self.descending.sum(data, beside);

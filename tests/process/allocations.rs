@@ -1,6 +1,6 @@
 //! After warm-up no drop-in allocates: not in `apply`, not in `accept`.
 
-use crate::counting_allocator::without_allocating;
+use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Array, Shape};
 use crate::support::family::FAMILY;
 use crate::support::{HostSampler, alone, fresh_rng};
@@ -52,8 +52,64 @@ fn no_drop_in_allocates_after_warm_up() {
     }
 }
 
-/// Nor where an array comes in another order than all before it, which are sorted, and of a few
-/// candidates with more of them.
+/// A sampler that was just made finds the buffers of those that its thread has used, which may go
+/// on as well: its first array takes less than a byte for each candidate, where a buffer has four.
+#[test]
+fn buffers_belong_to_the_thread() {
+    let _alone = alone();
+    const N: usize = 4000;
+    let mut rng = fresh_rng("buffers_belong_to_the_thread");
+    for member in FAMILY {
+        for _ in 0..5 {
+            let pair = (member.make)(&mut rng, N as i32, true);
+            let mut arrays = Vec::new();
+            for shape in [Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Shuffled] {
+                arrays.push(shape.array(N.min(member.max_size), &mut rng));
+            }
+            for array in arrays.iter().chain(&arrays) {
+                pair.ours.apply(&mut array.clone());
+            }
+            for array in &mut arrays {
+                let n = array.data.len();
+                let made = pair.ours.clone();
+                let before = bytes_since(0);
+                made.apply(array);
+                let taken = bytes_since(before);
+                assert!(taken < n.max(512) as isize, "{}: {taken}", pair.label);
+            }
+        }
+    }
+}
+
+/// What a thread keeps when its samplers are gone is bounded by the largest array.
+#[test]
+fn a_thread_keeps_one_buffer_of_each_kind() {
+    let _alone = alone();
+    const N: usize = 40_000;
+    let kept = std::thread::spawn(|| {
+        let mut rng = fresh_rng("a_thread_keeps_one_buffer_of_each_kind");
+        let before = bytes_since(0);
+        for member in FAMILY {
+            for _ in 0..5 {
+                let pair = (member.make)(&mut rng, N as i32, true);
+                for shape in [Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Shuffled] {
+                    let mut array = shape.array(N.min(member.max_size), &mut rng);
+                    pair.ours.apply(&mut array);
+                }
+            }
+        }
+        bytes_since(before)
+    });
+    let kept = kept.join().expect("no panic") as usize / N;
+    println!("{kept} bytes for each candidate");
+    assert!(
+        (100..400).contains(&kept),
+        "{kept} bytes for each candidate"
+    );
+}
+
+/// No top-k allocates where an array comes in another order than all before it, which are sorted,
+/// and of a few candidates with more of them.
 #[test]
 fn no_top_k_allocates_behind_sorted_arrays() {
     let _alone = alone();

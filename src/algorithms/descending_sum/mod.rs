@@ -43,7 +43,7 @@ use remainder::{Ended, Remainder};
 use sample::Outline;
 use terms::Terms;
 
-/// Buffers for this, owned by the sampler that uses it.
+/// Buffers for this.
 #[derive(Clone, Debug, Default)]
 pub struct DescendingSum {
     logits: Vec<f32>,

@@ -137,6 +137,12 @@ impl NucleusSample {
         let largest = self.logits.iter().copied().fold(f32::MIN, f32::max);
         highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
     }
+
+    /// The next logit below `logit` in the last sample, the least number if there is none.
+    pub fn next_below(&self, logit: f32) -> f32 {
+        let below = self.logits.iter().copied().filter(|&x| x < logit);
+        below.fold(f32::MIN, f32::max)
+    }
 }
 
 /// Takes the logits of `size` of `data`, which are as many at least, in groups of neighbours.

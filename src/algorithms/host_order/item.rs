@@ -32,17 +32,17 @@ pub(super) fn above(key: u32) -> f32 {
 /// Leaves in `items` those of all of `xs`.
 pub fn items_of(xs: &[f32], items: &mut Vec<Item>) {
     items.resize(xs.len(), 0);
-    write_items(xs, items);
+    write_items(xs, 0, items);
 }
 
 dispatched! {
-    /// Writes the items of `xs`, as many as there are places.
-    fn write_items(xs: &[f32], to: &mut [Item]) => write_items_on;
+    /// Writes the items of `xs`, whose places begin at `first`, as many as there are items.
+    pub fn write_items(xs: &[f32], first: usize, to: &mut [Item]) => write_items_on;
 }
 
 #[inline(always)]
-fn write_items_on<V: Vector>(_: V, xs: &[f32], to: &mut [Item]) {
+fn write_items_on<V: Vector>(_: V, xs: &[f32], first: usize, to: &mut [Item]) {
     for ((i, to), &x) in to.iter_mut().enumerate().zip(xs) {
-        *to = item(x, i);
+        *to = item(x, first + i);
     }
 }

@@ -40,7 +40,7 @@ use crate::per_thread::lent_per_thread;
 use crate::token::{Token, TokenData, comparable};
 pub use buckets::overflows;
 use item::key;
-pub use item::{Item, item, items_of, place};
+pub use item::{Item, item, items_of, place, write_items};
 use replay::Replay;
 use ties::Ties;
 
@@ -85,6 +85,8 @@ pub struct HostOrder {
     top: Vec<TokenData>,
     /// Whether there were ties among the few largest candidates. Only a guess, for speed.
     tied: bool,
+    /// Whether the few largest were found before.
+    began: bool,
 }
 
 lent_per_thread!(HostOrder);
@@ -99,13 +101,16 @@ impl HostOrder {
             return self.order.top(data, k);
         }
         if k <= HEAP && !is_stable() {
-            // Ranked or by a heap, with ties or without, however often the heap's root is beaten in
-            // a chunk, and of few candidates for as many as there may be next.
-            self.order.warm_up(data.len().max(HEAP), HEAP + 1);
             self.replay.items.clear();
-            self.replay.items.reserve(HEAP);
             self.top.clear();
-            self.top.reserve(HEAP);
+            // Ranked or by a heap, with ties or without, however often the heap's root is beaten in
+            // a chunk, and of few candidates for as many as there may be next. But not the first
+            // time, when the system gives each piece of memory anew.
+            if std::mem::replace(&mut self.began, true) {
+                self.order.warm_up(data.len().max(HEAP), HEAP + 1);
+                self.replay.items.reserve(HEAP);
+                self.top.reserve(HEAP);
+            }
             if k == 1 {
                 let first = kernels::argmax(data).map(|i| data[i]);
                 self.top.extend(first);
@@ -167,18 +172,84 @@ impl HostOrder {
 
     /// Sorts `data`, in place.
     pub fn sort(&mut self, data: &mut [TokenData]) {
-        let n = data.len();
-        let sorted = if n <= HEAP {
-            self.top(data, n)
-        } else {
-            match self.order_all(data) {
-                None => self.take_ranked(data),
-                Some(column) if column.plain && have_no_p(data) => {
-                    return self.write_replayed(data);
+        self.sort_top(data, data.len());
+    }
+
+    /// Leaves the `k` largest of `data` at its beginning, as the host's partial sort leaves them;
+    /// what is behind them is in no defined state.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`top` gives as many of `data` as there are, or fewer"
+    )]
+    pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
+        let k = k.min(data.len());
+        if k > HEAP && k >= data.len() / LARGE_PART {
+            if !is_replayed(data) {
+                if self.rank_top(data, k) {
+                    return;
                 }
-                Some(_) => self.take_items(data, n),
+            } else if have_no_p(data) {
+                self.reserve(data.len());
+                if self.replay_top(data, k).plain {
+                    return self.write_replayed(&mut data[..k]);
+                }
             }
-        };
+        }
+        let sorted = self.top(data, k);
+        data[..sorted.len()].copy_from_slice(sorted);
+    }
+
+    /// Does what [`sort_top`](Self::sort_top) does by ranking all of `data`, of which `k` are a
+    /// large part. Says whether it could.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "all of `data` was ranked, and there are `k` or more"
+    )]
+    fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
+        if is_stable() {
+            return false;
+        }
+        self.reserve(data.len());
+        let column = self.order.ranking().rank_logits(data);
+        if overflows(column.max) {
+            return false;
+        }
+        let (indices, sorted) = self.order.ranking().parts_mut();
+        let least = sorted[k - 1];
+        let cut = sorted.get(k).is_some_and(|&next| next == least);
+        let (indices, sorted) = (&mut indices[..k], &mut sorted[..k]);
+        if self.ties.find(sorted, cut) {
+            kernels::column(data, &mut self.logits);
+            self.replay.tied(&self.logits, k, least, &self.ties);
+            self.replay
+                .exchange(&self.ties, &self.logits, indices, sorted);
+        }
+        if column.plain && have_no_p(data) {
+            // Then no candidate need be copied first.
+            for ((candidate, &i), &logit) in data.iter_mut().zip(&*indices).zip(&*sorted) {
+                *candidate = TokenData {
+                    id: i as Token,
+                    logit,
+                    p: 0.0,
+                };
+            }
+        } else {
+            self.top.clear();
+            self.top.extend(indices.iter().map(|&i| data[i as usize]));
+            data[..k].copy_from_slice(&self.top);
+        }
+        true
+    }
+
+    /// Sorts `data` as [`sort`](Self::sort) does, where [`is_replayed`] says that the host's sort
+    /// is replayed at once; their probabilities may be lost.
+    pub fn replay(&mut self, data: &mut [TokenData]) {
+        self.reserve(data.len());
+        if self.replay_top(data, data.len()).plain {
+            return self.write_replayed(data);
+        }
+        let n = data.len();
+        let sorted = self.take_items(data, n);
         data.copy_from_slice(sorted);
     }
 
@@ -209,16 +280,16 @@ impl HostOrder {
     }
 
     /// Ranks all of `data` as [`rank`](Self::rank) does, with ties in any order:
-    /// [`settle_ranks`](Self::settle_ranks) then puts those right that are looked at. Says whether
-    /// it could: not where the largest logit [`overflows`], nor few candidates.
-    pub fn rank_loosely(&mut self, data: &[TokenData]) -> bool {
+    /// [`settle_ranks`](Self::settle_ranks) then puts those right that are looked at. `None` if it
+    /// could not: where the largest logit [`overflows`], and of few candidates.
+    pub fn rank_loosely(&mut self, data: &[TokenData]) -> Option<Column> {
         if data.len() < RANKED {
-            return false;
+            return None;
         }
         self.reserve(data.len());
         let column = self.order.ranking().rank_logits(data);
         kernels::column(data, &mut self.logits);
-        !overflows(column.max)
+        (!overflows(column.max)).then_some(column)
     }
 
     /// Brings the ties that one of these ranks belongs to into the host's order.
@@ -433,6 +504,14 @@ fn leads(data: &[TokenData]) -> bool {
     first.is_sorted_by(in_order) && (are_behind() || ordered_groups(data).falling >= MOST_GROUPS)
 }
 
+/// True if the first logits have no more bits than half precision has, f16 or bf16: some of the
+/// largest are then mostly equal.
+pub fn are_coarse(data: &[TokenData]) -> bool {
+    const FINE: u32 = (1 << 13) - 1;
+    let mut first = data.iter().take(LOOKED_AT);
+    first.all(|c| c.logit.to_bits() & FINE == 0)
+}
+
 /// True if two neighbours are equal.
 pub fn any_equal(items: &[Item]) -> bool {
     let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
@@ -459,6 +538,16 @@ fn have_no_p(data: &[TokenData]) -> bool {
 pub fn is_replayed(data: &[TokenData]) -> bool {
     let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
     !is_stable() && is_sooner()
+}
+
+/// True if the host's sort of `data` is at its quickest: most are in order, or equal to others.
+pub fn is_easy(data: &[TokenData]) -> bool {
+    looks_tied::<512>(data, 256) || looks_ordered(data)
+}
+
+/// True if `data` looks as if it had some dozens of different logits at most.
+pub fn has_few_values(data: &[TokenData]) -> bool {
+    looks_tied::<512>(data, 480)
 }
 
 /// True if the logits rise or fall over long stretches, as those of a sorted array: the host's sort

@@ -1,5 +1,6 @@
 use super::*;
 use crate::samplers::tests::assert_room;
+use crate::token::array_of;
 
 /// More are to be kept than the sample's threshold lets pass: then all are ranked.
 #[test]
@@ -21,6 +22,31 @@ fn a_threshold_that_is_too_high_gives_way() {
     assert_eq!(candidates.len(), KEPT);
     let descends = |pair: &[TokenData]| pair[0].logit > pair[1].logit;
     assert!(candidates.as_slice().windows(2).all(descends));
+}
+
+/// The sample meets the largest of a sorted array, and few of those that are not masked: neither
+/// leads to ranking all.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn what_misleads_the_sample_costs_a_second_threshold() {
+    const N: usize = 64 * 1024;
+    let sorted = (0..N).map(|i| match i {
+        0..60 => 17.0 - i as f32 * 0.1,
+        _ => -(i as f32) / 1e4,
+    });
+    let masked = (0..N).map(|i| match i % 128 {
+        0 => (i * 7919 % N) as f32 / 1e5,
+        _ => f32::NEG_INFINITY,
+    });
+    for (logits, most) in [
+        (sorted.collect::<Vec<f32>>(), N / 16),
+        (masked.collect(), N / 128),
+    ] {
+        let mut data = array_of(&logits);
+        let mut top_p = TopP::new(0.95, 1).expect("0.95 cuts something");
+        top_p.apply(&mut Candidates::new(&mut data, false));
+        assert!((1..=most).contains(&top_p.picked.len()));
+    }
 }
 
 /// A sample of few logits is not worth its time: they are all ranked.
