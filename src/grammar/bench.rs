@@ -15,6 +15,9 @@ use crate::grammar::states::{NONE, StateId, States, TooMuch};
 use crate::grammar::utf8::{Partial, decode};
 use crate::token::Token;
 
+/// A token, and its bytes, or those that are part of it.
+pub type Text<'t> = (Token, &'t [u8]);
+
 /// Where a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -96,14 +99,14 @@ impl Bench {
         })
     }
 
-    /// The place behind some tokens, or behind the bytes that are part of them, or behind those
-    /// before the first that is not allowed, with that one.
+    /// The place behind some tokens, or behind those before the first that is not allowed, with that
+    /// one.
     pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,
         mut place: Place,
-        tokens: impl Iterator<Item = (Token, &'t [u8])>,
-    ) -> Result<(Place, Option<(Token, &'t [u8])>), TooMuch> {
+        tokens: impl Iterator<Item = Text<'t>>,
+    ) -> Result<(Place, Option<Text<'t>>), TooMuch> {
         let mut refused = None;
         for (token, text) in tokens {
             let partial = decode(text, place.partial, &mut self.chars);

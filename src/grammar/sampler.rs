@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::fault;
+use crate::grammar::bench::Text;
 use crate::grammar::cache;
 use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
@@ -490,10 +491,7 @@ impl Core {
     }
 
     /// Goes on with tokens; dead where one is not allowed, which is given back.
-    fn follow<'t>(
-        &mut self,
-        tokens: impl Iterator<Item = (Token, &'t [u8])> + Clone,
-    ) -> Option<(Token, &'t [u8])> {
+    fn follow<'t>(&mut self, tokens: impl Iterator<Item = Text<'t>> + Clone) -> Option<Text<'t>> {
         self.mask = None;
         let refused = match self.tracker.accept(tokens) {
             Ok(refused) => refused?,

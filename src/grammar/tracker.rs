@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::grammar::bench::{Bench, Place};
+use crate::grammar::bench::{Bench, Place, Text};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
@@ -162,13 +162,12 @@ impl Tracker {
         Ok(())
     }
 
-    /// Goes on with tokens, or with the bytes that are part of them, in one call: however many they
-    /// are, it may do what it may do for one. The first that the grammar does not allow, if there
-    /// is one; then the place is that before it.
+    /// Goes on with tokens in one call: however many they are, it may do what it may do for one. The
+    /// first that the grammar does not allow, if there is one; then the place is that before it.
     pub fn accept<'t>(
         &mut self,
-        tokens: impl Iterator<Item = (Token, &'t [u8])> + Clone,
-    ) -> Result<Option<(Token, &'t [u8])>, TooMuch> {
+        tokens: impl Iterator<Item = Text<'t>> + Clone,
+    ) -> Result<Option<Text<'t>>, TooMuch> {
         let (place, refused) =
             self.call(|bench, grammar, place, _| bench.accept(grammar, place, tokens.clone()))?;
         self.place = place;
