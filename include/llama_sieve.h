@@ -80,7 +80,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_PARAMS -7
 
 /*
- There is no token to choose: every logit is minus infinity or NaN.
+ There is no token to choose: every logit, or that of the one that was selected, is minus infinity
+ or NaN.
  */
 #define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
 
@@ -1435,9 +1436,9 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
  NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
  first); PARITY does what the built-in chain does, which then draws by probabilities that are
  NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
- (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random
- stream stays), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
- tokens.
+ (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity: then the random
+ stream stays; or stages that draw one of minus infinity), LLAMA_SIEVE_ERROR_BUSY,
+ LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab floats.
@@ -1798,7 +1799,7 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  throws reaches the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
- no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none with a logit above
+ no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
  minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
  LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
 

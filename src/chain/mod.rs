@@ -24,7 +24,7 @@ pub enum ChainError {
     EmptyVocabulary,
     /// There are more logits than token numbers.
     TooManyTokens(usize),
-    /// No candidate is left, or only such as are banned: with a logit of minus infinity.
+    /// No candidate is left, or the one that was chosen is banned: its logit is minus infinity.
     NoCandidate,
     /// Candidates are left, but none of them was selected: the chain has no selector at its end.
     NoSelector,
@@ -37,7 +37,7 @@ impl fmt::Display for ChainError {
             Self::TooManyTokens(n) => {
                 write!(f, "{n} logits; token numbers end at {}", Token::MAX)
             }
-            Self::NoCandidate => f.write_str("the chain left no candidate above minus infinity"),
+            Self::NoCandidate => f.write_str("the chain chose no candidate above minus infinity"),
             Self::NoSelector => f.write_str(
                 "no sampler of the chain selected one of the candidates that are left; end it with \
                  one that does (dist, greedy, mirostat, adaptive-p)",
@@ -48,8 +48,9 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// The token that a pool ends with. Candidates of minus infinity count as none: selectors choose
-/// one where there is no other.
+/// The token that a pool ends with. A candidate of minus infinity counts as none, and so does NaN
+/// where none is above that: selectors choose one where there is no other, or where it comes first
+/// and they are told that all descend.
 pub fn outcome(pool: &mut Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
     match pool.is_banned() {

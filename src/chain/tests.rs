@@ -4,7 +4,9 @@ use super::{Chain, ChainError};
 use crate::candidates::Candidates;
 use crate::lcg::Lcg;
 use crate::sampler::Sampler;
-use crate::samplers::{Dist, Greedy, LogitBias, MinP, Penalties, Temp, TopK, TopP};
+use crate::samplers::{
+    AdaptiveP, Dist, Greedy, LogitBias, MinP, MirostatV2, Penalties, Temp, TopK, TopP,
+};
 use crate::token::array_of;
 
 /// About normal, with mean 0.
@@ -121,6 +123,39 @@ fn what_is_banned_is_no_token() {
             // But one.
             let mut chain = select(Chain::new().with(LogitBias::new(&biases[..n - 1])));
             assert_eq!(chain.sample(logits), Ok(n as i32 - 1));
+        }
+    }
+}
+
+/// Behind what sorts, a ban leaves the first candidate first: selectors take the array's word that
+/// none is larger, as the built-ins do, and dist then takes the last.
+#[test]
+fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {
+    const BANNED: f32 = f32::NEG_INFINITY;
+    let selectors: [fn(Chain) -> Chain; 3] = [
+        |chain| chain.with(Some(Dist::new(1))),
+        |chain| chain.with(Some(MirostatV2::new(1, 5.0, 0.1))),
+        |chain| chain.with(Some(AdaptiveP::new(0.3, 0.9, 1))),
+    ];
+    for (number, select) in selectors.into_iter().enumerate() {
+        for n in [3, 9000] {
+            let mut logits = vec![-20.0f32; n];
+            logits[..3].copy_from_slice(&[3.0, 5.0, 2.0]);
+            let sorted = || Chain::new().with(TopK::new(3));
+            let ban = || LogitBias::new(&[(1, BANNED), (2, BANNED)]);
+            let mut chain = select(sorted().with(ban()));
+            let mut none = 0;
+            for _ in 0..50 {
+                let sampled = chain.sample(&logits[..]);
+                none += usize::from(sampled == Err(ChainError::NoCandidate));
+                assert!(matches!(sampled, Err(ChainError::NoCandidate) | Ok(0)));
+            }
+            assert!(none > 0, "selector {number}, {n} logits");
+            // In front of it, it does what is expected of it.
+            let mut chain = select(Chain::new().with(ban()).with(TopK::new(3)));
+            for _ in 0..50 {
+                assert_ne!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
+            }
         }
     }
 }

@@ -165,30 +165,33 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Whether nothing that is left, the chosen one included, has a logit above minus infinity, as
-    /// which NaN of the caller's counts. Quick where the chosen one has.
+    /// Whether the chosen candidate is as good as none: its logit is minus infinity, or it is NaN and
+    /// nothing that is left is above minus infinity.
     pub fn is_banned(&mut self) -> bool {
         let chosen = match (self.form, self.selected) {
             (Form::Array { start, .. }, Some(index)) => self.buffers.array.get(start + index),
             _ => None,
         };
-        let of_token = |token| TokenData {
+        let chosen = chosen.copied().or_else(|| self.chosen_of_whole());
+        let Some(TokenData { logit, .. }) = chosen else {
+            return false;
+        };
+        let is_number = |c: &TokenData| c.logit > f32::NEG_INFINITY;
+        match logit.is_nan() {
+            true => !self.array().0.iter().any(is_number),
+            false => logit == f32::NEG_INFINITY,
+        }
+    }
+
+    /// The chosen token and its logit, as long as there is one for each of the vocabulary.
+    fn chosen_of_whole(&self) -> Option<TokenData> {
+        let token = self.token()?;
+        let divisor = self.order.map_or(1.0, |order| order.divisor);
+        Some(TokenData {
             id: token,
-            logit: self.logit_of(token),
+            logit: self.logit_of(token) / divisor,
             p: 0.0,
-        };
-        let chosen = chosen.copied().or_else(|| self.token().map(of_token));
-        let logits = self.logits;
-        let is_banned = |candidate: &TokenData| {
-            let given = || {
-                let index = usize::try_from(candidate.id).ok();
-                index.filter(|&index| index < logits.len())
-            };
-            let is_given_nan = || given().is_some_and(|index| logits.at(index).is_nan());
-            let logit = candidate.logit;
-            logit == f32::NEG_INFINITY || (logit.is_nan() && is_given_nan())
-        };
-        chosen.as_ref().is_none_or(is_banned) && self.array().0.iter().all(is_banned)
+        })
     }
 
     /// The logit of a token of the vocabulary, as long as there is one for each.

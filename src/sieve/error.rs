@@ -12,7 +12,7 @@ pub enum Error {
     EmptyVocabulary,
     /// There are more logits than token numbers: more than 2^31 - 1.
     TooManyTokens(usize),
-    /// Every logit is minus infinity or NaN.
+    /// Every logit, or that of the one that was drawn, is minus infinity or NaN.
     NoCandidate,
     /// Saved bytes that cannot be restored.
     State(String),
@@ -36,7 +36,8 @@ impl fmt::Display for Error {
             }
             Error::NoMemory => f.write_str("not enough memory"),
             Error::NoCandidate => {
-                f.write_str("every logit is minus infinity or NaN, so there is no token to choose")
+                f.write_str("every logit, or that of the one that was drawn, is minus infinity or NaN, so there is \
+                     no token to choose")
             }
         }
     }

@@ -260,7 +260,7 @@ impl Sieve {
     /// NaN counts as minus infinity, a banned token. In FAST a logit of plus infinity wins (of
     /// several the first); PARITY does what the built-in chain does, which then draws by
     /// probabilities that are NaN. Fails if there is no logit, or none above minus infinity; the
-    /// random stream then stays where it is.
+    /// random stream then stays where it is. Fails also where stages draw one of minus infinity.
     #[expect(
         clippy::indexing_slicing,
         reason = "`run` gives the place of a candidate where they are not apart"

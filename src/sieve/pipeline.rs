@@ -159,9 +159,13 @@ impl Pipeline {
         running.choose(draw, &mut self.dist.0);
         running.count_the_last(order);
         pool.array();
-        let chosen = pool.selected();
+        let chosen = pool.selected().ok_or(Error::NoCandidate)?;
+        // In a host's chain it is for the host to see, as the built-in's.
+        if given.is_none() && pool.is_banned() {
+            return Err(Error::NoCandidate);
+        }
         self.left = Some(pool.leave());
-        chosen.ok_or(Error::NoCandidate)
+        Ok(chosen)
     }
 
     /// What the last token was drawn from; `None` if nothing was.

@@ -285,9 +285,8 @@ impl Chains {
         }
         let selected = usize::try_from(expected.selected).ok();
         let selected = selected.and_then(|i| expected.data.get(i));
-        // Where all are banned there is none.
-        let is_banned = |c: &sys::llama_token_data| c.logit == f32::NEG_INFINITY;
-        let chosen = selected.filter(|_| !expected.data.iter().all(is_banned));
+        // One that is banned is none.
+        let chosen = selected.filter(|_| !expected.selects_none());
         let chosen = chosen.map(|c| c.id);
         let wanted = match chosen {
             Some(token) => token,
@@ -368,8 +367,8 @@ fn what_is_put_off_is_what_built_ins_do() {
     );
 }
 
-/// What `outcome` says of a chain whose every candidate is banned, by each function that samples.
-fn samples_of_banned(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
+/// What `outcome` says of a chain by each function that samples.
+fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     let (handle, n) = (chain.as_ptr().cast(), logits.len() as i32);
     let halves: Vec<u16> = logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
     let brains: Vec<u16> = logits
@@ -429,11 +428,83 @@ fn where_every_candidate_is_banned_there_is_no_token() {
         chains.add(Some(selector), share, &mut rng);
         let mut logits = vec![f32::NEG_INFINITY; n];
         let what = || format!("{}, case {case}, n {n}, {}", replay(), chains.label);
-        assert_eq!(samples_of_banned(&chains.ours, &logits), none, "{}", what());
+        assert_eq!(samples_of(&chains.ours, &logits), none, "{}", what());
         if share == 1.0 {
             // NaN counts as minus infinity, but not to built-ins.
             logits.iter_mut().step_by(2).for_each(|x| *x = f32::NAN);
-            assert_eq!(samples_of_banned(&chains.ours, &logits), none, "{}", what());
+            assert_eq!(samples_of(&chains.ours, &logits), none, "{}", what());
         }
     }
+}
+
+/// Behind top-k the array is said to be sorted, and stays so where a grammar or a bias bans the
+/// first: then built-ins choose what is banned, and there is no token. What they choose otherwise is
+/// the token.
+#[test]
+fn where_a_banned_candidate_is_chosen_there_is_no_token() {
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let mut rng = fresh_rng("banned behind a sort");
+    let n = n_of_vocabulary();
+    let (mut none, mut some) = (0, 0);
+    for case in 0..150 {
+        let mut chains = Chains {
+            label: String::new(),
+            ours: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            n,
+        };
+        let share = rng.pick(&[1.0, 1.0, 0.5, 0.0]);
+        // Numbers of few digits, which are the same in each precision.
+        let mut logits = vec![-24.0; n];
+        let few: Vec<usize> = (0..5).map(|_| rng.below(n)).collect();
+        few.iter()
+            .for_each(|&token| logits[token] = rng.below(16) as f32 / 2.0);
+        let largest = (0..n).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
+        let largest = largest.expect("there are tokens") as i32;
+        // SAFETY: constructors that copy what they are given.
+        unsafe {
+            let top_k = || HostSampler::new(sys::llama_sampler_init_top_k(3));
+            chains.add_both(top_k(), top_k(), "top_k");
+            match rng.chance(0.5) {
+                true => {
+                    let (ours, theirs) = grammar(&mut rng);
+                    chains.add_both(ours, theirs, "grammar");
+                }
+                false => {
+                    let ban = sys::llama_logit_bias {
+                        token: largest,
+                        bias: f32::NEG_INFINITY,
+                    };
+                    let ban =
+                        || HostSampler::new(sys::llama_sampler_init_logit_bias(n as i32, 1, &ban));
+                    chains.add_both(ban(), ban(), "bias");
+                }
+            }
+        }
+        let selector = rng.pick(&["dist", "greedy", "mirostat_v2", "adaptive_p"]);
+        chains.add(Some(selector), share, &mut rng);
+        let what = || format!("{}, case {case}, {}", replay(), chains.label);
+        // Each draw is one of the built-in's generator, too.
+        let wanted: Vec<i32> = (0..4)
+            .map(|_| {
+                let mut array = Array::of_logits(logits.iter().copied());
+                chains.theirs.apply(&mut array);
+                match array.selects_none() {
+                    true => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+                    false => array.data[array.selected as usize].id,
+                }
+            })
+            .collect();
+        let mut ours = samples_of(&chains.ours, &logits);
+        // The batch is the first of them to sample.
+        ours.rotate_right(1);
+        assert_eq!(ours, wanted, "{}", what());
+        let without = |tokens: &[i32]| tokens.iter().filter(|&&t| t < 0).count();
+        none += without(&wanted);
+        some += wanted.len() - without(&wanted);
+    }
+    assert!(
+        none >= 50 && some >= 50,
+        "{none} without a token, {some} with"
+    );
 }

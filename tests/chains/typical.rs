@@ -285,9 +285,8 @@ impl Chains {
                 _ => Err(format!("token {token}, not none")),
             };
         };
-        // Where a tiny temperature has divided all to minus infinity there is none.
-        let mut logits = expected.data.iter().map(|c| c.logit);
-        let is_none = logits.all(|logit| logit == f32::NEG_INFINITY);
+        // Where a tiny temperature has divided it to minus infinity there is none.
+        let is_none = expected.selects_none();
         let wanted = match is_none {
             true => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
             false => chosen.id,

@@ -198,6 +198,10 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
             }
             chain.apply(&mut array);
             let theirs = array.data[array.selected as usize].id;
+            if array.selects_none() {
+                assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
+                break;
+            }
             sieve = disturbed(&mut rng, sieve, &stages);
             let ours = sieve.sample(&logits).expect("there is a candidate");
             let left = array_of(sieve.candidates(), &array);
@@ -747,4 +751,40 @@ fn a_logit_is_adjusted_as_the_stages_see_it() {
     let stages = [Stage::Temperature, Stage::Penalties];
     sieve.set_stages(Some(&stages)).expect("good stages");
     assert_eq!(sieve.adjusted(3, 2.2), 2.2 / 1.1);
+}
+
+/// A temperature of 0 bans all but the largest, and XTC with a threshold of 0 takes that away.
+#[test]
+fn a_banned_token_that_the_stages_leave_is_none() {
+    let params = Params {
+        temperature: 0.0,
+        ..Params::default()
+    };
+    let xtc = Stage::Xtc {
+        probability: 1.0,
+        threshold: 0.0,
+    };
+    let stages = [Stage::Temperature, xtc];
+    let logits = [1.0f32, 4.0, 3.0, 2.0];
+    let chain = built_ins(&stages, &params, 4);
+    let mut array = Array::of_logits(logits);
+    chain.apply(&mut array);
+    assert_eq!(array.data[array.selected as usize].logit, f32::NEG_INFINITY);
+    let mut sieve = Sieve::new(&params).expect("good parameters");
+    sieve.set_stages(Some(&stages)).expect("good stages");
+    assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate));
+    assert!(sieve.candidates().is_empty());
+    // As one sampler of a chain it chooses what the built-ins choose.
+    let candidate = |(id, &logit): (usize, &f32)| TokenData {
+        id: id as i32,
+        logit,
+        p: 0.0,
+    };
+    let mut data: Vec<TokenData> = logits.iter().enumerate().map(candidate).collect();
+    let mut candidates = Candidates::new(&mut data, false);
+    sieve
+        .sample_candidates(&mut candidates)
+        .expect("there are candidates");
+    let chosen = candidates.as_slice()[candidates.selected().expect("it selects")];
+    assert_eq!(chosen.id, array.data[array.selected as usize].id);
 }

@@ -83,6 +83,20 @@ impl Array {
         }
     }
 
+    /// Whether the candidate that was selected is no token under our own names: it is minus
+    /// infinity, or NaN where none is above that.
+    pub fn selects_none(&self) -> bool {
+        let selected = usize::try_from(self.selected).ok();
+        let Some(chosen) = selected.and_then(|i| self.data.get(i)) else {
+            return false;
+        };
+        let is_number = |c: &llama_token_data| c.logit > f32::NEG_INFINITY;
+        match chosen.logit.is_nan() {
+            true => !self.data.iter().any(is_number),
+            false => !is_number(chosen),
+        }
+    }
+
     pub fn ids(&self) -> Vec<i32> {
         self.data.iter().map(|c| c.id).collect()
     }

@@ -42,7 +42,10 @@ class NoHostError(Error):
 
 
 class NoCandidateError(Error):
-    """There is no token to choose: every logit is minus infinity or NaN."""
+    """There is no token to choose.
+
+    Every logit, or that of the one that was selected, is minus infinity or NaN.
+    """
 
 
 class StateError(Error, ValueError):

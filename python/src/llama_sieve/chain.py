@@ -64,8 +64,8 @@ class Chain(Held):
         """The token that the chain selects among raw logits, without accepting it.
 
         The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
-        ml_dtypes). NoCandidateError where the chain leaves none above minus infinity, InvalidError
-        where it selects none.
+        ml_dtypes). NoCandidateError where the chain leaves none or selects one of minus infinity,
+        InvalidError where it selects none.
         """
         view = _arrays.vector(logits)
         sample = _arrays.chain_function(view)

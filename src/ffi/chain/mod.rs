@@ -49,7 +49,7 @@ use workspace::{Last, RawLogits, Taken, Workspace, forget};
 /// throws reaches the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
-/// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none with a logit above
+/// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
 /// minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
 /// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
 ///
@@ -304,7 +304,7 @@ unsafe fn members_of(
     Ok(workspace)
 }
 
-/// The token that a pool ends with, if not all are banned.
+/// The token that a pool ends with, if it is not banned.
 fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }

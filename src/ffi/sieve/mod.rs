@@ -218,9 +218,9 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
 /// NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
 /// first); PARITY does what the built-in chain does, which then draws by probabilities that are
 /// NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
-/// (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity; the random
-/// stream stays), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
-/// tokens.
+/// (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity: then the random
+/// stream stays; or stages that draw one of minus infinity), LLAMA_SIEVE_ERROR_BUSY,
+/// LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.
