@@ -34,7 +34,8 @@ pub enum Stage {
     /// `temperature`.
     Temperature,
     /// Divides by a temperature between `temperature - range` and `temperature + range`, the higher
-    /// the more evenly the probabilities are spread. A `range` of 0 and less is plain temperature.
+    /// the more evenly the probabilities are spread. A `range` of 0 and less is plain temperature,
+    /// which counts as 0 below 0.001; with one above 0 any temperature counts as it is.
     DynamicTemperature {
         /// How far it moves.
         range: f32,
