@@ -80,8 +80,8 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_PARAMS -7
 
 /*
- There is no token to choose: every logit, or that of the one that was selected, is minus infinity
- or NaN.
+ There is no token to choose: every logit, or that of the one that was selected, is minus
+ infinity or NaN.
  */
 #define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
 

@@ -20,8 +20,8 @@ pub const LLAMA_SIEVE_ERROR_SIZE: c_int = -6;
 /// A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
 /// none that this library knows.
 pub const LLAMA_SIEVE_ERROR_PARAMS: c_int = -7;
-/// There is no token to choose: every logit, or that of the one that was selected, is minus infinity
-/// or NaN.
+/// There is no token to choose: every logit, or that of the one that was selected, is minus
+/// infinity or NaN.
 pub const LLAMA_SIEVE_ERROR_NO_CANDIDATE: c_int = -8;
 /// Saved bytes are none of this library's, damaged, or of another kind of generator.
 pub const LLAMA_SIEVE_ERROR_STATE: c_int = -9;
