@@ -165,8 +165,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Whether the chosen candidate is as good as none: its logit is minus infinity, or it is NaN and
-    /// nothing that is left is above minus infinity.
+    /// Whether the chosen candidate is as good as none: its logit is minus infinity, or it is NaN
+    /// and nothing that is left is above minus infinity.
     pub fn is_banned(&mut self) -> bool {
         let chosen = match (self.form, self.selected) {
             (Form::Array { start, .. }, Some(index)) => self.buffers.array.get(start + index),
