@@ -438,8 +438,8 @@ fn where_every_candidate_is_banned_there_is_no_token() {
 }
 
 /// Behind top-k the array is said to be sorted, and stays so where a grammar or a bias bans the
-/// first: then built-ins choose what is banned, and there is no token. What they choose otherwise is
-/// the token.
+/// first: then built-ins choose what is banned, and there is no token. What they choose otherwise
+/// is the token.
 #[test]
 fn where_a_banned_candidate_is_chosen_there_is_no_token() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
