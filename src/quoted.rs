@@ -5,6 +5,9 @@ use std::fmt::{self, Write};
 /// Of a longer one, a message has so many characters.
 const MOST: usize = 60;
 
+/// Of more names, a message has so many.
+const MOST_NAMES: usize = 8;
+
 /// Shows a text that is somebody else's: what is no printable character as an escape, what is no
 /// UTF-8 byte by byte.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,36 @@ impl fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Names for a message.
+#[derive(Clone, Debug)]
+pub struct Listed<I>(I);
+
+/// The names for a message, each [quoted] and between quotation marks; of many the first, and how
+/// many more there are.
+pub fn listed<I>(names: I) -> Listed<I>
+where
+    I: Iterator<Item: AsRef<[u8]>> + Clone,
+{
+    Listed(names)
+}
+
+impl<I> fmt::Display for Listed<I>
+where
+    I: Iterator<Item: AsRef<[u8]>> + Clone,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = self.0.clone();
+        for (i, name) in names.by_ref().take(MOST_NAMES).enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}\"{}\"", quoted(&name))?;
+        }
+        match names.count() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use llama_sieve::environment;
 use llama_sieve::ffi::host::build;
 use llama_sieve::log;
-use llama_sieve::quoted::quoted;
+use llama_sieve::quoted::{listed, quoted};
 
 use crate::constructors::{ALL, Constructor};
 
@@ -113,7 +113,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let mut names = ALL.iter().map(|c| c.name).chain([SAMPLE]);
         match names.find(|&known| known == name.replace('_', "-")) {
             Some(name) => known.push(name),
-            None => unknown.push(quoted(name).to_string()),
+            None => unknown.push(name),
         }
     }
     if !unknown.is_empty() {
@@ -121,7 +121,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let allowed: Vec<&str> = allowed.chain([SAMPLE]).collect();
         warnings.push(format!(
             "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}; {VERIFY} may be added to any of these",
-            unknown.join(", "),
+            listed(unknown.iter()),
             allowed.join(", ")
         ));
     }
@@ -210,7 +210,7 @@ mod tests {
         let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "topk,dist,llg")]);
         assert!(settings.selects(&DIST) && !settings.selects(&TOP_K));
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("named topk, llg;"));
+        assert!(warnings[0].contains("named \"topk\", \"llg\";"));
         assert!(warnings[0].contains("top-k") && warnings[0].contains("penalties"));
         // A list that names nothing of ours is not the same as no list.
         assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());

@@ -1,4 +1,4 @@
-use super::{escaped, quoted};
+use super::{escaped, listed, quoted};
 
 #[test]
 fn nothing_of_a_text_reaches_a_terminal_as_a_command() {
@@ -26,4 +26,17 @@ fn nothing_of_a_text_reaches_a_terminal_as_a_command() {
         let shown = quoted(character.encode_utf8(&mut [0; 4])).to_string();
         assert!(!shown.chars().any(char::is_control), "{character:?}");
     }
+}
+
+#[test]
+fn of_many_names_a_message_has_a_few() {
+    let names: Vec<String> = (0..10).map(|n| format!("n\n{n}")).collect();
+    let shown = |n: usize| listed(names[..n].iter()).to_string();
+    assert_eq!(shown(0), "");
+    assert_eq!(shown(2), r#""n\n0", "n\n1""#);
+    assert!(shown(8).ends_with(r#", "n\n7""#), "{}", shown(8));
+    assert_eq!(shown(10), shown(8) + " and 2 more");
+    let long = ["a".repeat(100)];
+    let cut = format!("\"{}...\"", "a".repeat(60));
+    assert_eq!(listed(long.iter()).to_string(), cut);
 }

@@ -131,7 +131,7 @@ impl Trie {
     }
 
     /// The paths of all descriptors that have values.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
+    pub fn paths(&self) -> impl Iterator<Item = &str> + Clone {
         self.paths.iter().map(|path| &**path)
     }
 

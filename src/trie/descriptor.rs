@@ -13,9 +13,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use crate::memory;
+use crate::quoted::quoted;
 use crate::token::Token;
 
 /// The most tokens of a value, and of a span.
@@ -47,7 +48,7 @@ pub struct Descriptor {
     #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
     /// The tokens that may follow where a value ends and another goes on; none: any may.
-    #[serde(default, deserialize_with = "elements")]
+    #[serde(default, deserialize_with = "tokens")]
     pub terminators: Vec<Token>,
 }
 
@@ -59,8 +60,14 @@ pub struct Leaf {
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// Its tokens, in order, at most [`SPAN_LIMIT`]. A value without tokens is skipped.
-    #[serde(deserialize_with = "elements")]
+    #[serde(deserialize_with = "tokens")]
     pub tokens: Vec<Token>,
+}
+
+/// A text where something else is expected. serde would have all of it in the message.
+fn no_text<E: Error, V>(text: &str, expected: &dyn serde::de::Expected) -> Result<V, E> {
+    let text = format!("string \"{}\"", quoted(text));
+    Err(E::invalid_type(Unexpected::Other(&text), expected))
 }
 
 /// Takes a `T` from an object. What serde derives alone would also take an array of the fields in
@@ -71,7 +78,7 @@ macro_rules! from_object {
     ($($type:ident)*) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_map(Object::<Self>(PhantomData))
+                deserializer.deserialize_any(Object::<Self>(PhantomData))
             }
         }
 
@@ -80,6 +87,10 @@ macro_rules! from_object {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<$type, E> {
+                no_text(text, &self)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<$type, A::Error> {
@@ -93,25 +104,68 @@ from_object!(Payload Descriptor Leaf);
 
 /// An array of any length, in memory that is reserved fallibly.
 fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    struct Elements<T>(PhantomData<T>);
+    from.deserialize_any(Elements(|element: T| element))
+}
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
-        type Value = Vec<T>;
+/// The same of tokens.
+fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Token>, D::Error> {
+    from.deserialize_any(Elements(|Number(token)| token))
+}
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a sequence")
-        }
+/// Reads each element as an `R`, and keeps a `T` of it.
+struct Elements<R, T>(fn(R) -> T);
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(element) = from.next_element()? {
-                memory::push(&mut all, element);
-            }
-            Ok(all)
-        }
+impl<'de, R: Deserialize<'de>, T> Visitor<'de> for Elements<R, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
     }
 
-    from.deserialize_seq(Elements(PhantomData))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(element) = from.next_element::<R>()? {
+            memory::push(&mut all, (self.0)(element));
+        }
+        Ok(all)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+        no_text(text, &self)
+    }
+}
+
+/// A token as the payload has it.
+struct Number(Token);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ANumber)
+    }
+}
+
+struct ANumber;
+
+impl Visitor<'_> for ANumber {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("i32")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
+        let token = Token::try_from(number).map(Number);
+        token.map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
+        let token = Token::try_from(number).map(Number);
+        token.map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
+        no_text(text, &self)
+    }
 }
 
 /// A text of any length, in memory that is reserved fallibly.
@@ -168,8 +222,8 @@ impl Leaf {
     fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         if self.name.contains('\0') {
             return Err(format!(
-                "name: {:?} holds NUL, at which C would end it",
-                self.name
+                "name: \"{}\" holds NUL, at which C would end it",
+                quoted(&self.name)
             ));
         }
         let n = self.tokens.len();

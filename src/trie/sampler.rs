@@ -19,6 +19,7 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::log;
+use crate::quoted::{listed, quoted};
 use crate::sampler::{Kind, Sampler};
 use crate::sync::{Mutex, MutexGuard};
 use crate::token::Token;
@@ -136,9 +137,10 @@ impl Slot {
         // There may be many; they are listed without the lock.
         let cursor = constraint.cursor.clone();
         drop(state);
-        let known: Vec<&str> = cursor.trie().paths().collect();
         Err(format!(
-            "no descriptor has the path {path:?}; there are {known:?}"
+            "no descriptor has the path \"{}\"; there are {}",
+            quoted(path),
+            listed(cursor.trie().paths())
         ))
     }
 

@@ -242,6 +242,55 @@ fn a_measured_time_would_be_found() {
     assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
 }
 
+/// What `{:?}` may show in a message: numbers of ours, and names of enumerations. A text of
+/// somebody else's has no end, and is for `quoted` and `listed`.
+const SHOWN_WHOLE: [(&str, &str); 5] = [
+    ("preload/src/choice.rs", "value"),
+    ("src/ffi/samplers.rs", "parameters"),
+    ("src/sieve/state.rs", "kind"),
+    ("src/sieve/state.rs", "theirs"),
+    ("src/sieve/state.rs", "ours"),
+];
+
+/// What `{:?}` shows in a line, by name; empty where the place alone says what it is.
+fn shown_whole(line: &str) -> Vec<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let ends = [":?}", ":#?}"]
+        .into_iter()
+        .flat_map(|end| code.match_indices(end));
+    let name = |(end, _): (usize, &str)| code[..end].rsplit('{').next();
+    ends.filter_map(name).collect()
+}
+
+#[test]
+fn messages_show_no_text_of_others_whole() {
+    for folder in ["src", "preload/src"] {
+        for path in rust_files(&root().join(folder)) {
+            let place = path.strip_prefix(root()).expect("below the root");
+            let place = place.to_string_lossy();
+            // Tests, also those of the model checker, show what they please.
+            if place.contains("/tests") || place == "src/models.rs" {
+                continue;
+            }
+            let source = read(&path);
+            let source = source.split("\nmod tests {").next().unwrap_or_default();
+            for (number, line) in (1..).zip(source.lines()) {
+                for name in shown_whole(line) {
+                    let is_known = SHOWN_WHOLE.contains(&(&*place, name));
+                    assert!(is_known, "{place}:{number}: {}", line.trim());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_shown_whole_would_be_found() {
+    assert_eq!(shown_whole(r#"format!("no {path:?}; {:?}")"#), ["path", ""]);
+    assert_eq!(shown_whole(r#"format!("no {path:#?}")"#), ["path"]);
+    assert!(shown_whole(r#"format!("no {path}") // {path:?}"#).is_empty());
+}
+
 /// rustfmt sees to this for the code of Rust, not for its comments.
 const COLUMNS: usize = 100;
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from . import _arrays
 from ._held import Held
 from ._library import InvalidError, function, int32, last_error, library, made
+from ._text import quoted
 
 Unit = Literal["nats", "bits"]
 
@@ -21,7 +22,7 @@ def _base(unit: Unit) -> int:
     try:
         return {"nats": 0, "bits": 2}[unit]
     except KeyError:
-        raise InvalidError(f"unit: {unit!r} is neither 'nats' nor 'bits'") from None
+        raise InvalidError(f"unit: {quoted(unit)} is neither 'nats' nor 'bits'") from None
 
 
 def _defined(value: float) -> float:

@@ -24,6 +24,7 @@ from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Set,
 
 from . import host
 from ._library import InvalidError, error_of, last_error, library
+from ._text import listed
 
 _I32, _U32, _F32, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_float, ctypes.c_size_t
 
@@ -285,8 +286,7 @@ def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
     wanted = set(host.KINDS if kinds is None else kinds)
     unknown = wanted - set(host.KINDS)
     if unknown:
-        names = ", ".join(sorted(map(ascii, unknown)))
-        raise InvalidError(f"no sampler of ours is named {names}")
+        raise InvalidError(f"no sampler of ours is named {listed(sorted(unknown, key=ascii))}")
     return wanted
 
 

@@ -12,6 +12,7 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
 use crate::ffi::vtable::into_host;
 use crate::memory;
+use crate::quoted::quoted;
 use crate::token::Token;
 use crate::trie::cache;
 use crate::trie::descriptor::{Descriptor, Leaf, Payload, SPAN_LIMIT};
@@ -109,7 +110,7 @@ impl<'a> Value<'a> {
     fn why_refused(&self) -> String {
         let (i, text) = (self.number, self.text);
         match self.tokens.len() {
-            0 => format!("strings[{i}], {text:?}, has no tokens"),
+            0 => format!("strings[{i}], \"{}\", has no tokens", quoted(text)),
             n => format!(
                 "strings[{i}] has {n} tokens, and a span takes at most {SPAN_LIMIT} \
                  (LLAMA_SIEVE_TRIE_SPAN_LIMIT)"

@@ -53,3 +53,47 @@ fn unknown_fields_are_ignored() {
     let payload = Payload::parse(json, None).expect("the payload is good");
     assert_eq!(payload.descriptors[0].leaves[0].tokens, [1]);
 }
+
+/// A text of a client's may have as many bytes as a payload.
+#[test]
+fn errors_quote_the_beginning_of_a_text() {
+    let long = "\u{7f}".repeat(10_000);
+    let cut = format!("\"{}...\"", r"\u{7f}".repeat(60));
+    for (place, wanted) in [
+        (
+            r#"{"descriptors":[{"path":"p","leaves":[{"name":"#,
+            ",\"tokens\":[\"a\"]}]}]}",
+        ),
+        (
+            r#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":["#,
+            "]}]}]}",
+        ),
+        (
+            r#"{"descriptors":[{"path":"p","leaves":[{"name":"n","tokens":"#,
+            "}]}]}",
+        ),
+        (r#"{"descriptors":[{"path":"p","leaves":["#, "]}]}"),
+        (r#"{"descriptors":["#, "]}"),
+        (r#"{"descriptors":"#, "}"),
+        ("", ""),
+    ] {
+        let json = format!("{place}\"{long}\"{wanted}");
+        let text = error(&json);
+        assert!(text.len() < 1000, "{place}: {} bytes", text.len());
+        if !wanted.contains('a') {
+            assert!(
+                text.contains(&format!("invalid type: string {cut}")),
+                "{text}"
+            );
+        }
+    }
+    let name = format!(
+        r#"{{"descriptors":[{{"path":"p","leaves":[{{"name":"\u0000{long}","tokens":[1]}}]}}]}}"#
+    );
+    let text = error(&name);
+    assert!(text.contains("holds NUL") && text.len() < 1000, "{text}");
+    for (key, value) in [(long.as_str(), "1"), ("path", "[1]")] {
+        let json = format!(r#"{{"descriptors":[{{"{key}":{value}}}]}}"#);
+        assert!(error(&json).len() < 1000);
+    }
+}

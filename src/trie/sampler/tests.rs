@@ -79,3 +79,32 @@ fn what_is_salvaged_is_allowed() {
     // Also where it was cut before.
     assert_eq!(left_of([0, 3, 2]), [1]);
 }
+
+/// A client's path may be as long as its payload, and so may those that are known.
+#[cfg(not(model))]
+#[test]
+fn an_unknown_path_is_answered_with_a_few_of_those_that_are_known() {
+    use crate::trie::Payload;
+
+    let slot = Slot::new(None);
+    set(&slot);
+    let unknown = slot.activate("no\n");
+    let wanted = "no descriptor has the path \"no\\n\"; there are \"p\"";
+    assert_eq!(unknown, Err(wanted.to_owned()));
+    let long = "\u{7f}".repeat(10_000);
+    let descriptor = |number: usize| {
+        let leaves = r#"[{"name":"n","tokens":[1]}]"#;
+        format!(r#"{{"path":"{number}{long}","leaves":{leaves}}}"#)
+    };
+    let descriptors: Vec<String> = (0..100).map(descriptor).collect();
+    let json = format!(r#"{{"descriptors":[{}]}}"#, descriptors.join(","));
+    let payload = Payload::parse(json.as_bytes(), None).expect("the payload is good");
+    let mode = Mode::from_number(SAMPLED).expect("a mode");
+    slot.set(Arc::new(Trie::new(&payload)), mode);
+    let told = slot.activate(&long).expect_err("there is no such path");
+    assert!(told.len() < 5_000, "{} bytes", told.len());
+    assert!(
+        told.contains("there are \"0") && told.ends_with(" and 92 more"),
+        "{told}"
+    );
+}
