@@ -208,25 +208,31 @@ impl Tokenizer {
         Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
     }
 
-    /// Writes the tokens of `text`, none of them special, to `out`, as far as its capacity: so that
-    /// nothing is allocated outside the guard. Says whether they had room.
+    /// Writes the tokens of `text`, none of them special, to `out`, if its capacity is enough: so
+    /// that nothing is allocated outside the guard. Gives how many there are, also where they have
+    /// no room; `None` where the host cannot say.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
-    pub(crate) unsafe fn tokens(&self, vocab: Vocab, text: &[u8], out: &mut Vec<Token>) -> bool {
+    pub(crate) unsafe fn tokens(
+        &self,
+        vocab: Vocab,
+        text: &[u8],
+        out: &mut Vec<Token>,
+    ) -> Option<usize> {
         out.clear();
         out.resize(out.capacity(), 0);
-        let lengths = (i32::try_from(text.len()), i32::try_from(out.len()));
-        let (Ok(length), Ok(room)) = lengths else {
-            return false;
-        };
+        let length = i32::try_from(text.len()).ok()?;
+        let room = i32::try_from(out.len()).unwrap_or(i32::MAX);
         let (text, to) = (text.as_ptr().cast(), out.as_mut_ptr());
         // SAFETY: the caller guarantees the vocabulary; text and buffer have the lengths that are
         // passed.
         let n = unsafe { (self.0)(vocab, text, length, to, room, false, false) };
-        let n = usize::try_from(n).ok().filter(|&n| n <= out.len());
-        out.truncate(n.unwrap_or(0));
-        n.is_some()
+        let is_written = n >= 0;
+        let n = usize::try_from(n.unsigned_abs()).ok();
+        out.truncate(n.filter(|_| is_written).unwrap_or(0));
+        // The lowest number says that there are more than the host can count.
+        n.filter(|&n| n <= i32::MAX as usize)
     }
 
     /// The one token that `text` is, control tokens recognised; `None` if it is not exactly one.

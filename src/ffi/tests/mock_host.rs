@@ -213,7 +213,8 @@ unsafe extern "C" fn detokenize(
     letter(unsafe { *tokens }, buffer, room)
 }
 
-/// Every letter is a token, and where special ones count also between angle brackets.
+/// Every letter is a token, a space is three, and where special ones count a letter between angle
+/// brackets is one.
 unsafe extern "C" fn tokenize(
     _vocab: *const c_void,
     text: *const c_char,
@@ -231,14 +232,18 @@ unsafe extern "C" fn tokenize(
         unsafe { *tokens = letter.wrapping_sub(b'a').into() };
         return 1;
     }
-    if room < length {
-        return -length;
+    let of_byte = |&byte: &u8| match byte {
+        b' ' => [0, 1, 2].into_iter().take(3),
+        _ => [byte.wrapping_sub(b'a').into(), 0, 0].into_iter().take(1),
+    };
+    let all: Vec<i32> = whole.iter().flat_map(of_byte).collect();
+    let n = all.len() as i32;
+    if room < n {
+        return -n;
     }
-    for i in 0..length as usize {
-        // SAFETY: text and tokens have the lengths that were passed.
-        unsafe { *tokens.add(i) = (*text.add(i) as u8).wrapping_sub(b'a').into() };
-    }
-    length
+    // SAFETY: there is room.
+    unsafe { tokens.copy_from_nonoverlapping(all.as_ptr(), all.len()) };
+    n
 }
 
 unsafe extern "C" fn logits_ith(_ctx: *mut c_void, _i: i32) -> *mut f32 {

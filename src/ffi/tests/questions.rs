@@ -5,7 +5,9 @@ use std::ffi::{CStr, CString, c_char};
 use super::mock_host;
 use crate::ffi::grammar::llama_sieve_init_grammar;
 use crate::ffi::samplers::llama_sieve_init_dry;
-use crate::ffi::trie::{LLAMA_SIEVE_TRIE_SAMPLED, llama_sieve_init_trie_strings};
+use crate::ffi::trie::{
+    LLAMA_SIEVE_TRIE_SAMPLED, llama_sieve_init_trie_strings, llama_sieve_trie_forced,
+};
 use crate::last_error;
 
 /// How many texts `call` has tokenized, and what it gives.
@@ -113,5 +115,43 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
         assert_eq!((asked, is_made), (n + 1, refused.is_none()), "{strings:?}");
         let told = last_error::get();
         assert!(told.contains(refused.unwrap_or_default()), "{told}");
+    }
+}
+
+/// A vocabulary without a token for the space has three for its bytes. Where that is more than the
+/// room that was made, the host says how many there are, and is asked once more.
+#[test]
+fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
+    let many = CString::new(" ".repeat(166)).expect("no NUL");
+    let long = CString::new(" ".repeat(167)).expect("no NUL");
+    for (text, n, tokens) in [
+        (c"a b", 1, 5),
+        (c"    ", 2, 12),
+        (&many, 2, 498),
+        (&long, 2, 501),
+    ] {
+        let texts = [text.as_ptr()];
+        // SAFETY: one C string, and the vocabulary of the mocked host; room for as many tokens.
+        let (asked, forced) = questions(|| unsafe {
+            let (vocab, mode) = (mock_host::handle(), LLAMA_SIEVE_TRIE_SAMPLED);
+            let trie = llama_sieve_init_trie_strings(vocab, texts.as_ptr(), 1, mode);
+            (!trie.is_null()).then(|| {
+                let mut forced = [-1; 600];
+                let n = llama_sieve_trie_forced(trie, forced.as_mut_ptr(), forced.len());
+                mock_host::free(trie);
+                forced[..n].to_vec()
+            })
+        });
+        assert_eq!(asked, n + 1, "{text:?}");
+        match forced {
+            Some(forced) => {
+                assert_eq!(forced.len(), tokens, "{text:?}");
+                assert!(text == c"a b" || forced.chunks(3).all(|three| three == [0, 1, 2]));
+            }
+            None => {
+                let told = last_error::get();
+                assert!(told.contains(&format!("has {tokens} tokens")), "{told}");
+            }
+        }
     }
 }

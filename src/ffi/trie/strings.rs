@@ -23,6 +23,8 @@ use super::{TOKEN_TRIE, slot_for};
 /// The most strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
+const CALL: &str = "llama_sieve_init_trie_strings";
+
 const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
 
 /// A token trie of `n` strings, each a value and the name of its leaf, tokenized as it would stand
@@ -45,7 +47,6 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     n: usize,
     mode: c_int,
 ) -> *mut llama_sampler {
-    const CALL: &str = "llama_sieve_init_trie_strings";
     let prepared = begin(CALL).and_then(|()| {
         // SAFETY: the caller guarantees the arguments.
         part(CALL, || unsafe { prepared(vocab, strings, n, mode) })
@@ -55,7 +56,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     };
     // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the exceptions
     // of the host would not pass.
-    unsafe { prepared.ask(vocab) };
+    if unsafe { prepared.ask(vocab) }.is_err() {
+        return null_mut();
+    }
     made(CALL, || {
         let (payload, mode) = prepared.payload()?;
         // SAFETY: the caller guarantees the vocabulary.
@@ -119,7 +122,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A token is at least a byte, but some tokenizers put one of their own at either end.
+/// Where a token is at least a byte; some tokenizers put one of their own at either end. There may
+/// be more: a space becomes three of a vocabulary without one for it.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
     Ok(memory::with_room(text.len().saturating_add(2))?)
 }
@@ -170,30 +174,39 @@ unsafe fn prepared<'a>(
 }
 
 impl Strings<'_> {
-    /// Asks for the tokens, up to the first string that is refused for them.
+    /// Asks for the tokens, up to the first string that is refused for them. Or the error that the
+    /// call answers with.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
-    unsafe fn ask(&mut self, vocab: *const llama_vocab) {
-        // SAFETY: the caller guarantees the vocabulary.
-        let ask =
-            |text: &[u8], to: &mut Vec<Token>| unsafe { self.tokenizer.tokens(vocab, text, to) };
-        ask(BEFORE, &mut self.before);
+    unsafe fn ask(&mut self, vocab: *const llama_vocab) -> Result<(), c_int> {
+        let tokenizer = &self.tokenizer;
+        let ask = |text: &[u8], to: &mut Vec<Token>| -> Result<(), c_int> {
+            // SAFETY: the caller guarantees the vocabulary.
+            let needed = unsafe { tokenizer.tokens(vocab, text, to) };
+            if let Some(needed) = needed.filter(|&needed| needed > to.len()) {
+                part(CALL, || Ok(to.try_reserve_exact(needed)?))?;
+                // SAFETY: as above.
+                unsafe { tokenizer.tokens(vocab, text, to) };
+            }
+            Ok(())
+        };
+        ask(BEFORE, &mut self.before)?;
         for value in &mut self.values {
             let tokens = &mut value.tokens;
-            let parts = ask(&value.together, tokens)
-                && tokens.len() > self.before.len()
-                && tokens.starts_with(&self.before);
+            ask(&value.together, tokens)?;
+            let parts = tokens.len() > self.before.len() && tokens.starts_with(&self.before);
             if parts {
                 tokens.drain(..self.before.len());
             } else {
                 // A tokenizer that takes both as one knows no text before the string.
-                ask(value.text.as_bytes(), tokens);
+                ask(value.text.as_bytes(), tokens)?;
             }
             if value.is_refused() {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     fn payload(self) -> Result<(Payload, Mode), Failure> {
