@@ -212,6 +212,9 @@ mod tests {
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("named \"topk\", \"llg\";"));
         assert!(warnings[0].contains("top-k") && warnings[0].contains("penalties"));
+        let many = vec!["x".repeat(1000); 1000].join(",");
+        let (_, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", &many)]);
+        assert!(warnings[0].contains("...\" and 992 more;") && warnings[0].len() < 2000);
         // A list that names nothing of ours is not the same as no list.
         assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());
     }
@@ -237,7 +240,7 @@ mod tests {
         let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "verify,verfy,dist")]);
         assert!(settings.verifies && settings.selects(&DIST) && !settings.selects(&TOP_K));
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("named verfy;") && warnings[0].contains("verify may be"));
+        assert!(warnings[0].contains("named \"verfy\";") && warnings[0].contains("verify may be"));
     }
 
     #[test]

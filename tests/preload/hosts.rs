@@ -165,7 +165,7 @@ fn the_environment_limits_what_is_ours() {
     let [warning] = warnings(&misspelt)[..] else {
         panic!("{}", misspelt.err);
     };
-    assert!(warning.contains("named topk;") && warning.contains("top-k"));
+    assert!(warning.contains("named \"topk\";") && warning.contains("top-k"));
 }
 
 #[test]
