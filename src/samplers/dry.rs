@@ -10,22 +10,26 @@
 //! repetition are touched, in their places while nobody has reordered the array.
 //!
 //! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
-//! another. [`FoundBreakers`] are for each breaker the tokens whose text contains it, or ends with
-//! a beginning of it; what is left of the breaker is then tokenised, apart, since a host's
-//! tokenizer may throw.
+//! another. [`FoundBreakers`] are the tokens whose text contains a breaker, or ends with a beginning
+//! of one; what is left of the breakers is then tokenised, apart, since a host's tokenizer may throw.
 
-use std::collections::{HashMap, TryReserveError, VecDeque};
+use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::memory::{claim, exhausted, push, set_with_room, table_bytes, with_room};
+use crate::memory::{claim, exhausted, table_bytes};
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
-use crate::vocabulary::Vocabulary;
+
+mod breakers;
+mod prefixes;
+
+pub use breakers::Breakers;
+pub(crate) use breakers::{FoundBreakers, MAX_BREAKER_BYTES};
 
 /// The parameters; all must be set for anything to happen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,12 +86,6 @@ impl Clone for Dry {
 
 /// Reserved at once, so that common windows never allocate later.
 const RESERVED: usize = 1024;
-
-/// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
-pub(crate) const MAX_BREAKER_BYTES: usize = 40;
-const MAX_TAIL_TOKENS: usize = 20;
-/// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
-const ROOM_PER_BYTE: usize = 8;
 
 /// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
 const MAX_LOG: f32 = 88.722_84;
@@ -299,168 +297,6 @@ fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
         reach[k] = length;
         if k + length > end {
             (start, end) = (k, k + length);
-        }
-    }
-}
-
-/// Sequence breakers as tokens: a head, and what must follow it.
-#[derive(Debug, Default)]
-pub struct Breakers {
-    tails: TokenMap<Vec<Vec<Token>>>,
-}
-
-impl Breakers {
-    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones break nothing.
-    pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
-        let mut found = FoundBreakers::new(vocabulary, breakers);
-        found.for_each_tail(|text, tokens| *tokens = vocabulary.tokenize(text));
-        found.into_breakers()
-    }
-
-    /// Whether `token` alone contains a breaker, or is one.
-    fn is_whole_breaker(&self, token: Token) -> bool {
-        self.tails
-            .get(&token)
-            .is_some_and(|tails| tails.iter().any(Vec::is_empty))
-    }
-
-    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the
-    /// newest first.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`i` counts the elements of `reversed`"
-    )]
-    fn distance(&self, reversed: &[Token]) -> usize {
-        for (i, head) in reversed.iter().enumerate() {
-            let Some(tails) = self.tails.get(head) else {
-                continue;
-            };
-            let matches = |tail: &&Vec<Token>| {
-                tail.len() <= i
-                    && tail
-                        .iter()
-                        .zip(reversed[..i].iter().rev())
-                        .all(|(a, b)| a == b)
-            };
-            if let Some(longest) = tails.iter().filter(matches).map(Vec::len).max() {
-                return i - longest;
-            }
-        }
-        reversed.len()
-    }
-}
-
-/// Where breakers begin in the texts of a vocabulary, and what is left of them there.
-#[derive(Debug, Default)]
-pub(crate) struct FoundBreakers<'a> {
-    heads: Vec<Head>,
-    tails: Tails<'a>,
-}
-
-/// A token whose text ends with the beginning of a breaker.
-#[derive(Debug)]
-struct Head {
-    token: Token,
-    /// The number of the tail that must follow; `None`: its text contains all of the breaker.
-    tail: Option<usize>,
-}
-
-/// Ends of breakers, each once.
-#[derive(Debug, Default)]
-struct Tails<'a> {
-    numbers: HashMap<&'a [u8], usize>,
-    /// With their tokens, or room for them.
-    all: Vec<(&'a [u8], Vec<Token>)>,
-}
-
-impl<'a> FoundBreakers<'a> {
-    /// Looks for breakers, each cut to 40 bytes, in all texts.
-    pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
-        let mut found = Self::default();
-        let mut known = set_with_room(breakers.len()).unwrap_or_else(exhausted);
-        let mut distinct: Vec<&[u8]> = with_room(breakers.len()).unwrap_or_else(exhausted);
-        let cut = breakers
-            .iter()
-            .map(|&text| text.get(..MAX_BREAKER_BYTES).unwrap_or(text));
-        distinct.extend(cut.filter(|&text| !text.is_empty() && known.insert(text)));
-        if distinct.is_empty() {
-            return found;
-        }
-        let mut text = Vec::new();
-        for token in 0..vocabulary.n_tokens() as Token {
-            vocabulary.detokenize(token, &mut text);
-            for breaker in &distinct {
-                begun_by(&text, breaker, |tail| {
-                    let tail = tail.map(|tail| found.tails.number(tail));
-                    push(&mut found.heads, Head { token, tail });
-                });
-            }
-        }
-        found
-    }
-
-    /// Has `ask` replace the tokens of each tail that occurs, given its text. There is room for
-    /// them, so that nothing need be allocated.
-    pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
-        for (text, tokens) in &mut self.tails.all {
-            ask(text, tokens);
-        }
-    }
-
-    /// Once the tails were asked for.
-    pub(crate) fn into_breakers(self) -> Breakers {
-        let mut tails = TokenMap::<Vec<Vec<Token>>>::default();
-        for head in self.heads {
-            if tails.len() == tails.capacity() {
-                let grown = (2 * tails.len()).max(4);
-                claim(table_bytes::<(Token, Vec<Vec<Token>>)>(grown))
-                    .and_then(|()| tails.try_reserve(1))
-                    .unwrap_or_else(exhausted);
-            }
-            let tail = head.tail.and_then(|tail| self.tails.all.get(tail));
-            let tail = tail.map_or(&[][..], |(_, tokens)| tokens);
-            let tail = tail.get(..MAX_TAIL_TOKENS).unwrap_or(tail);
-            let of_token = tails.entry(head.token).or_default();
-            if !of_token.iter().any(|known| known == tail) {
-                claim(size_of::<Vec<Token>>() + size_of_val(tail)).unwrap_or_else(exhausted);
-                of_token.push(tail.to_vec());
-            }
-        }
-        Breakers { tails }
-    }
-}
-
-impl<'a> Tails<'a> {
-    /// The number of this one, for whose tokens room is made.
-    fn number(&mut self, text: &'a [u8]) -> usize {
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        if self.numbers.len() == self.numbers.capacity() {
-            let grown = (2 * self.numbers.len()).max(4);
-            claim(table_bytes::<(&[u8], usize)>(grown))
-                .and_then(|()| self.numbers.try_reserve(1))
-                .unwrap_or_else(exhausted);
-        }
-        let number = self.all.len();
-        let room = with_room(ROOM_PER_BYTE * (text.len() + 1)).unwrap_or_else(exhausted);
-        push(&mut self.all, (text, room));
-        self.numbers.insert(text, number);
-        number
-    }
-}
-
-/// Tells what is left of `breaker` behind each beginning of it that `word` ends with, or `None` if
-/// `word` contains it.
-fn begun_by<'a>(word: &[u8], breaker: &'a [u8], mut tell: impl FnMut(Option<&'a [u8]>)) {
-    let n = breaker.len();
-    if word.windows(n).any(|part| part == breaker) {
-        return tell(None);
-    }
-    for begun in 1..n.min(word.len() + 1) {
-        let (beginning, tail) = breaker.split_at(begun);
-        if word.ends_with(beginning) {
-            tell(Some(tail));
         }
     }
 }

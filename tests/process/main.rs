@@ -3,6 +3,7 @@
 //! Every test here holds `alone()`: they come one after the other.
 
 mod allocations;
+mod breakers;
 mod costs;
 mod counting_allocator;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 //! The drop-ins, each against llama.cpp's own: equality of everything.
 
+mod breakers;
 mod definitions;
 mod differential;
 mod oracle;

@@ -1,0 +1,403 @@
+//! Sequence breakers in the texts of a vocabulary.
+//!
+//! Which tokens contain a breaker, and which end with a beginning of one, is found in one pass over
+//! the texts, however many breakers there are. What must follow is kept once for each beginning,
+//! not for each token that ends with it, and sorted, so that the longest that was said is found
+//! without looking at all. So memory follows from the bytes of the breakers, each of which may have
+//! 20 tokens behind it, and from the number of tokens.
+
+use std::collections::{HashMap, TryReserveError};
+
+use super::prefixes::{Prefixes, ROOT};
+use crate::history::TokenMap;
+use crate::memory::{claim, copied, exhausted, push, table_bytes, with_room};
+use crate::token::Token;
+use crate::vocabulary::Vocabulary;
+
+/// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
+pub(crate) const MAX_BREAKER_BYTES: usize = 40;
+const MAX_TAIL_TOKENS: usize = 20;
+/// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
+const ROOM_PER_BYTE: usize = 8;
+
+/// No rest's number.
+const UNUSED: u32 = u32::MAX;
+
+/// Sequence breakers as tokens: a head, and what must follow it.
+#[derive(Debug, Default)]
+pub struct Breakers {
+    heads: TokenMap<Head>,
+    /// The first stands for none.
+    beginnings: Vec<Beginning>,
+    tails: Vec<Tail>,
+    /// Those of the tails.
+    tokens: Vec<Token>,
+    /// Numbers of breakers, for [`Head::contained`].
+    contained: Vec<u32>,
+}
+
+/// A token whose text contains a breaker, or ends with the beginning of one.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    is_breaker: bool,
+    /// The longest beginning that it ends with; 0 if there is none.
+    beginning: u32,
+    /// From and to in `contained`, ascending: the breakers that it contains and also ends with a
+    /// beginning of. Nothing of these need follow.
+    contained: (u32, u32),
+}
+
+/// A beginning of breakers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beginning {
+    /// The longest other one that it ends with; 0 if there is none.
+    shorter: u32,
+    /// From and to in `tails`, sorted by their tokens: what must follow.
+    tails: (u32, u32),
+}
+
+/// What is left of a breaker behind a beginning.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    breaker: u32,
+    /// From and to in `tokens`.
+    tokens: (u32, u32),
+}
+
+impl Breakers {
+    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones break nothing.
+    pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
+        let mut found = FoundBreakers::new(vocabulary, breakers);
+        found.for_each_tail(|text, tokens| *tokens = vocabulary.tokenize(text));
+        found.into_breakers()
+    }
+
+    /// Whether `token` alone contains a breaker, or is one.
+    pub(super) fn is_whole_breaker(&self, token: Token) -> bool {
+        let head = self.heads.get(&token);
+        head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
+    }
+
+    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the
+    /// newest first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` counts the elements of `reversed`"
+    )]
+    pub(super) fn distance(&self, reversed: &[Token]) -> usize {
+        for (i, token) in reversed.iter().enumerate() {
+            if let Some(head) = self.heads.get(token)
+                && let Some(longest) = self.longest_tail(head, &reversed[..i])
+            {
+                return i - longest;
+            }
+        }
+        reversed.len()
+    }
+
+    /// How many tokens of a breaker follow its head, of the longest that does; `following` has the
+    /// newest first. `None`: no breaker begins there.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "heads and beginnings have places that were found"
+    )]
+    fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
+        let mut longest = head.is_breaker.then_some(0);
+        let (from, to) = head.contained;
+        let contained = &self.contained[from as usize..to as usize];
+        let mut at = head.beginning;
+        while at != 0 {
+            let beginning = self.beginnings[at as usize];
+            let (from, to) = beginning.tails;
+            let tails = &self.tails[from as usize..to as usize];
+            longest = longest.max(self.longest_of(tails, contained, following));
+            at = beginning.shorter;
+        }
+        longest
+    }
+
+    /// The length of the longest of `tails`, without those of breakers that are `contained`, that
+    /// `following` begins with, its newest token first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the tails in `longer` have more than `length` tokens"
+    )]
+    fn longest_of<'a>(
+        &self,
+        mut tails: &'a [Tail],
+        contained: &[u32],
+        following: &[Token],
+    ) -> Option<usize> {
+        let mut longest = None;
+        let mut following = following.iter().rev();
+        let mut length = 0;
+        // All of `tails` begin with the `length` tokens that were looked at.
+        while !tails.is_empty() {
+            let ends = tails.partition_point(|tail| tail.len() == length);
+            let (whole, longer) = tails.split_at(ends);
+            let counts = |tail: &Tail| contained.binary_search(&tail.breaker).is_err();
+            if whole.iter().any(counts) {
+                longest = Some(length);
+            }
+            let Some(token) = following.next() else {
+                break;
+            };
+            let at = |tail: &Tail| tail.of(&self.tokens)[length];
+            let from = longer.partition_point(|tail| at(tail) < *token);
+            let longer: &'a [Tail] = &longer[from..];
+            tails = &longer[..longer.partition_point(|tail| at(tail) == *token)];
+            length += 1;
+        }
+        longest
+    }
+}
+
+impl Tail {
+    fn len(&self) -> usize {
+        (self.tokens.1 - self.tokens.0) as usize
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "tails have places in the tokens of all"
+    )]
+    fn of<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
+        &tokens[self.tokens.0 as usize..self.tokens.1 as usize]
+    }
+}
+
+/// Where breakers begin in the texts of a vocabulary, and what is left of them there.
+#[derive(Debug, Default)]
+pub(crate) struct FoundBreakers<'a> {
+    /// Without the tokens of their tails, but with room for these.
+    breakers: Breakers,
+    /// What is left of breakers, each text once.
+    rests: Vec<&'a [u8]>,
+    /// Where the tokens of each are among all.
+    places: Vec<(u32, u32)>,
+    /// Which of them each tail is; `UNUSED` where all tokens that end with the beginning contain
+    /// the breaker.
+    numbers: Vec<u32>,
+    /// Room for all tokens of a rest.
+    scratch: Vec<Token>,
+}
+
+impl<'a> FoundBreakers<'a> {
+    /// Looks for breakers, each cut to 40 bytes, in all texts.
+    pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
+        let mut found = Self::default();
+        let mut distinct: Vec<&[u8]> = with_room(breakers.len()).unwrap_or_else(exhausted);
+        let cut = breakers
+            .iter()
+            .map(|&text| text.get(..MAX_BREAKER_BYTES).unwrap_or(text));
+        distinct.extend(cut.filter(|text| !text.is_empty()));
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.is_empty() {
+            return found;
+        }
+        let prefixes = Prefixes::new(distinct);
+        found.breakers.find_heads(vocabulary, &prefixes);
+        found.find_tails(&prefixes);
+        found.make_room().unwrap_or_else(exhausted);
+        found
+    }
+
+    /// Lists what is left of breakers behind those beginnings that a token ends with, and has the
+    /// heads name them.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`users` and `places` have one of each beginning"
+    )]
+    fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
+        let n = prefixes.len();
+        let mut users = zeros(n as usize);
+        for head in self.breakers.heads.values() {
+            users[head.beginning as usize] += 1;
+        }
+        // The longer ones come first.
+        for prefix in (1..n).rev() {
+            users[prefixes.shorter(prefix) as usize] += users[prefix as usize];
+        }
+        let mut places = zeros(n as usize);
+        let mut tails = Vec::new();
+        push(&mut self.breakers.beginnings, Beginning::default());
+        for prefix in 1..n {
+            let users = users[prefix as usize];
+            let shorter = places[prefixes.shorter(prefix) as usize];
+            let (from, to) = prefixes.longer_texts(prefix);
+            if users == 0 || from == to {
+                places[prefix as usize] = shorter;
+                continue;
+            }
+            places[prefix as usize] = self.breakers.beginnings.len() as u32;
+            let first = tails.len() as u32;
+            for breaker in from..to {
+                let (_, text) = prefixes.text(breaker).split_at(prefixes.length(prefix));
+                push(&mut tails, (text, users));
+                let tokens = (0, 0);
+                push(&mut self.breakers.tails, Tail { breaker, tokens });
+            }
+            let tails = (first, tails.len() as u32);
+            push(&mut self.breakers.beginnings, Beginning { shorter, tails });
+        }
+        for head in self.breakers.heads.values_mut() {
+            head.beginning = places[head.beginning as usize];
+        }
+        self.breakers.for_each_contained(|tail| tails[tail].1 -= 1);
+        let mut numbers = HashMap::new();
+        for (text, users) in tails {
+            let rest = match users {
+                0 => UNUSED,
+                _ => self.number(&mut numbers, text),
+            };
+            push(&mut self.numbers, rest);
+        }
+    }
+
+    /// The number of the rest `text`.
+    fn number(&mut self, numbers: &mut HashMap<&'a [u8], u32>, text: &'a [u8]) -> u32 {
+        if let Some(&number) = numbers.get(text) {
+            return number;
+        }
+        if numbers.len() == numbers.capacity() {
+            let grown = (2 * numbers.len()).max(4);
+            claim(table_bytes::<(&[u8], u32)>(grown))
+                .and_then(|()| numbers.try_reserve(1))
+                .unwrap_or_else(exhausted);
+        }
+        let number = self.rests.len() as u32;
+        push(&mut self.rests, text);
+        numbers.insert(text, number);
+        number
+    }
+
+    /// For the tokens of the rests.
+    fn make_room(&mut self) -> Result<(), TryReserveError> {
+        let longest = self.rests.iter().map(|text| text.len()).max();
+        self.scratch = with_room(ROOM_PER_BYTE * (longest.unwrap_or(0) + 1))?;
+        self.places = with_room(self.rests.len())?;
+        self.breakers.tokens = with_room(MAX_TAIL_TOKENS * self.rests.len())?;
+        Ok(())
+    }
+
+    /// Has `ask` replace the tokens of each tail that occurs, given its text. There is room for
+    /// them, so that nothing need be allocated.
+    pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
+        let tokens = &mut self.breakers.tokens;
+        for text in &self.rests {
+            ask(text, &mut self.scratch);
+            let kept = self.scratch.get(..MAX_TAIL_TOKENS).unwrap_or(&self.scratch);
+            let from = tokens.len() as u32;
+            tokens.extend_from_slice(kept);
+            self.places.push((from, tokens.len() as u32));
+        }
+    }
+
+    /// Once the tails were asked for.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "beginnings have places of tails, and each rest has been asked for"
+    )]
+    pub(crate) fn into_breakers(self) -> Breakers {
+        let mut breakers = self.breakers;
+        // Without the room that is left.
+        breakers.tokens = copied(&breakers.tokens);
+        for (tail, rest) in breakers.tails.iter_mut().zip(self.numbers) {
+            if rest != UNUSED {
+                tail.tokens = self.places[rest as usize];
+            }
+        }
+        let tokens = &breakers.tokens;
+        for beginning in &breakers.beginnings {
+            let (from, to) = beginning.tails;
+            breakers.tails[from as usize..to as usize]
+                .sort_unstable_by(|a, b| a.of(tokens).cmp(b.of(tokens)));
+        }
+        breakers
+    }
+}
+
+impl Breakers {
+    /// Tells for each head the tails that it does not need, since it contains the breaker; while
+    /// they still have the order of the breakers.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "heads and beginnings have places that were found; no beginning is without tails"
+    )]
+    fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
+        for head in self.heads.values() {
+            let (from, to) = head.contained;
+            let contained = &self.contained[from as usize..to as usize];
+            let mut at = head.beginning;
+            while at != 0 && !contained.is_empty() {
+                let beginning = self.beginnings[at as usize];
+                let (from, to) = beginning.tails;
+                let first = self.tails[from as usize].breaker;
+                for &breaker in contained {
+                    if (first..first + (to - from)).contains(&breaker) {
+                        tell((from + breaker - first) as usize);
+                    }
+                }
+                at = beginning.shorter;
+            }
+        }
+    }
+
+    /// Looks through the texts of all tokens. The heads get numbers of `prefixes`.
+    fn find_heads(&mut self, vocabulary: &dyn Vocabulary, prefixes: &Prefixes<'_>) {
+        let mut text = Vec::new();
+        let mut contained = Vec::new();
+        for token in 0..vocabulary.n_tokens() as Token {
+            vocabulary.detokenize(token, &mut text);
+            contained.clear();
+            let mut at = ROOT;
+            for &byte in &text {
+                at = prefixes.step(at, byte);
+                for breaker in prefixes.whole_texts(at) {
+                    insert(&mut contained, breaker);
+                }
+            }
+            let is_breaker = !contained.is_empty();
+            if !is_breaker && at == ROOT {
+                continue;
+            }
+            contained.retain(|&breaker| prefixes.ends_with_part_of(at, breaker));
+            let from = self.contained.len() as u32;
+            for &breaker in &contained {
+                push(&mut self.contained, breaker);
+            }
+            let head = Head {
+                is_breaker,
+                beginning: at,
+                contained: (from, self.contained.len() as u32),
+            };
+            if self.heads.len() == self.heads.capacity() {
+                let grown = (2 * self.heads.len()).max(4);
+                claim(table_bytes::<(Token, Head)>(grown))
+                    .and_then(|()| self.heads.try_reserve(1))
+                    .unwrap_or_else(exhausted);
+            }
+            self.heads.insert(token, head);
+        }
+    }
+}
+
+/// As many as `n`.
+fn zeros(n: usize) -> Vec<u32> {
+    let mut zeros = with_room(n).unwrap_or_else(exhausted);
+    zeros.resize(n, 0);
+    zeros
+}
+
+/// Puts `number` in its place among the ascending ones, once.
+#[expect(clippy::indexing_slicing, reason = "the place is one of them")]
+fn insert(numbers: &mut Vec<u32>, number: u32) {
+    if let Err(place) = numbers.binary_search(&number) {
+        push(numbers, number);
+        numbers[place..].rotate_right(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+use std::collections::{BTreeSet, HashMap};
+
+use super::*;
+use crate::lcg::Lcg;
+
+/// A vocabulary of these texts. A text is the longest tokens that it begins with, one after the
+/// other; bytes that no token has are left out.
+#[derive(Debug)]
+struct Texts(Vec<Vec<u8>>);
+
+impl Vocabulary for Texts {
+    fn n_tokens(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_eog(&self, _token: Token) -> bool {
+        false
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        None
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clone_from(&self.0[token as usize]);
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, mut text: &[u8]) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        while !text.is_empty() {
+            let begins = |token: &usize| text.starts_with(&self.0[*token]);
+            let fits = (0..self.0.len()).filter(begins);
+            let longest = fits.max_by_key(|&token| self.0[token].len());
+            let length = longest.map_or(0, |token| self.0[token].len());
+            if length > 0 {
+                tokens.extend(longest.map(|token| token as Token));
+            }
+            text = &text[length.max(1)..];
+        }
+        tokens
+    }
+}
+
+type AllTails = HashMap<Token, Vec<Vec<Token>>>;
+
+/// Each breaker in each text, as llama.cpp looks for them, and what is tokenised for that.
+fn all_tails(vocabulary: &Texts, breakers: &[&[u8]]) -> (AllTails, BTreeSet<Vec<u8>>) {
+    let (mut all, mut asked) = (AllTails::new(), BTreeSet::new());
+    for breaker in breakers {
+        let breaker = &breaker[..breaker.len().min(40)];
+        for (token, text) in vocabulary.0.iter().enumerate() {
+            let mut add = |tail| all.entry(token as Token).or_default().push(tail);
+            if breaker.is_empty() {
+                continue;
+            }
+            if text.windows(breaker.len()).any(|part| part == breaker) {
+                add(Vec::new());
+                continue;
+            }
+            for begun in 1..breaker.len() {
+                if text.ends_with(&breaker[..begun]) {
+                    asked.insert(breaker[begun..].to_vec());
+                    let mut tail = vocabulary.tokenize(&breaker[begun..]);
+                    tail.truncate(20);
+                    add(tail);
+                }
+            }
+        }
+    }
+    (all, asked)
+}
+
+fn distance(all: &AllTails, reversed: &[Token]) -> usize {
+    for (i, token) in reversed.iter().enumerate() {
+        let following: Vec<Token> = reversed[..i].iter().rev().copied().collect();
+        let tails = all.get(token).into_iter().flatten();
+        let said = tails.filter(|tail| following.starts_with(tail));
+        if let Some(longest) = said.map(Vec::len).max() {
+            return i - longest;
+        }
+    }
+    reversed.len()
+}
+
+fn below(lcg: &mut Lcg, n: usize) -> usize {
+    (lcg.bits() >> 8) as usize % n
+}
+
+fn text(lcg: &mut Lcg, longest: usize, letters: &[u8]) -> Vec<u8> {
+    let length = below(lcg, longest + 1);
+    let letters = (0..length).map(|_| letters[below(lcg, letters.len())]);
+    letters.collect()
+}
+
+#[test]
+fn breakers_are_those_that_looking_for_each_finds() {
+    let mut lcg = Lcg(11);
+    let (mut shortened, mut contained, mut cut) = (0, 0, 0);
+    // Miri takes minutes for all of them.
+    for case in 0..if cfg!(miri) { 4 } else { 400 } {
+        let letters: &[u8] = [&b"ab"[..], b"abc", b"a"][case % 3];
+        let n_tokens = 1 + below(&mut lcg, 30);
+        let of_token = [2, 6][case % 2];
+        let vocabulary = Texts(
+            (0..n_tokens)
+                .map(|_| text(&mut lcg, of_token, letters))
+                .collect(),
+        );
+        let of_breaker = [3, 8, 60][below(&mut lcg, 3)];
+        let n_breakers = 1 + below(&mut lcg, 20);
+        // One of a letter that no token has: nothing may be left of it.
+        let letters = [letters, b"z"].concat();
+        let all: Vec<Vec<u8>> = (0..n_breakers)
+            .map(|_| text(&mut lcg, of_breaker, &letters[case % 2..]))
+            .collect();
+        let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+        let (naive, asked) = all_tails(&vocabulary, &all);
+        let mut found = FoundBreakers::new(&vocabulary, &all);
+        let mut texts = Vec::new();
+        found.for_each_tail(|text, tokens| {
+            texts.push(text.to_vec());
+            *tokens = vocabulary.tokenize(text);
+        });
+        // The same questions, each once: the host may throw at any.
+        texts.sort();
+        assert!(texts.iter().eq(&asked), "{case}: {texts:?}, {asked:?}");
+        let ours = found.into_breakers();
+        contained += ours.contained.len();
+        for token in 0..n_tokens as Token {
+            let tails = naive.get(&token).into_iter().flatten();
+            cut += tails.clone().filter(|tail| tail.len() == 20).count();
+            let is_whole = tails.into_iter().any(Vec::is_empty);
+            assert_eq!(ours.is_whole_breaker(token), is_whole, "{case}: {token}");
+        }
+        for _ in 0..40 {
+            let mut said: Vec<Token> = Vec::new();
+            for _ in 0..below(&mut lcg, 4) {
+                // Breakers from somewhere on, behind some token.
+                said.push(below(&mut lcg, n_tokens) as Token);
+                let breaker = all[below(&mut lcg, all.len())];
+                let from = below(&mut lcg, breaker.len() + 1);
+                said.extend(vocabulary.tokenize(&breaker[from..]));
+            }
+            said.reverse();
+            let expected = distance(&naive, &said);
+            assert_eq!(
+                ours.distance(&said),
+                expected,
+                "{case}: {all:?}, {vocabulary:?}, {said:?}"
+            );
+            shortened += usize::from(expected < said.len());
+        }
+    }
+    assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100);
+}
+
+/// What a token contains ends there, though it also ends with a beginning of it; of another breaker
+/// that begins alike what is left must follow.
+#[test]
+fn nothing_need_follow_a_breaker_that_a_token_contains() {
+    let vocabulary = Texts([&b"aba"[..], b"ba", b"ca", b"-"].map(<[u8]>::to_vec).into());
+    let breakers = Breakers::new(&vocabulary, &[b"aba", b"aca"]);
+    // The newest first.
+    assert_eq!(breakers.distance(&[3, 1, 0]), 2);
+    assert_eq!(breakers.distance(&[3, 2, 0]), 1);
+    assert_eq!(breakers.distance(&[3, 1, 2]), 1);
+    assert!(breakers.is_whole_breaker(0) && !breakers.is_whole_breaker(1));
+}
+
+/// Not for each token that ends with a beginning of them.
+#[test]
+fn tails_are_kept_once_for_each_beginning() {
+    let numbers: Vec<String> = (0..300).map(|n| format!(" -{n:03}")).collect();
+    let breakers: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
+    for n_tokens in [10, 1000] {
+        let ends = [" ", " -", "- ", "-"];
+        let texts = (0..n_tokens).map(|n| format!("x{n}{}", ends[n % 4]).into_bytes());
+        let vocabulary = Texts(texts.collect());
+        for n in [100, 300, 300] {
+            let mut asked = 0;
+            // The last time each twice.
+            let twice = [&breakers[..n], &breakers[..n]].concat();
+            let mut found = FoundBreakers::new(&vocabulary, &twice[..]);
+            found.for_each_tail(|_, tokens| {
+                tokens.clear();
+                asked += 1;
+            });
+            let kept = found.into_breakers();
+            // Behind " " and " -", which all begin with.
+            assert_eq!((kept.tails.len(), asked), (2 * n, 2 * n));
+            assert_eq!(kept.beginnings.len(), 3);
+            assert_eq!(
+                kept.heads.len(),
+                (0..n_tokens).filter(|n| n % 4 != 3).count()
+            );
+        }
+    }
+}
+
+/// A host is asked for the tokens of a text where it may not allocate.
+#[test]
+fn what_follows_a_breaker_has_room_for_its_tokens() {
+    let vocabulary = Texts(
+        [&b"xabc"[..], b"a", b"-abcd-", b"bcd", b"-abc"]
+            .map(<[u8]>::to_vec)
+            .into(),
+    );
+    let mut found = FoundBreakers::new(&vocabulary, &[b"abcd"]);
+    let (all, ends) = (found.breakers.tokens.capacity(), found.places.capacity());
+    assert!(all >= 2 * 20 && ends >= 2);
+    let mut asked = Vec::new();
+    found.for_each_tail(|text, tokens| {
+        // Eight of a byte, and of the end of a text.
+        asked.push((text.to_vec(), tokens.capacity() >= 8 * (text.len() + 1)));
+        tokens.clear();
+        tokens.resize(tokens.capacity(), 7);
+    });
+    assert_eq!(asked, [(b"bcd".to_vec(), true), (b"d".to_vec(), true)]);
+    let left = (found.breakers.tokens.capacity(), found.places.capacity());
+    assert_eq!(left, (all, ends));
+    assert_eq!(found.places, [(0, 20), (20, 40)]);
+}
+
+/// The longest tail that was said is part of the breaker.
+#[test]
+fn what_is_behind_a_breaker_begins_after_its_tail() {
+    let vocabulary = Texts((0..10).map(|n| vec![b'0' + n]).collect());
+    let breakers = Breakers::new(&vocabulary, &[b"5", b"51", b"512"]);
+    for (newest_first, distance) in [
+        (&[9, 8, 2, 1, 5, 3][..], 2),
+        (&[2, 1, 5], 0),
+        (&[9, 1, 5], 1),
+        (&[9, 8, 7, 5], 3),
+        (&[9, 8, 7], 3),
+    ] {
+        assert_eq!(breakers.distance(newest_first), distance);
+    }
+}

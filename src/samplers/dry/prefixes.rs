@@ -1,0 +1,174 @@
+//! The beginnings of texts, and which of them other texts contain and end with.
+//!
+//! A trie with links from each beginning to the longest one that it ends with (Aho and Corasick
+//! 1975): one step for each byte of what is looked through, however many the texts are.
+
+use crate::memory::push;
+
+/// The empty beginning.
+pub(super) const ROOT: u32 = 0;
+
+/// All beginnings of some texts, numbered from the shortest to the longest.
+///
+/// Numbers have 32 bits: as many beginnings would take more memory than there is.
+#[derive(Debug)]
+pub(super) struct Prefixes<'a> {
+    texts: Vec<&'a [u8]>,
+    nodes: Vec<Node>,
+}
+
+/// One beginning.
+#[derive(Debug)]
+struct Node {
+    /// Its last byte.
+    byte: u8,
+    length: u32,
+    /// From and to: the texts that begin with it, itself included where it is one.
+    texts: (u32, u32),
+    /// From and to: the beginnings that are longer by one byte, in the order of that.
+    children: (u32, u32),
+    /// The longest other beginning that it ends with.
+    shorter: u32,
+    /// The longest one that it ends with and that is a whole text; `ROOT` if there is none.
+    whole: u32,
+}
+
+impl<'a> Prefixes<'a> {
+    /// Of `texts`, which are sorted, none of them empty or there twice.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`parent` counts nodes; the texts of a node have its length at least, and those after `from` more"
+    )]
+    pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
+        let mut all = Self {
+            nodes: Vec::new(),
+            texts,
+        };
+        let root = Node {
+            byte: 0,
+            length: 0,
+            texts: (0, all.texts.len() as u32),
+            children: (0, 0),
+            shorter: ROOT,
+            whole: ROOT,
+        };
+        push(&mut all.nodes, root);
+        let mut parent = 0;
+        while parent < all.nodes.len() {
+            let first = all.nodes.len() as u32;
+            let length = all.nodes[parent].length;
+            let (mut from, to) = all.longer_texts(parent as u32);
+            while from < to {
+                let byte = all.texts[from as usize][length as usize];
+                let rest = &all.texts[from as usize..to as usize];
+                let same = |text: &&&[u8]| text[length as usize] == byte;
+                let until = from + rest.iter().take_while(same).count() as u32;
+                all.add(parent as u32, byte, (from, until));
+                from = until;
+            }
+            all.nodes[parent].children = (first, all.nodes.len() as u32);
+            parent += 1;
+        }
+        all
+    }
+
+    /// Adds what is `parent` and then `byte`, once all shorter beginnings have their children.
+    fn add(&mut self, parent: u32, byte: u8, texts: (u32, u32)) {
+        let length = self.node(parent).length + 1;
+        let shorter = match parent {
+            ROOT => ROOT,
+            _ => self.step(self.node(parent).shorter, byte),
+        };
+        // The first of them in their order is the shortest.
+        let is_whole = self.text(texts.0).len() == length as usize;
+        let whole = match is_whole {
+            true => self.nodes.len() as u32,
+            false => self.node(shorter).whole,
+        };
+        let node = Node {
+            byte,
+            length,
+            texts,
+            children: (0, 0),
+            shorter,
+            whole,
+        };
+        push(&mut self.nodes, node);
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "numbers of beginnings come from here"
+    )]
+    fn node(&self, number: u32) -> &Node {
+        &self.nodes[number as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "numbers of texts come from here")]
+    pub(super) fn text(&self, number: u32) -> &'a [u8] {
+        self.texts[number as usize]
+    }
+
+    /// How many there are, the empty one included.
+    pub(super) fn len(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    /// How many bytes it has.
+    pub(super) fn length(&self, prefix: u32) -> usize {
+        self.node(prefix).length as usize
+    }
+
+    /// The longest other beginning that it ends with; at last the empty one.
+    pub(super) fn shorter(&self, prefix: u32) -> u32 {
+        self.node(prefix).shorter
+    }
+
+    /// From and to: the texts that it is the beginning of, but not all.
+    pub(super) fn longer_texts(&self, prefix: u32) -> (u32, u32) {
+        let node = self.node(prefix);
+        let is_whole = node.whole == prefix && prefix != ROOT;
+        (node.texts.0 + u32::from(is_whole), node.texts.1)
+    }
+
+    /// The longest beginning that a text ends with, of which one byte less ends with `prefix` as
+    /// its longest.
+    #[expect(clippy::indexing_slicing, reason = "children are beginnings")]
+    pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
+        loop {
+            let node = self.node(prefix);
+            let (from, to) = node.children;
+            let children = &self.nodes[from as usize..to as usize];
+            if let Ok(child) = children.binary_search_by_key(&byte, |child| child.byte) {
+                return from + child as u32;
+            }
+            if prefix == ROOT {
+                return ROOT;
+            }
+            prefix = node.shorter;
+        }
+    }
+
+    /// The whole texts that it ends with.
+    pub(super) fn whole_texts(&self, prefix: u32) -> impl Iterator<Item = u32> {
+        let known = |whole| (whole != ROOT).then_some(whole);
+        let mut next = known(self.node(prefix).whole);
+        std::iter::from_fn(move || {
+            let whole = self.node(next?);
+            next = known(self.node(whole.shorter).whole);
+            Some(whole.texts.0)
+        })
+    }
+
+    /// Whether it ends with a beginning of that text, other than the empty one and all of it.
+    pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
+        while prefix != ROOT {
+            let (from, to) = self.longer_texts(prefix);
+            if (from..to).contains(&text) {
+                return true;
+            }
+            prefix = self.shorter(prefix);
+        }
+        false
+    }
+}
