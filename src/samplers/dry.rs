@@ -10,8 +10,9 @@
 //! repetition are touched, in their places while nobody has reordered the array.
 //!
 //! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
-//! another. [`FoundBreakers`] are the tokens whose text contains a breaker, or ends with a beginning
-//! of one; what is left of the breakers is then tokenised, apart, since a host's tokenizer may throw.
+//! another. [`FoundBreakers`] are the tokens whose text contains a breaker, or ends with a
+//! beginning of one; what is left of the breakers is then tokenised, apart, since a host's
+//! tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;

@@ -53,7 +53,9 @@ fn breakers_take_memory_as_their_bytes_and_as_the_tokens() {
             asked: AtomicUsize::new(0),
         };
         // Each twice.
-        let texts: Vec<String> = (0..2 * n).map(|i| format!(" -{:038}", i % n)).collect();
+        let texts: Vec<String> = (0..2 * n)
+            .map(|i| format!(" -{:04}{:034}", i % n, 0))
+            .collect();
         let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
         let before = bytes_since(0);
         let breakers = Breakers::new(&vocabulary, &texts);
