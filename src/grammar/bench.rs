@@ -99,8 +99,8 @@ impl Bench {
         })
     }
 
-    /// The place behind some tokens, or behind those before the first that is not allowed, with that
-    /// one.
+    /// The place behind some tokens, or behind those before the first that is not allowed, with
+    /// that one.
     pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,

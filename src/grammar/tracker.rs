@@ -162,8 +162,9 @@ impl Tracker {
         Ok(())
     }
 
-    /// Goes on with tokens in one call: however many they are, it may do what it may do for one. The
-    /// first that the grammar does not allow, if there is one; then the place is that before it.
+    /// Goes on with tokens in one call: however many they are, it may do what it may do for one.
+    /// Gives the first that the grammar does not allow, if there is one; then the place is that
+    /// before it.
     pub fn accept<'t>(
         &mut self,
         tokens: impl Iterator<Item = Text<'t>> + Clone,
