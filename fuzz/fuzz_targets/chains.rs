@@ -414,12 +414,7 @@ fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     let Some(chosen) = selected.and_then(|i| array.data.get(i)) else {
         return assert!(token < 0, "{token}, and the array has no choice");
     };
-    // Minus infinity counts as none, and as that NaN that was given.
-    let is_banned = |c: &sys::llama_token_data| {
-        let is_given_nan = || logits.get(c.id as usize).is_some_and(|logit| logit.is_nan());
-        c.logit == f32::NEG_INFINITY || c.logit.is_nan() && is_given_nan()
-    };
-    if array.data.iter().all(is_banned) {
+    if array.selects_none() {
         return assert_eq!(token, LLAMA_SIEVE_ERROR_NO_CANDIDATE, "of {n} logits");
     }
     assert_eq!(token, chosen.id, "of {n} logits");
