@@ -65,9 +65,11 @@ impl Trie {
                 continue;
             }
             let start = sorted.len();
-            memory::claim((sorted.len() + leaves.len()) * 2 * size_of::<&Leaf>())
-                .and_then(|()| sorted.try_reserve(leaves.len()))
-                .unwrap_or_else(exhausted);
+            if sorted.capacity() - sorted.len() < leaves.len() {
+                memory::claim((sorted.len() + leaves.len()) * 2 * size_of::<&Leaf>())
+                    .and_then(|()| sorted.try_reserve(leaves.len()))
+                    .unwrap_or_else(exhausted);
+            }
             sorted.extend(leaves);
             push(&mut trie.paths, boxed(&descriptor.path));
             push(&mut trie.terminators, terminators);
