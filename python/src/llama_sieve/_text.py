@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Sequence
 
-
 _MOST = 60
 _MOST_NAMES = 8
 
