@@ -65,12 +65,7 @@ impl Trie {
                 continue;
             }
             let start = sorted.len();
-            if sorted.capacity() - sorted.len() < leaves.len() {
-                memory::claim((sorted.len() + leaves.len()) * 2 * size_of::<&Leaf>())
-                    .and_then(|()| sorted.try_reserve(leaves.len()))
-                    .unwrap_or_else(exhausted);
-            }
-            sorted.extend(leaves);
+            leaves.into_iter().for_each(|leaf| push(&mut sorted, leaf));
             push(&mut trie.paths, boxed(&descriptor.path));
             push(&mut trie.terminators, terminators);
             push(&mut trie.tokens, -1);
