@@ -13,8 +13,8 @@
 //! that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
-use std::collections::{HashSet, TryReserveError};
-use std::hash::Hash;
+use std::collections::{HashMap, HashSet, TryReserveError};
+use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 use std::panic::resume_unwind;
 
@@ -96,6 +96,16 @@ pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveErr
     claim(table_bytes::<T>(n))?;
     set.try_reserve(n)?;
     Ok(set)
+}
+
+/// Makes room for one more entry.
+pub fn grow_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.len() == map.capacity() {
+        let grown = (2 * map.len()).max(4);
+        claim(table_bytes::<(K, V)>(grown))
+            .and_then(|()| map.try_reserve(1))
+            .unwrap_or_else(exhausted);
+    }
 }
 
 /// A copy of `elements`.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, TryReserveError};
 
 use super::prefixes::{Prefixes, ROOT};
 use crate::history::TokenMap;
-use crate::memory::{claim, copied, exhausted, push, table_bytes, with_room};
+use crate::memory::{copied, exhausted, grow_map, push, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -260,12 +260,7 @@ impl<'a> FoundBreakers<'a> {
         if let Some(&number) = numbers.get(text) {
             return number;
         }
-        if numbers.len() == numbers.capacity() {
-            let grown = (2 * numbers.len()).max(4);
-            claim(table_bytes::<(&[u8], u32)>(grown))
-                .and_then(|()| numbers.try_reserve(1))
-                .unwrap_or_else(exhausted);
-        }
+        grow_map(numbers);
         let number = self.rests.len() as u32;
         push(&mut self.rests, text);
         numbers.insert(text, number);
@@ -372,12 +367,7 @@ impl Breakers {
                 beginning: at,
                 contained: (from, self.contained.len() as u32),
             };
-            if self.heads.len() == self.heads.capacity() {
-                let grown = (2 * self.heads.len()).max(4);
-                claim(table_bytes::<(Token, Head)>(grown))
-                    .and_then(|()| self.heads.try_reserve(1))
-                    .unwrap_or_else(exhausted);
-            }
+            grow_map(&mut self.heads);
             self.heads.insert(token, head);
         }
     }
