@@ -140,16 +140,11 @@ impl States {
         let mut began = (state, taken, None);
         let all = loop {
             self.touch(grammar, state)?;
-            let facts = &mut self.facts[state as usize];
-            let (kinds, next) = match facts.uniform {
-                // Known from an earlier walk counts as unknown.
-                _ if facts.uniform_walk != self.walk && !finds_out => break false,
-                Some(uniform) => {
-                    facts.uniform_walk = self.walk;
-                    uniform
-                }
-                None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
-            };
+            // Known from an earlier walk counts as unknown.
+            if self.facts[state as usize].uniform_walk != self.walk && !finds_out {
+                break false;
+            }
+            let (kinds, next) = self.uniform(grammar, state)?;
             if !texts.kinds.is_within(kinds) {
                 break false;
             }
@@ -187,17 +182,10 @@ impl States {
     ) -> Result<(usize, StateId), TooMuch> {
         for n in 0..most {
             self.touch(grammar, state)?;
-            let facts = &mut self.facts[state as usize];
-            if facts.has_tokens {
+            if self.facts[state as usize].has_tokens {
                 return Ok((n, state));
             }
-            let (kinds, next) = match facts.uniform {
-                Some(uniform) => {
-                    facts.uniform_walk = self.walk;
-                    uniform
-                }
-                None => self.on_account(state, |states| states.find_uniform(grammar, state))?,
-            };
+            let (kinds, next) = self.uniform(grammar, state)?;
             if !kind.is_within(kinds) {
                 return Ok((n, state));
             }
@@ -231,6 +219,17 @@ impl States {
     }
 
     /// The largest set of characters that lead to one state, as kinds, and that state.
+    #[inline]
+    fn uniform(&mut self, grammar: &Compiled, state: StateId) -> Result<(Kinds, StateId), TooMuch> {
+        let facts = &mut self.facts[state as usize];
+        if let Some(uniform) = facts.uniform {
+            facts.uniform_walk = self.walk;
+            return Ok(uniform);
+        }
+        self.on_account(state, |states| states.find_uniform(grammar, state))
+    }
+
+    /// Finds them, and remembers them.
     #[cold]
     fn find_uniform(
         &mut self,
