@@ -123,9 +123,12 @@ impl HostOrder {
             self.select_by_heap(data, k);
             self.tied = any_equal(&self.replay.items);
         } else if k == data.len() {
-            if self.order_all(data).is_none() {
+            self.reserve(k);
+            if !is_replayed(data) {
+                self.rank_settled(data);
                 return self.take_ranked(data);
             }
+            self.replay_top(data, k);
         } else {
             self.reserve(data.len());
             match self.rank_some(data, k) {
@@ -137,17 +140,6 @@ impl HostOrder {
             }
         }
         self.take_items(data, k)
-    }
-
-    /// Brings all of `data` into the host's order: in the items, and then gives what there is to
-    /// tell of the logits, or, if that is sooner, in the ranking.
-    fn order_all(&mut self, data: &[TokenData]) -> Option<Column> {
-        self.reserve(data.len());
-        if is_replayed(data) {
-            return Some(self.replay_top(data, data.len()));
-        }
-        self.rank_settled(data);
-        None
     }
 
     /// The candidates of the first `k` items.
@@ -184,15 +176,11 @@ impl HostOrder {
     pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
         let k = k.min(data.len());
         if k > HEAP && k >= data.len() / LARGE_PART {
-            if !is_replayed(data) {
-                if self.rank_top(data, k) {
-                    return;
-                }
-            } else if have_no_p(data) {
-                self.reserve(data.len());
-                if self.replay_top(data, k).plain {
-                    return self.write_replayed(&mut data[..k]);
-                }
+            if is_replayed(data) {
+                return self.replay_in_place(data, k, have_no_p(data));
+            }
+            if self.rank_top(data, k) {
+                return;
             }
         }
         let sorted = self.top(data, k);
@@ -244,13 +232,19 @@ impl HostOrder {
     /// Sorts `data` as [`sort`](Self::sort) does, where [`is_replayed`] says that the host's sort
     /// is replayed at once; their probabilities may be lost.
     pub fn replay(&mut self, data: &mut [TokenData]) {
+        self.replay_in_place(data, data.len(), true);
+    }
+
+    /// Leaves the `k` largest of `data` at its beginning by the host's sort, replayed. Their
+    /// probabilities may be lost, if `loses_p`: then plain data need not be copied first.
+    #[expect(clippy::indexing_slicing, reason = "`k` of `data` are sorted")]
+    fn replay_in_place(&mut self, data: &mut [TokenData], k: usize, loses_p: bool) {
         self.reserve(data.len());
-        if self.replay_top(data, data.len()).plain {
-            return self.write_replayed(data);
+        if self.replay_top(data, k).plain && loses_p {
+            return self.write_replayed(&mut data[..k]);
         }
-        let n = data.len();
-        let sorted = self.take_items(data, n);
-        data.copy_from_slice(sorted);
+        let sorted = self.take_items(data, k);
+        data[..k].copy_from_slice(sorted);
     }
 
     /// Writes the candidates in the order of the items: those of plain data without probabilities,
