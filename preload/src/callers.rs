@@ -32,7 +32,7 @@ impl Functions {
         Self(functions)
     }
 
-    /// Whether the code there is of llama.cpp's samplers. Where that is not certain, it is.
+    /// True if the code there is of llama.cpp's samplers, or may be.
     pub fn are_samplers_at(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         let behind = self.0.partition_point(|function| function.start <= address);
@@ -47,7 +47,7 @@ impl Functions {
     }
 }
 
-/// Whether llama.cpp's samplers have a function of that name, which C++ may have written out:
+/// True if llama.cpp's samplers have a function of that name, which C++ may have written out:
 /// `_ZN` or `_Z`, and the length of the first part of the name.
 fn is_of_samplers(name: &CStr) -> bool {
     let name = name.to_bytes();

@@ -84,9 +84,9 @@ struct Call {
     chain: *mut llama_sampler,
     grammar_first: bool,
     note: &'static AtomicU8,
-    /// What is noted of the chain when ours would have given the same.
+    /// The notes that the chain gets when ours would have given the same.
     noted: u8,
-    /// Whether it is noted already.
+    /// True if the chain has them already.
     is_known: bool,
     /// The host that is to show how it takes answers.
     trial: Option<usize>,
@@ -160,45 +160,24 @@ impl Entered {
             _ => Stage::Watched,
         };
         Self::new(Call {
-            entry: Entry::Common,
-            ctx: output.0,
-            idx: output.1,
-            chain,
             grammar_first,
-            note,
-            noted,
             is_known,
             trial: (!proof::takes_answers(host)).then_some(host),
-            grammar: None,
             stage,
-            seen: Seen::default(),
-            difference: None,
-            applied: Applied::Nothing,
+            ..Call::watched(Entry::Common, output, chain, (note, noted))
         })
     }
 
     /// Begins a call of llama_sampler_sample that the host does itself; ours are to be
     /// [rehearsed](keep_rehearsed) at once.
     pub fn sampler(
-        (ctx, idx): (*mut llama_context, i32),
+        output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
         note: &'static AtomicU8,
     ) -> Self {
         Self::new(Call {
-            entry: Entry::Sampler,
-            ctx,
-            idx,
-            chain,
-            grammar_first: false,
-            note,
-            noted: SAMPLED_ALIKE,
             is_known: is_sampled_alike(note),
-            trial: None,
-            grammar: None,
-            stage: Stage::Watched,
-            seen: Seen::default(),
-            difference: None,
-            applied: Applied::Nothing,
+            ..Call::watched(Entry::Sampler, output, chain, (note, SAMPLED_ALIKE))
         })
     }
 
@@ -467,6 +446,32 @@ pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array
 }
 
 impl Call {
+    /// One with a chain of which nothing is known, and which gets the notes `noted`.
+    #[inline]
+    fn watched(
+        entry: Entry,
+        (ctx, idx): (*mut llama_context, i32),
+        chain: *mut llama_sampler,
+        (note, noted): (&'static AtomicU8, u8),
+    ) -> Self {
+        Self {
+            entry,
+            ctx,
+            idx,
+            chain,
+            grammar_first: false,
+            note,
+            noted,
+            is_known: false,
+            trial: None,
+            grammar: None,
+            stage: Stage::Watched,
+            seen: Seen::default(),
+            difference: None,
+            applied: Applied::Nothing,
+        }
+    }
+
     fn ask(&mut self, question: Question, of_call: bool) {
         if self.stage == Stage::Watched {
             self.seen.ask(self.entry, question, of_call);
