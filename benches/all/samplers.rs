@@ -192,12 +192,12 @@ pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     })
 }
 
-/// What was there before a sampler that has seen no array.
+/// The memory that a thread has before a sampler that has seen no array.
 #[derive(Clone, Copy)]
 pub enum Before {
     /// Others that the thread has used and freed.
     Others,
-    /// The same, and then the host has given free memory back to the system.
+    /// That of others that were freed, after the host has given free memory back to the system.
     OthersTrimmed,
     /// Nothing: a thread that has used no sampler, and no free memory.
     Nothing,
