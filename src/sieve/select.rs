@@ -10,6 +10,7 @@
 
 use crate::algorithms::host_order::{Item, item, place};
 use crate::algorithms::kth_largest::nearly_kth_largest;
+use crate::kernels::collect::ROOM;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::kernels::packed::Packed;
@@ -309,9 +310,14 @@ pub(super) fn top_k(
         let max = Logits::F32(maxima).max();
         sampled_threshold(k, max, source)
     });
-    if blocks_from(threshold, maxima) > 2 * k + MANY_BLOCKS {
+    let most_blocks = k.saturating_mul(2).saturating_add(MANY_BLOCKS);
+    if blocks_from(threshold, maxima) > most_blocks {
         collect_keys(k, source, maxima, threshold, candidates, keys);
     } else {
+        // How many pass differs from one token to the next: there is room for all that may.
+        let most = most_blocks.saturating_mul(GROUP).min(source.len());
+        reserve(candidates, most + ROOM);
+        reserve(keys, most);
         collect(source, maxima, threshold, candidates);
         if candidates.len() < k && threshold > f32::MIN {
             collect(source, maxima, f32::MIN, candidates);
@@ -322,7 +328,6 @@ pub(super) fn top_k(
             return;
         }
         keys.clear();
-        reserve(keys, candidates.len());
         keys.extend(candidates.iter().map(key_of));
     }
     keep_least(k, keys);

@@ -4,8 +4,10 @@
 use crate::counting_allocator::without_allocating;
 use crate::support::arrays::{Recipe, Shape};
 use crate::support::{alone, fresh_rng, replay};
+use llama_sieve::algorithms::host_order::HostOrder;
 use llama_sieve::samplers::DryParams;
 use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve, Stage};
+use llama_sieve::token::TokenData;
 
 #[test]
 fn no_sample_allocates_after_warm_up() {
@@ -132,6 +134,57 @@ fn no_stage_allocates_after_reserve() {
                 let token = sieve.sample(logits).expect("there is a candidate");
                 sieve.accept(token % 5);
             }
+        });
+    }
+}
+
+/// Samplers in front leave few candidates now and then, and how many differs.
+#[test]
+fn an_order_that_warmed_up_has_room_for_few() {
+    let _alone = alone();
+    let few = |n: i32| -> Vec<TokenData> {
+        let logit = |id| (id * 37 % 64) as f32;
+        let candidate = |id| TokenData {
+            id,
+            logit: logit(id),
+            p: 0.0,
+        };
+        (0..n).map(candidate).collect()
+    };
+    // The first of a process asks which instructions there are.
+    HostOrder::default().sort(&mut few(1));
+    let mut order = HostOrder::default();
+    order.warm_up(20_000);
+    for n in [2, 1, 127, 30, 128, 129, 40] {
+        let mut data = few(n);
+        without_allocating(&n, || order.sort(&mut data));
+    }
+}
+
+/// How many logits pass the threshold of the k largest differs from one array to the next.
+#[test]
+fn what_a_threshold_lets_pass_was_reserved_by_the_first_token() {
+    const N: usize = 20_000;
+    let _alone = alone();
+    let mut sieve = Sieve::new(&Params {
+        top_k: 40,
+        ..Params::default()
+    })
+    .expect("valid parameters");
+    // The largest lie together in blocks, which pass whole, or each for itself.
+    let logits = |together: usize| -> Vec<f32> {
+        (0..N)
+            .map(|i| match i % 448 < together {
+                true => 10.0 + (i % 1000) as f32 * 1e-3,
+                false => (i % 5) as f32,
+            })
+            .collect()
+    };
+    sieve.sample(&logits(1)).expect("there is a candidate");
+    for together in [2, 8, 32, 64, 16] {
+        let logits = logits(together);
+        without_allocating(&together, || {
+            sieve.sample(&logits).expect("there is a candidate");
         });
     }
 }

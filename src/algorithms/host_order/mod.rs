@@ -402,9 +402,11 @@ impl HostOrder {
         self.replay.exchange(&self.ties, logits, ranked, sorted);
     }
 
-    /// Makes room for what sorting `n` candidates can take, ties or not.
+    /// Makes room for what sorting `n` candidates can take, or the few of them that others leave,
+    /// ties or not.
     pub fn warm_up(&mut self, n: usize) {
-        self.reserve(n);
+        self.order.warm_up(HEAP, HEAP + 1);
+        self.reserve(n.max(HEAP));
         self.indices.clear();
         self.indices.reserve(n);
         self.order.ranking().reserve(n);
