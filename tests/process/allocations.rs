@@ -175,8 +175,8 @@ fn no_chain_allocates_after_warm_up() {
         if member.max_size < N {
             continue;
         }
-        // At a threshold of 0 XTC leaves a masked candidate, if there is one: now and then, since it
-        // acts at random.
+        // At a threshold of 0 XTC leaves a masked candidate, if there is one: now and then, since
+        // it acts at random.
         let shapes = match member.name {
             "xtc" => &[Shape::Peaked, Shape::Flat][..],
             _ => &[Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Few],
