@@ -11,7 +11,7 @@ use super::lists::Ps;
 use super::temp::{scale, scale_pool};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::rest;
+use crate::algorithms::scratch::{rest, room_to_write_over};
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -92,6 +92,13 @@ impl TempExt {
         pool.divide_in_order(temperature, true)
     }
 
+    /// Makes room for what `n` candidates can take, aside or in place.
+    fn warm_up(&mut self, n: usize) {
+        self.order.warm_up(n);
+        self.work.warm_up(n);
+        room_to_write_over(&mut self.entropies, n);
+    }
+
     /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
     /// not where ids are no indices, and not where infinities are about.
     #[expect(
@@ -147,6 +154,7 @@ impl Sampler for TempExt {
         if candidates.len() <= 1 {
             return;
         }
+        self.warm_up(candidates.len());
         if self.apply_aside(candidates) {
             return;
         }

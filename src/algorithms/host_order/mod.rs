@@ -123,7 +123,7 @@ impl HostOrder {
             self.select_by_heap(data, k);
             self.tied = any_equal(&self.replay.items);
         } else if k == data.len() {
-            self.reserve(k);
+            self.warm_up(k);
             if !is_replayed(data) {
                 self.rank_settled(data);
                 return self.take_ranked(data);
@@ -197,7 +197,7 @@ impl HostOrder {
         if is_stable() {
             return false;
         }
-        self.reserve(data.len());
+        self.warm_up(data.len());
         let column = self.order.ranking().rank_logits(data);
         if overflows(column.max) {
             return false;
@@ -239,7 +239,7 @@ impl HostOrder {
     /// probabilities may be lost, if `loses_p`: then plain data need not be copied first.
     #[expect(clippy::indexing_slicing, reason = "`k` of `data` are sorted")]
     fn replay_in_place(&mut self, data: &mut [TokenData], k: usize, loses_p: bool) {
-        self.reserve(data.len());
+        self.warm_up(data.len());
         if self.replay_top(data, k).plain && loses_p {
             return self.write_replayed(&mut data[..k]);
         }
@@ -320,7 +320,7 @@ impl HostOrder {
     /// Ranks all of `data`, whatever the ids; then [`ranking`](Self::ranking) holds the order and
     /// the logits, NaN as minus infinity.
     pub fn rank(&mut self, data: &[TokenData]) -> Column {
-        self.reserve(data.len());
+        self.warm_up(data.len());
         if is_replayed(data) {
             return self.rank_replayed(data);
         }
