@@ -13,13 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "common.h"
+#include "of_common.h"
 #include "opened.h"
 #include "sampling.h"
-
-// The rest of the common library is not linked; of that, sampling needs a clock alone.
-common_time_meas::common_time_meas(int64_t & t_acc, bool) : t_start_us(0), t_acc(t_acc) {}
-common_time_meas::~common_time_meas() = default;
 
 namespace {
 
@@ -109,7 +105,7 @@ std::vector<option_set> option_sets() {
               p.reasoning_budget_start  = { 5 };
               p.reasoning_budget_end    = { { 7, 8 } };
               p.reasoning_budget_forced = { 9, 10, 7, 8 };
-              p.logit_bias              = { { 5, 6.0f } };
+              p.logit_bias              = { { 5, 20.0f } };
           } },
         { "budget and grammar", false,
           [](P p) {
@@ -117,7 +113,28 @@ std::vector<option_set> option_sets() {
               p.reasoning_budget_start  = { 5 };
               p.reasoning_budget_end    = { { 7, 8 } };
               p.reasoning_budget_forced = { 9, 7, 8 };
+              p.logit_bias              = { { 5, 20.0f } };
               p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= .*" };
+          } },
+        { "budget and grammar of letters", false,
+          [](P p) {
+              p.reasoning_budget_tokens = 1;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 7 } };
+              p.reasoning_budget_forced = { 300, 7 };
+              p.logit_bias              = { { 5, 20.0f } };
+              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^q]*" };
+          } },
+        { "budget and lazy grammar", false,
+          [](P p) {
+              p.reasoning_budget_tokens = 3;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 400 }, { 7, 8 } };
+              p.reasoning_budget_forced = { 9, 400 };
+              p.logit_bias              = { { 5, 20.0f } };
+              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^q]*" };
+              p.grammar_lazy            = true;
+              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 400 } };
           } },
     };
 }

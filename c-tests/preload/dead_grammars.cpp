@@ -14,13 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "common.h"
+#include "of_common.h"
 #include "opened.h"
 #include "sampling.h"
-
-// The rest of the common library is not linked; of that, sampling needs a clock alone.
-common_time_meas::common_time_meas(int64_t & t_acc, bool) : t_start_us(0), t_acc(t_acc) {}
-common_time_meas::~common_time_meas() = default;
 
 namespace {
 

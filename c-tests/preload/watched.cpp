@@ -1,19 +1,19 @@
 // Samples often from one output, with one chain after another, and prints what comes out. The host
 // that it is linked with may sample otherwise than llama.cpp does: tests/preload/watched.rs.
 //
-//   watched MODEL N_CHAINS N_TOKENS
+//   watched MODEL N_CHAINS N_TOKENS [BUDGET]
+//
+// With a budget, thoughts begin at the likeliest token, and after so many tokens their end is
+// forced.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #ifdef WITH_COMMON
-#include "common.h"
+#include "of_common.h"
 #include "sampling.h"
 
-// As in common.cpp.
-common_time_meas::common_time_meas(int64_t & t_acc, bool) : t_start_us(0), t_acc(t_acc) {}
-common_time_meas::~common_time_meas() = default;
 #endif
 
 #include "llama.h"
@@ -29,10 +29,16 @@ namespace {
 struct chain {
     common_sampler * sampler;
 
-    chain(const llama_model * model, uint32_t seed) {
+    chain(const llama_model * model, uint32_t seed, int budget) {
         common_params_sampling params;
         params.seed = seed;
         params.temp = 1.5f;
+        if (budget >= 0) {
+            params.reasoning_budget_tokens = budget;
+            params.reasoning_budget_start  = { 798 };
+            params.reasoning_budget_end    = { { 7, 8 } };
+            params.reasoning_budget_forced = { 400, 401, 7, 8 };
+        }
         sampler     = common_sampler_init(model, params);
         if (sampler == nullptr) {
             fail("common_sampler_init returned NULL");
@@ -61,7 +67,7 @@ struct chain {
 struct chain {
     llama_sampler * sampler;
 
-    chain(const llama_model *, uint32_t seed) {
+    chain(const llama_model *, uint32_t seed, int) {
         sampler = llama_sampler_chain_init(llama_sampler_chain_default_params());
         llama_sampler_chain_add(sampler, llama_sampler_init_top_k(40));
         llama_sampler_chain_add(sampler, llama_sampler_init_min_p(0.01f, 1));
@@ -79,8 +85,8 @@ struct chain {
 } // namespace
 
 int main(int argc, char ** argv) {
-    if (argc != 4) {
-        fail("usage: watched MODEL N_CHAINS N_TOKENS");
+    if (argc != 4 && argc != 5) {
+        fail("usage: watched MODEL N_CHAINS N_TOKENS [BUDGET]");
     }
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
@@ -104,8 +110,9 @@ int main(int argc, char ** argv) {
     }
     const int n_chains = std::atoi(argv[2]);
     const int n_tokens = std::atoi(argv[3]);
+    const int budget   = argc == 5 ? std::atoi(argv[4]) : -1;
     for (int i = 0; i < n_chains; i++) {
-        const chain one(model, static_cast<uint32_t>(i) + 1);
+        const chain one(model, static_cast<uint32_t>(i) + 1, budget);
         for (int j = 0; j < n_tokens; j++) {
             one.sample(context);
         }

@@ -10,10 +10,11 @@
 //! its own chain would have left of the whole vocabulary: ids, order, logits, probabilities, what
 //! is selected.
 //!
-//! That is exact only if nothing comes before the chain. So the first call with each chain is only
-//! watched, and what was seen is noted with the chain's first member, which is freed with it: see
-//! `watch`. A budget, and the chain stays with the host for good; another order of questions, or
-//! other candidates than the logits, and all chains do. A call in which the grammar comes first
+//! That is exact only if nothing comes before the chain but a budget, of which is known what it
+//! does: see `budget`. So the first call with each chain is only watched, and what was seen is
+//! noted with the chain's first member, which is freed with it: see `watch`. Anything else before
+//! the chain, and that stays with the host for good; another order of questions, or other
+//! candidates than the logits, and all chains do. A call in which the grammar comes first
 //! must have been seen without a grammar. Of later calls one now and then is watched again: see
 //! `proof`.
 //!
@@ -31,28 +32,29 @@
 
 use std::cell::{Cell, RefCell};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use llama_sieve::Token;
-use llama_sieve::ffi::chain::in_front::{self, Candidates};
+use llama_sieve::ffi::chain::in_front::{self, Before, Candidates, First};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use llama_sieve::per_thread::PerThread;
 
+use crate::budget::{self, Listed};
 use crate::columns::Columns;
 use crate::proof::{self, Difference, Entry};
 use crate::routes::Route;
 use crate::watch::{self, Question, Seen, Verdict};
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
-const NOTHING_BEFORE: u8 = 1;
+const NOTHING_BEFORE: u32 = 1;
 /// Notes of a chain: nothing precedes it where the grammar comes first; so there is none.
-const NOTHING_AT_ALL_BEFORE: u8 = 2;
+const NOTHING_AT_ALL_BEFORE: u32 = 2;
 /// Notes of a chain: the host does it all.
-const ASIDE: u8 = 4;
+const ASIDE: u32 = 4;
 /// Notes of a chain: the host does it all where the grammar comes first.
-const ASIDE_BEHIND_GRAMMAR: u8 = 8;
+const ASIDE_BEHIND_GRAMMAR: u32 = 8;
 /// Notes of a chain: `llama_sampler_sample` does with it what ours does.
-const SAMPLED_ALIKE: u8 = 16;
+const SAMPLED_ALIKE: u32 = 16;
 
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +85,15 @@ struct Call {
     idx: i32,
     chain: *mut llama_sampler,
     grammar_first: bool,
-    note: &'static AtomicU8,
+    note: &'static AtomicU32,
     /// The notes that the chain gets when ours would have given the same.
-    noted: u8,
+    noted: u32,
     /// True if the chain has them already.
     is_known: bool,
     /// The host that is to show how it takes answers.
     trial: Option<usize>,
+    /// The reasoning budget that the chain is known to have before it.
+    budget: Option<*mut llama_sampler>,
     /// The grammar that has looked at the token, if it is ours.
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
@@ -142,10 +146,12 @@ impl Entered {
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
         grammar_first: bool,
-        note: &'static AtomicU8,
+        note: &'static AtomicU32,
     ) -> Self {
         let host = host.address() as usize;
         let known = note.load(Ordering::Relaxed);
+        let listed = Listed::in_note(known);
+        let budget = listed.sampler();
         let (noted, aside) = match grammar_first {
             true => (
                 NOTHING_BEFORE | NOTHING_AT_ALL_BEFORE,
@@ -153,7 +159,8 @@ impl Entered {
             ),
             false => (NOTHING_BEFORE, ASIDE),
         };
-        let is_known = known & noted == noted;
+        // Where the budget was freed, nothing is known any more.
+        let is_known = known & noted == noted && listed.is_some() == budget.is_some();
         let stage = match is_known {
             _ if known & aside != 0 => Stage::Done,
             true if !proof::is_due() => Stage::Waiting,
@@ -163,6 +170,7 @@ impl Entered {
             grammar_first,
             is_known,
             trial: (!proof::takes_answers(host)).then_some(host),
+            budget,
             stage,
             ..Call::watched(Entry::Common, output, chain, (note, noted))
         })
@@ -173,7 +181,7 @@ impl Entered {
     pub fn sampler(
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
-        note: &'static AtomicU8,
+        note: &'static AtomicU32,
     ) -> Self {
         Self::new(Call {
             is_known: is_sampled_alike(note),
@@ -209,12 +217,12 @@ impl Entered {
 }
 
 /// Whether llama_sampler_sample was seen to do with a chain what ours does.
-fn is_sampled_alike(note: &AtomicU8) -> bool {
+fn is_sampled_alike(note: &AtomicU32) -> bool {
     note.load(Ordering::Relaxed) & SAMPLED_ALIKE != 0
 }
 
 /// Whether ours is to sample in the place of llama_sampler_sample, with a chain of this note.
-pub fn may_sample(note: &AtomicU8) -> bool {
+pub fn may_sample(note: &AtomicU32) -> bool {
     is_sampled_alike(note) && !proof::is_due()
 }
 
@@ -236,8 +244,7 @@ fn exchange(call: Option<Call>) -> Option<Call> {
 
 /// What is to be run.
 pub struct Now {
-    /// Before the chain.
-    pub grammar: Option<*mut llama_sampler>,
+    pub before: Before,
     pub chain: *mut llama_sampler,
     /// And whether it itself is.
     pub run: Run,
@@ -283,18 +290,14 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
             }
             _ => return None,
         };
-        Some(Now {
-            grammar: call.grammar,
-            chain: call.chain,
-            run,
-        })
+        Some(call.now(run))
     })
 }
 
 /// Keeps what ours made of the logits on copies of the chain, to be compared with what the host
 /// does.
-pub fn keep_rehearsed(logits: &[f32], left: Candidates<'_>) {
-    if watch::keep(logits, left) {
+pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
+    if watch::keep(logits, begins, left) {
         with_call(|call| {
             call.seen.begin(true);
             Some(())
@@ -383,7 +386,10 @@ pub enum Apply {
     Nothing,
     /// The chain is to be run from the logits of this output, and then [selects](chain_was_run):
     /// its candidates are what copies of it have left.
-    Run(*mut llama_sampler, (*mut llama_context, i32)),
+    Run(Now, (*mut llama_context, i32)),
+    /// The host's function is to be called during this. Nothing else was applied since the
+    /// candidates were filled in, and this is not the chain: it may be one that [`comes_first`].
+    First(Applying),
     /// The host's function is to be called during this.
     Theirs(Applying),
 }
@@ -452,7 +458,7 @@ impl Call {
         entry: Entry,
         (ctx, idx): (*mut llama_context, i32),
         chain: *mut llama_sampler,
-        (note, noted): (&'static AtomicU8, u8),
+        (note, noted): (&'static AtomicU32, u32),
     ) -> Self {
         Self {
             entry,
@@ -464,6 +470,7 @@ impl Call {
             noted,
             is_known: false,
             trial: None,
+            budget: None,
             grammar: None,
             stage: Stage::Watched,
             seen: Seen::default(),
@@ -493,12 +500,24 @@ impl Call {
         let is_chain = smpl == self.chain;
         if self.is_tried() {
             // SAFETY: the caller guarantees the array.
-            return Some(unsafe { self.try_answers(is_chain, array) });
+            return Some(unsafe { self.try_answers(smpl, array) });
         }
         self.applied = Applied::Other;
+        let is_budget = self.budget == Some(smpl);
         match self.stage {
-            // SAFETY: the caller guarantees sampler and array.
-            Stage::Watched => self.applied = unsafe { self.watch(smpl, array) },
+            Stage::Watched => {
+                let asks = self.entry == Entry::Common && self.seen.is_before_all() && !is_chain;
+                // SAFETY: the caller guarantees sampler and array.
+                self.applied = unsafe { self.watch(smpl, array) };
+                if asks && !is_budget {
+                    return Some(Apply::First(Applying { outermost: true }));
+                }
+            }
+            // The candidates are what it, among others, has left.
+            Stage::Answering | Stage::Answered if is_budget => {
+                self.applied = Applied::Nothing;
+                return Some(Apply::Nothing);
+            }
             Stage::Answering | Stage::Answered => {
                 // It was run before the chain. The second time nobody asks for the backend's token.
                 let was_run = self.grammar == Some(smpl);
@@ -540,11 +559,28 @@ impl Call {
             if self.seen.chain && !is_chain && is_check(smpl, array) {
                 return Applied::Check(smpl);
             }
-            self.seen.apply(self.entry, is_chain, array);
+            let is_budget = self.budget == Some(smpl);
+            self.seen.apply(self.entry, (is_chain, is_budget), array);
         }
         match is_chain {
             true => Applied::Chain,
             false => Applied::Other,
+        }
+    }
+
+    /// What is to be run like this.
+    fn now(&self, run: Run) -> Now {
+        let first = |sampler| First {
+            sampler,
+            edit: budget::edited,
+        };
+        Now {
+            before: Before {
+                first: self.budget.map(first),
+                grammar: self.grammar,
+            },
+            chain: self.chain,
+            run,
         }
     }
 
@@ -556,7 +592,15 @@ impl Call {
 
     /// # Safety
     /// As for [`apply`].
-    unsafe fn try_answers(&mut self, is_chain: bool, array: *mut llama_token_data_array) -> Apply {
+    unsafe fn try_answers(
+        &mut self,
+        smpl: *mut llama_sampler,
+        array: *mut llama_token_data_array,
+    ) -> Apply {
+        let is_chain = smpl == self.chain;
+        if self.budget == Some(smpl) {
+            return Apply::Nothing;
+        }
         if self.stage != Stage::Failed {
             // SAFETY: the caller guarantees the array.
             let taken = taken().map(|columns| unsafe {
@@ -565,7 +609,9 @@ impl Call {
                 taken
             });
             let difference = match (is_chain, taken) {
-                (true, Some(true)) => return Apply::Run(self.chain, (self.ctx, self.idx)),
+                (true, Some(true)) => {
+                    return Apply::Run(self.now(Run::Itself), (self.ctx, self.idx));
+                }
                 (true, _) => Difference::Answers,
                 (false, _) => Difference::Before,
             };
@@ -596,7 +642,7 @@ impl Call {
         match self.seen.verdict(token) {
             Verdict::Nothing => {}
             Verdict::Same => note(self.noted),
-            // A grammar or a budget, which some chains have and others do not.
+            // A grammar, or whatever it is, which some chains have and others do not.
             Verdict::Before if self.entry == Entry::Common && !self.is_known => {
                 note(match self.grammar_first {
                     true => ASIDE_BEHIND_GRAMMAR,
@@ -608,6 +654,19 @@ impl Call {
         }
         None
     }
+}
+
+/// What the host applies first is this budget, or none.
+pub fn comes_first(budget: Option<Listed>) {
+    with_call(|call| {
+        let budget = budget?;
+        let named = |note| Some(budget.noted(note));
+        let _ = call
+            .note
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, named);
+        call.seen.budget_is_found();
+        Some(())
+    });
 }
 
 /// The chain itself was run, after the host has taken what copies of it had left.

@@ -2,11 +2,12 @@
 //! llama-sieve's, without recompiling anything.
 //!
 //! The library exports the names of the built-in samplers' constructors, of the functions that
-//! sample, `llama_sampler_get_seed` and `llama_sampler_copy`. Loaded first, it is found first by
-//! whatever calls them through the dynamic linker: the program, its libraries, and what they load
-//! later, also with RTLD_LOCAL. Not reached are programs and libraries with a llama.cpp linked in,
-//! and callers that ask libllama's own handle for a symbol, as Python's ctypes does. Constructors
-//! that llama-sieve has no counterpart of are not exported, and stay what they are.
+//! sample, `llama_sampler_get_seed`, `llama_sampler_copy` and `llama_sampler_free`. Loaded first,
+//! it is found first by whatever calls them through the dynamic linker: the program, its libraries,
+//! and what they load later, also with RTLD_LOCAL. Not reached are programs and libraries with a
+//! llama.cpp linked in, and callers that ask libllama's own handle for a symbol, as Python's ctypes
+//! does. Constructors that llama-sieve has no counterpart of are not exported, and stay what they
+//! are.
 //!
 //! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
 //! is the host's equal, it steps aside and calls the host's own constructor, with the same
@@ -22,6 +23,7 @@
 //! - `choice`: ours or the host's; `callers`: who asks.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
 //!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
+//! - `budget`: the sampler that comes before a chain.
 //! - `presence`: what is told of the library itself.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
@@ -51,6 +53,7 @@ macro_rules! call_host {
     }};
 }
 
+mod budget;
 mod callers;
 mod calls;
 mod choice;

@@ -9,6 +9,7 @@ use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Candidates, Sampled};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 
+use crate::budget;
 use crate::calls::{self, Apply, Entered, Run};
 use crate::choice;
 use crate::proof::{self, Entry};
@@ -48,7 +49,10 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
             Some(Sampled::Nothing(note)) => {
                 entered = Some(Entered::sampler((ctx, idx), smpl, note));
                 // SAFETY: as above.
-                unsafe { in_front::rehearse(None, smpl, (ctx, idx), calls::keep_rehearsed) };
+                unsafe {
+                    let nothing = in_front::Before::default();
+                    in_front::rehearse(nothing, smpl, (ctx, idx), calls::keep_rehearsed);
+                }
             }
             None => {}
         }
@@ -78,13 +82,18 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     // SAFETY: the caller guarantees sampler and array.
     let during = match unsafe { calls::apply(smpl, array) } {
         Apply::Nothing => return,
-        Apply::Run(chain, output) => {
-            // SAFETY: the chain that the caller guarantees, and the context of this call.
+        Apply::Run(now, output) => {
+            // SAFETY: the samplers that the caller guarantees, and the context of this call.
             unsafe {
-                let run = in_front::narrow(None, chain, output, calls::keep);
+                let run = in_front::narrow(now.before, now.chain, output, calls::keep);
                 calls::chain_was_run(run == Some(true), array);
             }
             return;
+        }
+        Apply::First(applying) => {
+            // SAFETY: the caller guarantees both, and it is about to be applied.
+            calls::comes_first(unsafe { budget::recognise(smpl, array) });
+            applying
         }
         Apply::Theirs(applying) => applying,
     };
@@ -165,27 +174,27 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     idx: i32,
 ) -> *mut f32 {
     if let Some(now) = calls::to_be_run(ctx, idx) {
-        let (grammar, chain, output) = (now.grammar, now.chain, (ctx, idx));
-        // SAFETY: grammar and chain of the call that this thread is in, and the context of the
-        // question.
+        let (before, chain, output) = (now.before, now.chain, (ctx, idx));
+        // SAFETY: the samplers of the call that this thread is in, and the context of the question.
         let kept = unsafe {
             match now.run {
-                Run::Itself => in_front::narrow(grammar, chain, output, calls::keep),
+                Run::Itself => in_front::narrow(before, chain, output, calls::keep),
                 Run::Copies => {
-                    let keep = |_: &[f32], left: Candidates<'_>| calls::keep(left);
-                    in_front::rehearse(grammar, chain, output, keep)
+                    let keep = |_: &[f32], _: &[f32], left: Candidates<'_>| calls::keep(left);
+                    in_front::rehearse(before, chain, output, keep)
                 }
                 Run::Rehearsal => {
-                    in_front::rehearse(grammar, chain, output, calls::keep_rehearsed);
+                    in_front::rehearse(before, chain, output, calls::keep_rehearsed);
                     None
                 }
             }
         };
         if kept == Some(true) && now.run == Run::Itself {
             proof::used(Entry::Common);
-            choice::report_once(match grammar {
-                None => "common_sampler_sample",
-                Some(_) => "common_sampler_sample after a grammar",
+            choice::report_once(match (before.grammar, before.first) {
+                (None, None) => "common_sampler_sample",
+                (Some(_), _) => "common_sampler_sample after a grammar",
+                (None, Some(_)) => "common_sampler_sample after a budget",
             });
         }
     }

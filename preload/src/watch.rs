@@ -36,7 +36,19 @@ impl Question {
 struct Rehearsed {
     /// As they were then.
     logits: Vec<f32>,
+    /// Those that the chain began with, where they are others.
+    others: Vec<f32>,
     left: Columns,
+}
+
+impl Rehearsed {
+    /// What the chain began with.
+    fn begins(&self) -> &[f32] {
+        match self.others.is_empty() {
+            true => &self.logits,
+            false => &self.others,
+        }
+    }
 }
 
 thread_local! {
@@ -44,18 +56,30 @@ thread_local! {
     static REHEARSED: PerThread<Cell<Option<Box<Rehearsed>>>> = const { PerThread::new() };
 }
 
-/// Keeps what ours made of these logits. False without memory.
-pub fn keep(logits: &[f32], left: Candidates<'_>) -> bool {
+/// Keeps what ours made of these logits, of which the chain began with others. False without
+/// memory.
+pub fn keep(logits: &[f32], begins: &[f32], left: Candidates<'_>) -> bool {
     let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
     let mut rehearsed = kept.unwrap_or_default();
-    rehearsed.logits.clear();
-    let kept = rehearsed.logits.try_reserve_exact(logits.len()).is_ok();
-    if kept {
-        rehearsed.logits.extend_from_slice(logits);
-    }
-    let kept = kept && rehearsed.left.fill(left);
+    let others = match std::ptr::eq(logits, begins) {
+        true => &[],
+        false => begins,
+    };
+    let kept = refill(&mut rehearsed.logits, logits)
+        && refill(&mut rehearsed.others, others)
+        && rehearsed.left.fill(left);
     put_back(rehearsed);
     kept
+}
+
+/// False without memory.
+fn refill(kept: &mut Vec<f32>, logits: &[f32]) -> bool {
+    kept.clear();
+    let has_room = kept.try_reserve_exact(logits.len()).is_ok();
+    if has_room {
+        kept.extend_from_slice(logits);
+    }
+    has_room
 }
 
 fn put_back(rehearsed: Box<Rehearsed>) {
@@ -85,8 +109,10 @@ pub struct Seen {
     compared: bool,
     /// Something was applied since the candidates were filled in.
     applied: bool,
-    /// Something was applied before the chain.
+    /// Something was applied before the chain that is no budget.
     before: bool,
+    /// A budget was, which was not known when ours were run.
+    new_budget: bool,
     /// The chain was applied. What follows are a grammar's look at the token, and, where it rejects
     /// that, the same once more.
     pub chain: bool,
@@ -127,14 +153,24 @@ impl Seen {
         (self.rehearsed, self.applied) = (rehearsed, false);
     }
 
-    /// The host applies the chain, or something else.
+    /// Whether nothing was applied yet.
+    pub fn is_before_all(&self) -> bool {
+        !self.applied && !self.chain
+    }
+
+    /// What was applied before the chain is a budget.
+    pub fn budget_is_found(&mut self) {
+        (self.before, self.new_budget) = (false, true);
+    }
+
+    /// The host applies the chain, or a budget that is known, or something else.
     ///
     /// # Safety
     /// `array` is NULL or valid.
     pub unsafe fn apply(
         &mut self,
         entry: Entry,
-        is_chain: bool,
+        (is_chain, is_budget): (bool, bool),
         array: *const llama_token_data_array,
     ) {
         let is_first = !mem::replace(&mut self.applied, true);
@@ -146,6 +182,15 @@ impl Seen {
         if self.chain {
             return;
         }
+        // SAFETY: as above.
+        let begins = |kept: &Rehearsed| unsafe { are_logits_in(kept.begins(), array) };
+        if is_chain && !is_first && self.rehearsed && !is_rehearsed(begins) {
+            match self.new_budget {
+                // It forces, which ours did not know of.
+                true => self.rehearsed = false,
+                false => self.differs(Difference::Before),
+            }
+        }
         if is_chain {
             // Hosts of before backends sampled ask nothing.
             let all = match entry {
@@ -154,7 +199,7 @@ impl Seen {
             };
             self.odd |= self.asked != all;
             (self.chain, self.compared) = (true, self.rehearsed);
-        } else {
+        } else if !is_budget {
             self.before = true;
         }
     }
@@ -275,7 +320,7 @@ mod tests {
                 selected: 1,
             };
             if self.rehearsed {
-                assert!(keep(&LOGITS, ours));
+                assert!(keep(&LOGITS, &LOGITS, ours));
             }
             seen.begin(self.rehearsed);
             for (question, of_call) in self.questions {
@@ -284,7 +329,7 @@ mod tests {
             for is_chain in self.applied {
                 // SAFETY: both arrays are valid.
                 unsafe {
-                    seen.apply(self.entry, is_chain, &self.begins.as_host());
+                    seen.apply(self.entry, (is_chain, false), &self.begins.as_host());
                     if is_chain {
                         seen.leave(&self.leaves.as_host());
                     }

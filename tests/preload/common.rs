@@ -98,6 +98,8 @@ fn a_server_samples_the_same_from_the_same_candidates() {
     assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
     let after = "common_sampler_sample after a grammar: ours";
     assert_eq!(made.get(after), Some(&1), "{made:?}");
+    let after = "common_sampler_sample after a budget: ours";
+    assert_eq!(made.get(after), Some(&1), "{made:?}");
     // Six options with two samplers for each of four seeds, and some for reasoning budgets.
     let grammars = made.get("grammar: ours");
     assert!(grammars.is_some_and(|&n| n >= 6 * 2 * 4), "{made:?}");

@@ -25,7 +25,7 @@ static bool is_chosen(const char * name) {
 #define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
 static struct fills {
     int n = 0;
-    ~fills() { std::fprintf(stderr, "host: filled in %d times\n", n); }
+    ~fills() { if (n > 0) std::fprintf(stderr, "host: filled in %d times\n", n); }
 } fills;
 "#;
 
@@ -94,6 +94,23 @@ const OF_BACKENDS: [(&str, &str); 4] = [
     ("front of few", "applies something before the chain"),
 ];
 
+/// Where a reasoning budget works on the candidates.
+const BUDGETS: [(&str, &str); 3] = [
+    (
+        "if (cur_p->data[i].id != forced) {",
+        "if (mutant(\"halves\")) { cur_p->data[i].logit *= 0.5f; }
+         else if (mutant(\"bans\") ? cur_p->data[i].id < 400 : cur_p->data[i].id != forced) {",
+    ),
+    (
+        "// passthrough — don't modify logits",
+        "if (mutant(\"always\")) { cur_p->data[0].logit -= 3.0f; }",
+    ),
+    (
+        "return \"reasoning-budget\";",
+        "return mutant(\"renamed\") ? \"budget\" : \"reasoning-budget\";",
+    ),
+];
+
 /// The source with each text exchanged where it is first found.
 fn changed(file: &Path, changes: &[(&str, &str)]) -> String {
     let mut source = std::fs::read_to_string(file).expect("llama.cpp's source is there");
@@ -129,11 +146,17 @@ fn common() -> &'static Path {
             ],
         ];
         let folder = empty_folder("c_programs/watched_common_objects");
-        let (source, object) = (folder.join(SOURCES[0]), folder.join("sampling.o"));
-        std::fs::write(&source, changed(&file, &changes.concat())).expect("a writable folder");
-        compile_common(&source, &["-O1", "-fPIC", "-pthread"], &object);
+        let compile = |name: &str, source: String| {
+            let file = folder.join(name);
+            std::fs::write(&file, source).expect("a writable folder");
+            let object = file.with_extension("o");
+            compile_common(&file, &["-O1", "-fPIC", "-pthread"], &object);
+            object
+        };
+        let budget = paths::source_dir().join("common").join(SOURCES[1]);
         let mut objects = objects().to_vec();
-        objects[0] = object;
+        objects[0] = compile(SOURCES[0], changed(&file, &changes.concat()));
+        objects[1] = compile(SOURCES[1], changed(&budget, &BUDGETS));
         let library = common_library("watched_common", &objects, false);
         let program = sampling_with("watched_common", "watched.cpp", &library);
         build(program.flag("-DWITH_COMMON").with_llama(Link::Shared))
@@ -290,6 +313,53 @@ fn a_host_that_takes_answers_otherwise_is_given_none() {
         let told = made.get(&format!("{name}: llama.cpp's own: it {reason}"));
         assert_eq!(told, Some(&1), "{mutant}: {made:?}");
         assert_eq!(made.get(&format!("{name}: ours")), None, "{mutant}");
+    }
+}
+
+/// So many tokens with a reasoning budget.
+fn with_budget(run: Run<'_>, mutant: &str, n_tokens: usize, budget: usize) -> Said {
+    let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
+    run.arg(model()).arg(1).arg(n_tokens).arg(budget).said()
+}
+
+/// Where it forces the end of the thoughts, too, be it at once.
+#[test]
+fn behind_a_budget_as_many_tokens_are_ours_as_without_one() {
+    let after = "common_sampler_sample after a budget: ours";
+    for budget in [1000, 4, 1, 0] {
+        let alone = with_budget(Run::of(common()), "", 600, budget);
+        let forced = alone.out.matches("\n400 ").count();
+        assert_eq!(forced > 0, budget < 1000, "{forced} with {budget}");
+        let ours = with_budget(preloaded(common()), "", 600, budget);
+        assert_eq!(ours.out, alone.out, "{budget}");
+        assert_eq!(made(&ours).get(after), Some(&1), "{budget}");
+        assert_eq!((fills(&ours), ends(&ours)), (1 + 599 / 256, 0), "{budget}");
+        let compared = with_budget(verify(common()), "", 600, budget);
+        assert_eq!((fills(&compared), ends(&compared)), (600, 0), "{budget}");
+        assert_eq!(compared.out, alone.out, "{budget}");
+    }
+}
+
+/// One of another name, or that works on the candidates all the time, is none: all is llama.cpp's.
+/// What is done to them when thoughts are too long may be anything that a look at two shows.
+#[test]
+fn budgets_that_do_otherwise_are_followed_or_left_alone() {
+    for (mutant, is_budget) in [
+        ("halves", true),
+        ("bans", true),
+        ("always", false),
+        ("renamed", false),
+    ] {
+        let alone = with_budget(Run::of(common()), mutant, 600, 4);
+        let ours = with_budget(preloaded(common()), mutant, 600, 4);
+        assert_eq!(ours.out, alone.out, "{mutant}");
+        let fills_of_ours = if is_budget { 1 + 599 / 256 } else { 600 };
+        assert_eq!(
+            (fills(&ours), ends(&ours)),
+            (fills_of_ours, 0),
+            "{mutant}: {}",
+            ours.err
+        );
     }
 }
 

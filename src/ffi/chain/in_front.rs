@@ -2,7 +2,7 @@
 //! without the host's array. Where anything speaks against that, nothing has been run, and the
 //! host's own function does it all.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicU32;
 
 use super::host::{Functions, SamplingFunctions};
 use super::workspace::{Taken, Workspace};
@@ -33,13 +33,62 @@ pub struct Candidates<'a> {
     pub selected: i64,
 }
 
+/// What comes before the chain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Before {
+    /// A sampler that is not ours, which comes first.
+    pub first: Option<First>,
+    /// One that [is ours](is_grammar).
+    pub grammar: Option<*mut llama_sampler>,
+}
+
+/// A sampler that changes nothing but logits.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    /// Of the host, used by no other thread.
+    pub sampler: *mut llama_sampler,
+    /// What it makes of the logits; `None`: that is not known.
+    pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
+}
+
+/// What the chain, and a grammar before it, work on.
+#[derive(Debug)]
+pub enum Edited {
+    /// The logits of the output.
+    AsTheyAre,
+    /// As many others.
+    Others(Vec<f32>),
+}
+
+impl Edited {
+    /// What is left of the logits for the chain, and a grammar before it.
+    ///
+    /// # Safety
+    /// The first sampler is alive.
+    unsafe fn by(before: Before, logits: &[f32]) -> Option<Self> {
+        match before.first {
+            // SAFETY: the caller guarantees the sampler.
+            Some(first) => unsafe { (first.edit)(first.sampler, logits) },
+            None => Some(Self::AsTheyAre),
+        }
+    }
+
+    /// These logits, or those that are there in their place.
+    fn of<'a>(&'a self, logits: &'a [f32]) -> &'a [f32] {
+        match self {
+            Self::AsTheyAre => logits,
+            Self::Others(others) => others,
+        }
+    }
+}
+
 /// What came of [`sample`].
 #[derive(Clone, Copy, Debug)]
 pub enum Sampled<'a> {
     /// This token, which every member has accepted.
     Token(Token),
     /// Nothing: what the chain's [`note`] says did not allow it.
-    Nothing(&'a AtomicU8),
+    Nothing(&'a AtomicU32),
 }
 
 /// What llama_sampler_sample does, for a chain of ours alone: samples, and lets every member accept
@@ -52,7 +101,7 @@ pub unsafe fn sample<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,
     idx: i32,
-    may: impl FnOnce(&'a AtomicU8) -> bool,
+    may: impl FnOnce(&'a AtomicU32) -> bool,
 ) -> Option<Sampled<'a>> {
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
@@ -80,13 +129,14 @@ pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { HOSTED.is_of(smpl) }
 }
 
-/// Hands what the chain makes of the logits of output `idx` to `take`; nothing is accepted. With a
-/// `grammar`, what that and then the chain make of them. `None`: the host is to do it all.
+/// Hands what `before` and then the chain make of the logits of output `idx` to `take`; nothing is
+/// accepted. `None`: the host is to do it all.
 ///
 /// # Safety
-/// As for [`sample`]; the grammar [is one](is_grammar), and is used by no other thread either.
+/// As for [`sample`]; what comes before is alive, a grammar [is one](is_grammar), and both are used
+/// by no other thread either.
 pub unsafe fn narrow<T>(
-    grammar: Option<*mut llama_sampler>,
+    before: Before,
     chain: *mut llama_sampler,
     (ctx, idx): (*mut llama_context, i32),
     take: impl FnOnce(Candidates<'_>) -> T,
@@ -94,31 +144,40 @@ pub unsafe fn narrow<T>(
     // SAFETY: the caller guarantees grammar, chain and context; an output's logits stay during the
     // call.
     unsafe {
-        let (host, mut workspace, logits) = behind(grammar, chain, (ctx, idx))?;
-        let logits = Logits::F32(logits);
+        let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
+        let edited = Edited::by(before, logits)?;
+        let logits = Logits::F32(edited.of(logits));
         let taken = |pool: &mut Pool<'_>| Ok(take(left_of(pool)));
-        run(&CALL, &host, &mut workspace, chain, logits, taken).ok()
+        let taken = run(&CALL, &host, &mut workspace, chain, logits, taken).ok();
+        if let Edited::Others(_) = edited {
+            // They are gone in a moment.
+            workspace.last = None;
+        }
+        taken
     }
 }
 
-/// Hands the logits of output `idx` to `take`, and what [`narrow`] would. It is worked out on
-/// copies: grammar and chain stay as they are. `None`: that is not known.
+/// Hands the logits of output `idx` to `take`, those that the chain works on, and what [`narrow`]
+/// would. It is worked out on copies: grammar and chain stay as they are. `None`: that is not
+/// known.
 ///
 /// # Safety
 /// As for [`narrow`].
 pub unsafe fn rehearse<T>(
-    grammar: Option<*mut llama_sampler>,
+    before: Before,
     chain: *mut llama_sampler,
     (ctx, idx): (*mut llama_context, i32),
-    take: impl FnOnce(&[f32], Candidates<'_>) -> T,
+    take: impl FnOnce(&[f32], &[f32], Candidates<'_>) -> T,
 ) -> Option<T> {
     // SAFETY: as in `narrow`; nobody else knows of the copies.
     unsafe {
-        let (host, mut workspace, logits) = behind(grammar, chain, (ctx, idx))?;
+        let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
+        let edited = Edited::by(before, logits)?;
         let copies = Copies::of(&workspace.members)?;
         workspace.members.copy_from_slice(&copies.members);
-        let taken = |pool: &mut Pool<'_>| Ok(take(logits, left_of(pool)));
-        let all = Logits::F32(logits);
+        let begins = edited.of(logits);
+        let taken = |pool: &mut Pool<'_>| Ok(take(logits, begins, left_of(pool)));
+        let all = Logits::F32(begins);
         let taken = run(&CALL, &host, &mut workspace, chain, all, taken).ok();
         // It was not this chain that left them.
         workspace.last = None;
@@ -201,13 +260,13 @@ unsafe fn behind<'a>(
     Some((host, workspace, logits))
 }
 
-/// A byte that lives with the first member of the chain, for whoever stands in front to note what
+/// A word that lives with the first member of the chain, for whoever stands in front to note what
 /// was seen of the chain's surroundings. Zero at first, in clones, too. `None` unless all members
 /// are ours.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
-pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU8> {
+pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU32> {
     let host = prepare(CALL, chain).ok()?;
     let mut workspace = Taken::<Workspace>::new();
     workspace.members.clear();
@@ -224,7 +283,7 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU8> {
 ///
 /// # Safety
 /// They are alive, and live on during `'a`.
-unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU8> {
+unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU32> {
     let first = members.first()?;
     // SAFETY: the caller guarantees the member; `list` has compared the vtables.
     unsafe { first.own?.note_of(first.smpl) }

@@ -21,7 +21,7 @@ mod tests;
 use std::any::Any;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicU32;
 
 use crate::built_in::InGraph;
 use crate::ffi::host::Host;
@@ -48,8 +48,8 @@ pub struct Vtable {
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
     /// Nor this: a clone in every respect.
     twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
-    /// Nor this: a byte of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
-    note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU8>>,
+    /// Nor this: a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
+    note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU32>>,
 }
 
 impl Vtable {
@@ -140,12 +140,12 @@ impl Vtable {
         unsafe { (self.narrow)(smpl, pool) }
     }
 
-    /// A byte that lives as long as the sampler, and that this library does not look at.
+    /// A word that lives as long as the sampler, and that this library does not look at.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
-    pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU8> {
-        // SAFETY: the caller guarantees it; the byte is part of the sampler.
+    pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU32> {
+        // SAFETY: the caller guarantees it; the word is part of the sampler.
         unsafe { Some((self.note)(smpl)?.as_ref()) }
     }
 }

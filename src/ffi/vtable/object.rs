@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::ffi::exclusive::{Exclusive, Taken};
@@ -25,7 +25,7 @@ pub(super) struct Object<S> {
     /// inconsistent, so it is not asked again.
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
-    pub(super) note: AtomicU8,
+    pub(super) note: AtomicU32,
 }
 
 /// Which call an error message speaks of.
@@ -54,7 +54,7 @@ impl<S: Sampler> Object<S> {
             name,
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
-            note: AtomicU8::new(0),
+            note: AtomicU32::new(0),
         }
     }
 

@@ -1,0 +1,316 @@
+//! Reasoning budgets: the sampler that llama.cpp's common library applies before the chain.
+//!
+//! It counts the tokens of a model's thoughts, and changes nothing until there are too many. Then
+//! it forces a text that ends them, token by token: every other logit becomes minus infinity. A
+//! look at two candidates therefore tells whether it forces, and only where it does is it applied
+//! to the whole vocabulary, for the chain to work on what that leaves.
+//!
+//! ```text
+//! apply to [token 0, token 1]
+//! neither has changed  -> the chain works on the logits
+//! else                 -> apply to all tokens; the chain works on what they are then
+//! ```
+//!
+//! What comes before a chain may be anything, so a budget must be recognised: by its name, and by
+//! a copy of it that is tried on other candidates. Recognised ones are listed, since a chain's note
+//! outlives the sampler: when one is freed, it is taken off.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use llama_sieve::TokenData;
+use llama_sieve::ffi::chain::in_front::Edited;
+use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use llama_sieve::memory;
+
+use crate::routes::{Function, Route};
+
+/// What `llama_sampler_name` says of one.
+const NAME: &CStr = c"reasoning-budget";
+
+static APPLY: Function = Function::new(c"llama_sampler_apply");
+static CLONE: Function = Function::new(c"llama_sampler_clone");
+static FREE: Function = Function::new(c"llama_sampler_free");
+static NAME_OF: Function = Function::new(c"llama_sampler_name");
+
+/// So many live ones are known at once; the chains of others are the host's.
+const MOST: usize = 255;
+
+/// A logit that whatever is done to it changes.
+const ASKED: f32 = 1.5;
+
+/// A place in the list.
+struct Place {
+    sampler: AtomicPtr<llama_sampler>,
+    /// How many the place has had.
+    nth: AtomicU32,
+}
+
+static LIST: [Place; MOST] = [const {
+    Place {
+        sampler: AtomicPtr::new(null_mut()),
+        nth: AtomicU32::new(0),
+    }
+}; MOST];
+
+/// So many places, the first ones, were ever taken.
+static USED: AtomicU32 = AtomicU32::new(0);
+
+/// A budget in the list. Zero bits are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed(u32);
+
+/// How many bits of a note name a budget.
+const BITS: u32 = 24;
+
+impl Listed {
+    /// The one that is named in a note, or none.
+    pub const fn in_note(note: u32) -> Self {
+        Self(note >> (u32::BITS - BITS))
+    }
+
+    /// The note with this one named in it.
+    pub const fn noted(self, note: u32) -> u32 {
+        let below = note & (u32::MAX >> BITS);
+        below | self.0 << (u32::BITS - BITS)
+    }
+
+    /// True unless there was never one.
+    pub const fn is_some(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The sampler, if it was not freed.
+    pub fn sampler(self) -> Option<*mut llama_sampler> {
+        let place = LIST.get(usize::from(self.0 as u8).checked_sub(1)?)?;
+        let sampler = place.sampler.load(Ordering::Acquire);
+        let is_it = self.0 >> 8 == place.nth.load(Ordering::Acquire) & 0xFFFF;
+        (is_it && !sampler.is_null()).then_some(sampler)
+    }
+
+    /// Lists it, if there is room.
+    fn of(sampler: *mut llama_sampler) -> Option<Self> {
+        let listed = |(i, place): (usize, &Place)| {
+            let nth = place.nth.load(Ordering::Acquire) & 0xFFFF;
+            Self(nth << 8 | (i as u32 + 1))
+        };
+        let all = || LIST.iter().enumerate();
+        let holds = |place: &Place| place.sampler.load(Ordering::Acquire) == sampler;
+        if let Some(known) = all().find(|(_, place)| holds(place)) {
+            return Some(listed(known));
+        }
+        let take = |place: &Place| {
+            let taken = place.sampler.compare_exchange(
+                null_mut(),
+                sampler,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            taken.is_ok()
+        };
+        let taken = all().find(|(_, place)| take(place))?;
+        USED.fetch_max(taken.0 as u32 + 1, Ordering::AcqRel);
+        Some(listed(taken))
+    }
+}
+
+/// A sampler is freed: it is taken off the list, if it is there.
+fn forget(sampler: *mut llama_sampler) {
+    let used = USED.load(Ordering::Acquire) as usize;
+    let places = LIST.iter().take(used);
+    let holds = |place: &&Place| place.sampler.load(Ordering::Acquire) == sampler;
+    if let Some(place) = places.filter(|_| !sampler.is_null()).find(holds) {
+        place.nth.fetch_add(1, Ordering::AcqRel);
+        place.sampler.store(null_mut(), Ordering::Release);
+    }
+}
+
+/// Lists the sampler that a host is about to apply to `array` before the chain, if it is a budget.
+///
+/// # Safety
+/// `smpl` is a live sampler of the host that is served, which is used by no other thread; `array`
+/// is NULL or valid.
+pub unsafe fn recognise(
+    smpl: *mut llama_sampler,
+    array: *const llama_token_data_array,
+) -> Option<Listed> {
+    // SAFETY: the caller guarantees sampler and array.
+    unsafe {
+        let array = array.as_ref().filter(|array| !array.data.is_null())?;
+        let all = std::slice::from_raw_parts(array.data, array.size);
+        if !is_named(smpl) {
+            return None;
+        }
+        let copy = Copy::of(smpl)?;
+        is_budget(copy.0, all)?.then(|| Listed::of(smpl))?
+    }
+}
+
+/// What the budget makes of the logits before the chain; `None`: that is not known.
+///
+/// # Safety
+/// `budget` is a live sampler of the host that is served, which is used by no other thread.
+pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edited> {
+    let apply = APPLY.route()?;
+    let candidate = |(i, &logit): (usize, &f32)| TokenData {
+        id: i as i32,
+        logit,
+        p: 0.0,
+    };
+    let mut asked = [(0, &ASKED), (1, &ASKED)].map(candidate);
+    let asked = asked.get_mut(..logits.len().min(2))?;
+    // SAFETY: the caller guarantees the sampler, and the candidates are here.
+    unsafe { apply_to(apply, budget, asked)? };
+    if asked.iter().all(|candidate| candidate.logit == ASKED) {
+        return Some(Edited::AsTheyAre);
+    }
+    let mut all = memory::with_room(logits.len()).ok()?;
+    all.extend(logits.iter().enumerate().map(candidate));
+    // SAFETY: as above.
+    unsafe { apply_to(apply, budget, &mut all)? };
+    let mut others = memory::with_room(logits.len()).ok()?;
+    others.extend(all.iter().map(|candidate| candidate.logit));
+    Some(Edited::Others(others))
+}
+
+/// Applies a sampler to candidates. `None` if it does more than to change logits.
+///
+/// # Safety
+/// As for [`edited`].
+unsafe fn apply_to(
+    apply: Route,
+    smpl: *mut llama_sampler,
+    candidates: &mut [TokenData],
+) -> Option<()> {
+    let mut array = llama_token_data_array {
+        data: candidates.as_mut_ptr(),
+        size: candidates.len(),
+        selected: -1,
+        sorted: 0,
+    };
+    call_host!(
+        apply,
+        (*mut llama_sampler, *mut llama_token_data_array) -> (),
+        (smpl, &raw mut array)
+    );
+    let marks = (array.data, array.size, array.selected, array.sorted);
+    (marks == (candidates.as_mut_ptr(), candidates.len(), -1, 0)).then_some(())
+}
+
+/// Whether a copy does on candidates of several kinds what a budget does: nothing to any of them,
+/// or minus infinity to all but one token.
+///
+/// # Safety
+/// As for [`edited`].
+unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool> {
+    let apply = APPLY.route()?;
+    let mut other = memory::with_room(all.len()).ok()?;
+    other.extend(all.iter().map(|candidate| TokenData {
+        logit: (candidate.id % 7) as f32,
+        ..*candidate
+    }));
+    let few = other.get(..all.len().min(2))?;
+    let mut candidates = memory::with_room(all.len()).ok()?;
+    let mut forced = None;
+    for asked in [few, all, &other, few, all] {
+        candidates.clear();
+        candidates.extend_from_slice(asked);
+        // SAFETY: the caller guarantees the copy, and the candidates are here.
+        unsafe { apply_to(apply, copy, &mut candidates)? };
+        let outcome = Outcome::of(asked, &candidates)?;
+        let expected = forced.get_or_insert(outcome);
+        if !expected.agrees(outcome) {
+            return Some(false);
+        }
+        if let Outcome::Forces(Some(_)) = outcome {
+            forced = Some(outcome);
+        }
+    }
+    Some(true)
+}
+
+/// What a budget does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Nothing,
+    /// The token that is forced, if it is among the candidates.
+    Forces(Option<i32>),
+}
+
+impl Outcome {
+    /// `None` if no budget does that.
+    fn of(before: &[TokenData], after: &[TokenData]) -> Option<Self> {
+        let bits = |c: &TokenData| (c.id, c.logit.to_bits(), c.p.to_bits());
+        let same = |pair: &(&TokenData, &TokenData)| bits(pair.0) == bits(pair.1);
+        let pairs = || before.iter().zip(after);
+        if before.len() == after.len() && pairs().all(|pair| same(&pair)) {
+            return Some(Self::Nothing);
+        }
+        let masked = |c: &TokenData| TokenData {
+            logit: f32::NEG_INFINITY,
+            ..*c
+        };
+        let mut kept = pairs().filter(|(b, a)| bits(&masked(b)) != bits(a));
+        let forced = kept.next();
+        let is_alone = kept.next().is_none() && forced.is_none_or(|pair| same(&pair));
+        is_alone.then(|| Self::Forces(forced.map(|(_, after)| after.id)))
+    }
+
+    /// Whether both can be of one budget, without a token in between.
+    fn agrees(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) => true,
+            (Self::Forces(a), Self::Forces(b)) => a.is_none() || b.is_none() || a == b,
+            _ => false,
+        }
+    }
+}
+
+/// # Safety
+/// `smpl` is a live sampler of the host that is served.
+unsafe fn is_named(smpl: *const llama_sampler) -> bool {
+    let name = call_host!(
+        NAME_OF.route(),
+        (*const llama_sampler) -> *const c_char,
+        (smpl),
+        NAME.as_ptr().wrapping_add(NAME.count_bytes())
+    );
+    // SAFETY: a sampler's name is NULL or a C string.
+    !name.is_null() && unsafe { CStr::from_ptr(name) } == NAME
+}
+
+/// A copy that the host has made, freed with this.
+struct Copy(*mut llama_sampler);
+
+impl Copy {
+    /// # Safety
+    /// `smpl` is a live sampler of the host that is served.
+    unsafe fn of(smpl: *const llama_sampler) -> Option<Self> {
+        let clone = CLONE.route()?;
+        let copy = call_host!(
+            clone,
+            (*const llama_sampler) -> *mut llama_sampler,
+            (smpl)
+        );
+        (!copy.is_null()).then_some(Self(copy))
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        call_host!(FREE.route(), (*mut llama_sampler) -> (), (self.0), ());
+    }
+}
+
+/// Stand-in for `llama_sampler_free`: budgets that are freed are known no longer.
+///
+/// # Safety
+/// The argument is what llama.h asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sampler_free(smpl: *mut llama_sampler) {
+    guard("llama_sampler_free", || (), || forget(smpl));
+    call_host!(FREE.route(), (*mut llama_sampler) -> (), (smpl), ());
+}
