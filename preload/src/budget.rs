@@ -314,3 +314,79 @@ pub unsafe extern "C-unwind" fn llama_sampler_free(smpl: *mut llama_sampler) {
     guard("llama_sampler_free", || (), || forget(smpl));
     call_host!(FREE.route(), (*mut llama_sampler) -> (), (smpl), ());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: [TokenData; 3] = [candidate(0, 0.5), candidate(1, 2.0), candidate(2, -1.0)];
+    const MASKED: f32 = f32::NEG_INFINITY;
+
+    const fn candidate(id: i32, logit: f32) -> TokenData {
+        TokenData { id, logit, p: 0.0 }
+    }
+
+    /// Of candidates with these logits.
+    fn outcome(logits: [f32; 3]) -> Option<Outcome> {
+        let after = [0, 1, 2].map(|id| candidate(id, logits[id as usize]));
+        Outcome::of(&BEFORE, &after)
+    }
+
+    #[test]
+    fn a_budget_does_nothing_or_masks_all_but_one() {
+        assert_eq!(outcome([0.5, 2.0, -1.0]), Some(Outcome::Nothing));
+        let forces = |token| Some(Outcome::Forces(token));
+        assert_eq!(outcome([MASKED, 2.0, MASKED]), forces(Some(1)));
+        assert_eq!(outcome([MASKED; 3]), forces(None));
+        for other in [
+            [MASKED, 2.0, -1.0],
+            [0.5, 2.5, -1.0],
+            [MASKED, 2.5, MASKED],
+            [f32::NAN, 2.0, -1.0],
+        ] {
+            assert_eq!(outcome(other), None, "{other:?}");
+        }
+        let [a, b, c] = BEFORE;
+        assert_eq!(Outcome::of(&BEFORE, &[b, a, c]), None);
+        assert_eq!(Outcome::of(&BEFORE, &[a, b]), None);
+    }
+
+    #[test]
+    fn what_is_forced_is_one_token() {
+        let forces = Outcome::Forces;
+        assert!(Outcome::Nothing.agrees(Outcome::Nothing));
+        assert!(
+            !Outcome::Nothing.agrees(forces(None)) && !forces(Some(3)).agrees(Outcome::Nothing)
+        );
+        assert!(forces(None).agrees(forces(Some(3))) && forces(Some(3)).agrees(forces(None)));
+        assert!(
+            forces(Some(3)).agrees(forces(Some(3))) && !forces(Some(3)).agrees(forces(Some(4)))
+        );
+    }
+
+    #[test]
+    fn a_note_names_a_budget_until_that_is_freed() {
+        let mut places = [0u8; 2];
+        let [first, second] = places
+            .each_mut()
+            .map(|p| (&raw mut *p).cast::<llama_sampler>());
+        let listed = Listed::of(first).expect("there is room");
+        assert_eq!(Listed::of(first), Some(listed));
+        let note = listed.noted(0b1_0101);
+        assert_eq!((Listed::in_note(note), note & 0xFF), (listed, 0b1_0101));
+        assert_eq!(listed.sampler(), Some(first));
+        assert!(listed.is_some() && !Listed::in_note(0b1_0101).is_some());
+        assert_eq!(Listed::in_note(0).sampler(), None);
+
+        forget(second);
+        assert_eq!(listed.sampler(), Some(first));
+        forget(first);
+        assert_eq!(listed.sampler(), None);
+        // Another at the same place, and the first one's address in another.
+        let later = Listed::of(second).expect("there is room");
+        assert_eq!((later.sampler(), listed.sampler()), (Some(second), None));
+        assert_ne!(later, listed);
+        forget(second);
+        forget(null_mut());
+    }
+}
