@@ -282,6 +282,13 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
 
 /*
+ The most repetitions that one {m,n} may ask for. llama.cpp takes 2,000, and as many rules that
+ repetitions of repetitions multiply to. What it takes means what it means there; a text that it
+ refuses for that is read with numbers up to this, whatever they multiply to.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
+
+/*
  The most stacks of rules that one character may lead through.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144

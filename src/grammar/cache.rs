@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::engine::Engine;
 use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_CACHED};
-use crate::grammar::parser::{ParseError, parse};
+use crate::grammar::parser::{ParseError, Repetitions, parse};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 use crate::sync::Mutex;
 use crate::token::Token;
@@ -48,8 +48,9 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     }))
 }
 
-fn key(text: &[u8], root: &[u8], tree: &Arc<VocabularyTree>) -> Key {
+fn key(text: &[u8], root: &[u8], repetitions: Repetitions, tree: &Arc<VocabularyTree>) -> Key {
     let mut hash = Sha256::new();
+    hash.update([repetitions as u8]);
     hash.update((root.len() as u64).to_le_bytes());
     hash.update(root);
     hash.update(text);
@@ -60,8 +61,13 @@ fn key(text: &[u8], root: &[u8], tree: &Arc<VocabularyTree>) -> Key {
 }
 
 /// The grammar of this text, if it is cached.
-pub fn cached(text: &[u8], root: &[u8], tree: &Arc<VocabularyTree>) -> Option<(Key, Arc<Engine>)> {
-    let key = key(text, root, tree);
+pub fn cached(
+    text: &[u8],
+    root: &[u8],
+    repetitions: Repetitions,
+    tree: &Arc<VocabularyTree>,
+) -> Option<(Key, Arc<Engine>)> {
+    let key = key(text, root, repetitions, tree);
     let found = with(|cache| {
         let found = cache.engines.get(&key).cloned();
         match found {
@@ -77,11 +83,12 @@ pub fn cached(text: &[u8], root: &[u8], tree: &Arc<VocabularyTree>) -> Option<(K
 pub fn compiled(
     text: &[u8],
     root: &[u8],
+    repetitions: Repetitions,
     tree: &Arc<VocabularyTree>,
     token: impl Fn(&[u8]) -> Option<Token>,
 ) -> Result<(Key, Arc<Engine>), ParseError> {
-    let key = key(text, root, tree);
-    let rules = parse(text, root, token)?;
+    let key = key(text, root, repetitions, tree);
+    let rules = parse(text, root, repetitions, token)?;
     let compiled = Compiled::new(rules, Arc::clone(tree));
     Ok((key, Arc::new(Engine::new(compiled))))
 }

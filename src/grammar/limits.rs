@@ -4,8 +4,11 @@
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
 /// The most repetitions that one `{m,n}` may ask for, and the most rules that repetitions of
-/// repetitions may multiply to: llama.cpp's own.
-pub const MAX_REPETITIONS: u64 = 2000;
+/// repetitions may multiply to, where a text is read as llama.cpp does: its own.
+pub const MAX_HOST_REPETITIONS: u64 = 2000;
+/// The most repetitions that one `{m,n}` may ask for in a text that llama.cpp refuses for their
+/// number.
+pub const MAX_REPETITIONS: u64 = 1_000_000;
 /// The most elements of all rules. A counted repetition has its item's once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
 /// The most rules, those that groups and repetitions make included.

@@ -12,7 +12,7 @@ use crate::grammar::cache;
 use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::have_grown;
-use crate::grammar::parser::ParseError;
+use crate::grammar::parser::{ParseError, Repetitions};
 use crate::grammar::states::TooMuch;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
@@ -130,10 +130,11 @@ impl Grammar {
     pub fn new(
         text: &[u8],
         root: &[u8],
+        repetitions: Repetitions,
         tree: &Arc<VocabularyTree>,
         token: impl Fn(&[u8]) -> Option<Token>,
     ) -> Result<Self, Refused> {
-        let (key, engine) = cache::compiled(text, root, tree, token)?;
+        let (key, engine) = cache::compiled(text, root, repetitions, tree, token)?;
         let grammar = Self::of(Arc::clone(&engine))?;
         // One that is refused is not kept.
         cache::keep(key, &engine);
@@ -144,9 +145,10 @@ impl Grammar {
     pub fn cached(
         text: &[u8],
         root: &[u8],
+        repetitions: Repetitions,
         tree: &Arc<VocabularyTree>,
     ) -> Option<Result<Self, Refused>> {
-        let (_, engine) = cache::cached(text, root, tree)?;
+        let (_, engine) = cache::cached(text, root, repetitions, tree)?;
         Some(Self::of(engine))
     }
 

@@ -12,7 +12,10 @@ use crate::grammar::elements::{Element, Rules};
 use crate::grammar::engine::Engine;
 use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_STACK, MAX_STATE_BYTES, MAX_STEP, MAX_WORK};
 use crate::grammar::mask::{self, Mask, MaskWriter};
-use crate::grammar::parser::parse;
+use crate::grammar::parser::{
+    Repetitions::{AsLlamaCpp, Many},
+    parse,
+};
 use crate::grammar::states::budget::Budget;
 use crate::grammar::states::{States, TooMuch};
 use crate::grammar::tracker::Tracker;
@@ -61,7 +64,7 @@ pub(super) fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTre
 }
 
 fn rules(text: &str) -> Rules {
-    parse(text.as_bytes(), b"root", |_| None).expect("a grammar")
+    parse(text.as_bytes(), b"root", AsLlamaCpp, |_| None).expect("a grammar")
 }
 
 fn compiled(text: &str) -> Compiled {
@@ -69,7 +72,7 @@ fn compiled(text: &str) -> Compiled {
 }
 
 fn grammar(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
-    Grammar::new(text.as_bytes(), b"root", tree, |_| None).expect("a grammar")
+    Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, tree, |_| None).expect("a grammar")
 }
 
 /// True if the token is allowed.
@@ -348,7 +351,7 @@ fn a_grammar_that_has_ended_and_may_not_end_gives_no_token() {
 fn what_was_forgotten_does_not_come_back() {
     let (text, tree) = ("root ::= \"a\" \"c\"", tree(["a".into()]));
     let mut used = grammar(text, &tree);
-    let find = || cache::cached(text.as_bytes(), b"root", &tree);
+    let find = || cache::cached(text.as_bytes(), b"root", AsLlamaCpp, &tree);
     assert!(find().is_some());
     cache::forget(&tree);
     used.accept(1);
@@ -420,7 +423,8 @@ fn what_a_count_takes_does_not_depend_on_its_size() {
     let taken = |most: usize| {
         let text = format!("root ::= \"a\"{{0,{most}}} [b-z]{{7,{most}}}");
         let mut grammar = grammar(&text, &tree);
-        let (_, engine) = cache::cached(text.as_bytes(), b"root", &tree).expect("it is kept");
+        let (_, engine) =
+            cache::cached(text.as_bytes(), b"root", AsLlamaCpp, &tree).expect("it is kept");
         let rules = engine.compiled().bytes();
         for _ in 0..100 {
             grammar.slot().allowed();
@@ -499,7 +503,8 @@ fn what_is_beyond_the_limits_is_so_again() {
         grammar.accept(2);
         assert_eq!(grammar.slot().dead(), Some(Dead::Limit));
         drop(grammar);
-        let (_, engine) = cache::cached(text.as_bytes(), b"root", &tree).expect("it is kept");
+        let (_, engine) =
+            cache::cached(text.as_bytes(), b"root", AsLlamaCpp, &tree).expect("it is kept");
         bytes.push(engine.bytes());
         assert!(engine.bytes() < 1 << 20);
     }
@@ -693,8 +698,8 @@ fn a_text_that_is_refused_is_not_kept() {
     let heads = alternatives(5000, |i| format!("\"a{i}\""));
     let tails = alternatives(60, |i| format!("b \"{i}\""));
     let text = format!("root ::= {tails}\nb ::= {heads}\n");
-    assert!(Grammar::new(text.as_bytes(), b"root", &tree, |_| None).is_err());
-    assert!(cache::cached(text.as_bytes(), b"root", &tree).is_none());
+    assert!(Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, &tree, |_| None).is_err());
+    assert!(cache::cached(text.as_bytes(), b"root", AsLlamaCpp, &tree).is_none());
 }
 
 /// Grammars that are made first and used afterwards.
@@ -716,4 +721,125 @@ fn the_cache_counts_what_has_grown() {
     let of_masks = 80 * N * tree.n_tokens() / 8;
     assert!(of_masks > MAX_CACHE_BYTES + (16 << 20), "{of_masks}");
     cache::forget(&tree);
+}
+
+/// What llama.cpp refuses for its repetitions.
+fn large(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
+    assert!(Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, tree, |_| None).is_err());
+    Grammar::new(text.as_bytes(), b"root", Many, tree, |_| None).expect("a grammar")
+}
+
+/// The tokens that a grammar allows of 0 to 3.
+fn of_four(grammar: &mut Grammar) -> [bool; 4] {
+    let mask = grammar.slot().allowed();
+    [0, 1, 2, 3].map(|token| mask.allows(token))
+}
+
+#[test]
+fn large_numbers_are_counted_to_the_end() {
+    let tree = tree(["a", "b", "c"].map(String::from));
+    let mut grammar = large("root ::= [ab]{3000,3002} \"c\"", &tree);
+    for n in 0..=3002 {
+        let [end, a, b, c] = of_four(&mut grammar);
+        assert_eq!((end, a, b), (false, n < 3002, n < 3002), "{n}");
+        assert_eq!(c, n >= 3000, "{n}");
+        grammar.accept(1 + n % 2);
+    }
+    assert_eq!(
+        grammar.slot().dead(),
+        Some(Dead::NotAllowed),
+        "one too many"
+    );
+}
+
+/// Against counting on one's fingers: (a{1,60} b){2,50} c, which makes 3000 of two numbers.
+#[test]
+fn large_products_are_counted_as_their_parts() {
+    const TEXTS: [&str; 7] = ["a", "b", "c", "ab", "aab", "abab", "bc"];
+    let tree = tree(TEXTS.map(String::from));
+    let mut grammar = large("root ::= (\"a\"{1,60} \"b\"){2,50} \"c\"", &tree);
+    // How many rounds are complete, and the characters of the one that is not; and the end.
+    let step = |(rounds, run, over): (u32, u32, bool), character: char| match character {
+        'a' if run < 60 && rounds < 50 && !over => Some((rounds, run + 1, over)),
+        'b' if run > 0 && !over => Some((rounds + 1, 0, over)),
+        'c' if run == 0 && (2..=50).contains(&rounds) && !over => Some((rounds, run, true)),
+        _ => None,
+    };
+    let mut chosen = 7u32;
+    for _ in 0..20 {
+        let mut at = (0, 0, false);
+        grammar.reset();
+        for _ in 0..400 {
+            let after = |token: Token| TEXTS[token as usize - 1].chars().try_fold(at, step);
+            let mask = grammar.slot().allowed();
+            for token in 1..8 {
+                assert_eq!(
+                    mask.allows(token),
+                    after(token).is_some(),
+                    "{at:?}, {token}"
+                );
+            }
+            assert_eq!(mask.allows(0), at.2, "{at:?}");
+            let choices: Vec<Token> = (1..8).filter(|&token| after(token).is_some()).collect();
+            chosen = chosen.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let choice = (chosen >> 16) as usize % choices.len().max(1);
+            let Some(&token) = choices.get(choice) else {
+                break;
+            };
+            at = after(token).expect("it is a choice");
+            grammar.accept(token);
+        }
+    }
+}
+
+/// A number that llama.cpp takes for no end at all stays that, unless it refuses the text.
+#[test]
+fn what_llama_cpp_takes_means_the_same() {
+    let tree = tree(["a", "b"].map(String::from));
+    let text = "root ::= \"a\"{0,5000} \"b\"";
+    let mut endless = Grammar::new(text.as_bytes(), b"root", Many, &tree, |_| None).expect("one");
+    let mut counted = large(&format!("{text} \"b\"{{2001}}"), &tree);
+    for _ in 0..5000 {
+        endless.accept(1);
+        counted.accept(1);
+    }
+    let [of_endless, of_counted] = [&mut endless, &mut counted].map(|grammar| of_four(grammar)[1]);
+    assert_eq!((of_endless, of_counted), (true, false));
+    // Beyond the largest number there is no end, or no grammar.
+    let many = |text: &str| Grammar::new(text.as_bytes(), b"root", Many, &tree, |_| None);
+    assert!(many("root ::= \"a\"{1000000,1000001}").is_ok());
+    let refused = many("root ::= \"a\"{1000001}").expect_err("too many");
+    assert!(
+        refused.what.contains("more than 1000000 repetitions"),
+        "{}",
+        refused.what
+    );
+    assert!(!refused.is_trap);
+    // Of what is wrong beside the numbers the place is told.
+    let refused = many("root ::= \"a\"{2001} b").expect_err("no such rule");
+    assert!(
+        refused.what.contains("rule 'b' is not defined"),
+        "{}",
+        refused.what
+    );
+}
+
+/// Neither time nor memory follows from the numbers.
+#[test]
+fn the_largest_numbers_cost_what_small_ones_do() {
+    let tree = tree(["a", "b", "aaaaaaaa"].map(String::from));
+    let cost = |text: &str| {
+        let rules = parse(text.as_bytes(), b"root", Many, |_| None).expect("a grammar");
+        let engine = Arc::new(Engine::new(Compiled::new(rules, Arc::clone(&tree))));
+        let mut grammar = Grammar::of(Arc::clone(&engine)).expect("a constraint");
+        for _ in 0..200 {
+            grammar.slot().allowed();
+            grammar.accept(1);
+        }
+        assert_eq!(grammar.slot().dead(), None);
+        engine.bytes()
+    };
+    let small = cost("root ::= (([ab]{1,300} | \"c\"){1,300} \"d\"){1,300}");
+    let largest = cost("root ::= (([ab]{1,1000000} | \"c\"){1,1000000} \"d\"){1,1000000}");
+    assert!(largest <= small + small / 10, "{largest} bytes, {small}");
 }

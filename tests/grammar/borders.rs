@@ -97,8 +97,8 @@ pub fn messages_name_the_place(vocabulary: &Vocabulary) {
         ),
         ("root = \"a\"", "line 1, column 6: expected '::='"),
         (
-            "root ::= \"a\"{2001}",
-            "line 1, column 14: more than 2000 repetitions",
+            "root ::= \"a\"{1000001}",
+            "line 1, column 14: more than 1000000 repetitions",
         ),
         (
             "root ::= root \"a\"",

@@ -1,7 +1,7 @@
 //! Random walks through a grammar, on both sides at once.
 
 use llama_sieve::grammar::elements::Written;
-use llama_sieve::grammar::parser;
+use llama_sieve::grammar::parser::{self, Repetitions::AsLlamaCpp};
 
 use crate::left_recursion::is_left_recursive;
 use crate::pair::{self, Pair, Vocabulary, quietly};
@@ -30,6 +30,14 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
         return None;
     }
     let theirs = pair::theirs(text, "root", vocabulary);
+    if has_too_many_repetitions(text, vocabulary) {
+        // Which ours reads.
+        assert!(theirs.is_null(), "{shown}");
+        if !ours.is_null() {
+            drop(HostSampler::new(ours));
+        }
+        return None;
+    }
     assert_eq!(
         ours.is_null(),
         theirs.is_null(),
@@ -65,7 +73,7 @@ fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
 /// Whether the built-in would go through a rule without end.
 pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
-    parser::parse(text, b"root", token).is_ok_and(|rules| is_left_recursive(&rules))
+    parser::parse(text, b"root", AsLlamaCpp, token).is_ok_and(|rules| is_left_recursive(&rules))
 }
 
 /// Walks on both sides; tells how many steps, or `None` if the text is no grammar for either.
@@ -99,6 +107,13 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
 /// What the built-in would go through; `None` if it is too much from the first.
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
     Stacks::new(written(text, vocabulary)?)
+}
+
+/// Whether nothing but that is known to be wrong with the text.
+fn has_too_many_repetitions(text: &[u8], vocabulary: &Vocabulary) -> bool {
+    let token = |text: &[u8]| token_of(text, vocabulary);
+    let read = parser::written(text, b"root", token);
+    read.is_err_and(|error| error.is_of_number)
 }
 
 fn written(text: &[u8], vocabulary: &Vocabulary) -> Option<Written> {

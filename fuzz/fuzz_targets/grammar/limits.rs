@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use llama_sieve::grammar::cache;
 use llama_sieve::grammar::compiled::Compiled;
 use llama_sieve::grammar::engine::Engine;
-use llama_sieve::grammar::parser::parse;
+use llama_sieve::grammar::parser::{Repetitions::Many, parse};
 use llama_sieve::grammar::states::budget::Budget;
 use llama_sieve::grammar::{Dead, Grammar, VocabularyTree};
 use llama_sieve::{Candidates, Sampler, Token, TokenData};
@@ -102,7 +102,7 @@ struct Maker<'a> {
 impl<'a> Maker<'a> {
     /// Of which nobody has asked anything.
     fn engine(self) -> Option<Arc<Engine>> {
-        let rules = parse(self.text, b"root", |_| Some(7)).ok()?;
+        let rules = parse(self.text, b"root", Many, |_| Some(7)).ok()?;
         let engine = Engine::new(Compiled::new(rules, Arc::clone(self.tree)));
         Some(Arc::new(engine.within(self.budget)))
     }
@@ -110,11 +110,11 @@ impl<'a> Maker<'a> {
     /// A sampler of a grammar that is kept from now on.
     fn cached(self) -> Option<Subject<'a>> {
         let Self { text, tree, .. } = self;
-        assert!(Grammar::cached(text, b"root", tree).is_none());
-        let (key, _) = cache::compiled(text, b"root", tree, |_| Some(7)).ok()?;
+        assert!(Grammar::cached(text, b"root", Many, tree).is_none());
+        let (key, _) = cache::compiled(text, b"root", Many, tree, |_| Some(7)).ok()?;
         let (engine, cold) = (self.engine()?, Grammar::of(self.engine()?));
         cache::keep(key, &engine);
-        let kept = || Grammar::cached(text, b"root", tree).expect("it was kept");
+        let kept = || Grammar::cached(text, b"root", Many, tree).expect("it was kept");
         for _ in 0..2 {
             assert_eq!(kept().err(), cold.as_ref().err().cloned());
         }
@@ -222,7 +222,7 @@ impl Subject<'_> {
             2 => self.grammar = self.grammar.clone(),
             3 => {
                 let Maker { text, tree, .. } = self.maker;
-                let another = Grammar::cached(text, b"root", tree).expect("it is kept");
+                let another = Grammar::cached(text, b"root", Many, tree).expect("it is kept");
                 self.grammar = self.lead(another.expect("as before"));
             }
             4 => self.engine.forget(),

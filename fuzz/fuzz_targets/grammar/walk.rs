@@ -23,7 +23,8 @@ pub fn run(data: &[u8]) {
     let written = match parser::written(text, b"root", |_| Some(0)) {
         Ok(written) => written,
         Err(error) => {
-            assert!(ours.is_none(), "{error}");
+            // More repetitions than llama.cpp takes are read.
+            assert!(ours.is_none() || error.is_of_number, "{error}");
             if !error.is_trap && !is_limit(&error.what) {
                 let theirs = pair::theirs(text, "root", &VOCABULARY);
                 assert!(theirs.is_null(), "{error}");

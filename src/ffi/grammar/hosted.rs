@@ -31,7 +31,7 @@ use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{any_known, forget};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::grammar::parser::DEEP;
+use crate::grammar::parser::{DEEP, Repetitions};
 use crate::grammar::{Grammar, Refusal};
 use crate::last_error;
 use crate::log;
@@ -90,6 +90,7 @@ pub unsafe fn hosted((vocab, text, root): Arguments, triggers: Triggers) -> Host
             Ok(into_host(&HOSTED, hosted))
         },
         is_trap: Some(&is_trap),
+        repetitions: Repetitions::AsLlamaCpp,
     };
     // SAFETY: the caller guarantees the arguments.
     let triggers = || unsafe {

@@ -13,7 +13,7 @@ use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{Known, known};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::grammar::parser::token_texts;
+use crate::grammar::parser::{Repetitions, token_texts};
 use crate::grammar::triggers::Triggers;
 use crate::grammar::{Grammar, Refused};
 use crate::memory;
@@ -27,12 +27,14 @@ pub(super) struct Making<'a> {
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
     /// Set where llama.cpp's own would not come back from the text that was refused.
     pub(super) is_trap: Option<&'a Cell<bool>>,
+    pub(super) repetitions: Repetitions,
 }
 
 /// Under our own names.
 pub(super) const OWN: Making<'_> = Making {
     into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
     is_trap: None,
+    repetitions: Repetitions::Many,
 };
 
 impl Making<'_> {
@@ -146,11 +148,11 @@ unsafe fn prepared<'a>(
     let root = unsafe { c_bytes(root) };
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
-    if let Some(cached) = Grammar::cached(text, root, &known.tree) {
+    if let Some(cached) = Grammar::cached(text, root, making.repetitions, &known.tree) {
         let cached = cached.map_err(|refused| making.refused(refused));
         return Ok(Prepared::Ready(cached?));
     }
-    let texts = token_texts(text, root).into_iter();
+    let texts = token_texts(text, root, making.repetitions).into_iter();
     Ok(Prepared::Text(Text {
         text,
         root,
@@ -192,7 +194,13 @@ impl Text<'_> {
             .filter_map(|(text, token)| Some((text.as_slice(), (*token)?)))
             .collect();
         let token = |text: &[u8]| tokens.get(text).copied();
-        let grammar = Grammar::new(self.text, self.root, &self.known.tree, token);
+        let grammar = Grammar::new(
+            self.text,
+            self.root,
+            making.repetitions,
+            &self.known.tree,
+            token,
+        );
         grammar.map_err(|refused| making.refused(refused))
     }
 }

@@ -36,6 +36,11 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
 /// The most rules of a grammar, those that groups and repetitions make included.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_RULES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
+/// The most repetitions that one `{m,n}` may ask for. llama.cpp takes 2,000, and as many rules that
+/// repetitions of repetitions multiply to. What it takes means what it means there; a text that it
+/// refuses for that is read with numbers up to this, whatever they multiply to.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS: u64 = 1_000_000;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS == limits::MAX_REPETITIONS);
 /// The most stacks of rules that one character may lead through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);

@@ -34,6 +34,19 @@ pub struct ParseError {
     pub what: String,
     /// Whether llama.cpp's own parser does not come back from this text, or reads out of bounds.
     pub is_trap: bool,
+    /// Whether there are more repetitions than are read.
+    pub is_of_number: bool,
+}
+
+/// How many repetitions a text may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetitions {
+    /// As many as llama.cpp takes.
+    AsLlamaCpp,
+    /// Where llama.cpp takes the text, what it means there; else up to
+    /// [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) each, however many that makes
+    /// together.
+    Many,
 }
 
 impl fmt::Display for ParseError {
@@ -61,6 +74,8 @@ struct Fault {
     what: String,
     /// As [`ParseError::is_trap`].
     is_trap: bool,
+    /// As [`ParseError::is_of_number`].
+    is_of_number: bool,
 }
 
 impl Fault {
@@ -70,6 +85,7 @@ impl Fault {
             at: None,
             what: what.into(),
             is_trap: false,
+            is_of_number: false,
         }
     }
 }
@@ -93,12 +109,22 @@ const MOST_CHECKED: usize = 1 << 20;
 pub fn parse(
     text: &[u8],
     root: &[u8],
+    repetitions: Repetitions,
     token: impl Fn(&[u8]) -> Option<Token>,
 ) -> Result<Rules, ParseError> {
     // A C string ends at the first NUL.
     let text = counted(text);
-    let mut parser = Parser::new(text, &token);
-    parser.rules(root).map_err(|fault| parser.placed(fault))
+    let read = |repetitions| {
+        let mut parser = Parser {
+            repetitions,
+            ..Parser::new(text, &token)
+        };
+        parser.rules(root).map_err(|fault| parser.placed(fault))
+    };
+    match read(Repetitions::AsLlamaCpp) {
+        Err(error) if error.is_of_number && repetitions == Repetitions::Many => read(repetitions),
+        read => read,
+    }
 }
 
 /// The rules of `text` before they are linked and looked at for left recursion: for tests that must
@@ -117,13 +143,13 @@ pub fn written(
 /// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
 /// what [`parse`] will ask for, each once, in the order in which it first does. That stops at the
 /// first that is no token.
-pub fn token_texts(text: &[u8], root: &[u8]) -> Vec<Vec<u8>> {
+pub fn token_texts(text: &[u8], root: &[u8], repetitions: Repetitions) -> Vec<Vec<u8>> {
     if !text.contains(&b'<') {
         return Vec::new();
     }
     let texts = RefCell::new(HashMap::new());
     // Whatever is wrong with the text is told by whoever parses it in earnest.
-    let _ = parse(text, root, |text| {
+    let _ = parse(text, root, repetitions, |text| {
         let mut texts = texts.borrow_mut();
         let n = texts.len();
         texts.entry(text.to_vec()).or_insert(n);
@@ -141,6 +167,7 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
             column: 0,
             what: fault.what,
             is_trap: fault.is_trap,
+            is_of_number: fault.is_of_number,
         };
     };
     let before = text.get(..at).unwrap_or(text);
@@ -154,6 +181,7 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
         column: in_line.iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1,
         what: fault.what,
         is_trap: fault.is_trap,
+        is_of_number: fault.is_of_number,
     }
 }
 
@@ -198,6 +226,7 @@ struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     token: &'a dyn Fn(&[u8]) -> Option<Token>,
+    repetitions: Repetitions,
     classes: Classes,
     /// Names that the text gives.
     names: HashMap<&'a [u8], u32>,
@@ -222,6 +251,7 @@ impl<'a> Parser<'a> {
             text,
             at: 0,
             token,
+            repetitions: Repetitions::AsLlamaCpp,
             classes: Classes::default(),
             names: HashMap::new(),
             symbols: Vec::new(),
@@ -303,6 +333,7 @@ impl<'a> Parser<'a> {
             what: format!("rule '{name}' may begin with itself (left recursion)"),
             // llama.cpp looks for it by recursion from rule to rule, and anew on every way.
             is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
+            is_of_number: false,
         }
     }
 

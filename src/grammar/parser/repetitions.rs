@@ -3,10 +3,14 @@
 //! llama.cpp writes them out: the item as often as it must come, and a rule for each optional
 //! round. `*`, `+` and `?` become such rules here, too. All others stay numbers,
 //! [`Element::Repeat`], and only their rules' numbers are used up, since these are part of names.
+//!
+//! Of what it writes out there is a limit. As numbers more cost nothing, so a text that is refused
+//! for that may be read again, with larger numbers and any products of them. No names of rules that
+//! llama.cpp would have made are known there.
 
-use super::{Fault, Frame, Parsed, Parser, fault};
+use super::{Fault, Frame, Parsed, Parser, Repetitions, fault};
 use crate::grammar::elements::{ENDLESS, Element, Repeat};
-use crate::grammar::limits::MAX_REPETITIONS;
+use crate::grammar::limits::{MAX_HOST_REPETITIONS, MAX_REPETITIONS};
 
 impl Parser<'_> {
     /// The numbers of `{m}`, `{m,}` or `{m,n}`.
@@ -43,11 +47,15 @@ impl Parser<'_> {
         }
         self.at += 1;
         self.space(in_group);
-        if min > MAX_REPETITIONS {
-            return fault(at, format!("more than {MAX_REPETITIONS} repetitions"));
+        let most = match self.repetitions {
+            Repetitions::AsLlamaCpp => MAX_HOST_REPETITIONS,
+            Repetitions::Many => MAX_REPETITIONS,
+        };
+        if min > most {
+            return too_many(at, format!("more than {most} repetitions"));
         }
         // As the built-in has it: what is too many has no end.
-        Ok((min, max.filter(|&max| max <= MAX_REPETITIONS)))
+        Ok((min, max.filter(|&max| max <= most)))
     }
 
     /// Repeats the last item `min` to `max` times.
@@ -64,11 +72,9 @@ impl Parser<'_> {
         }
         let total = max.filter(|&max| max > 0).unwrap_or(min.max(1));
         let n_rules = frame.item_rules.saturating_mul(total);
-        if n_rules > MAX_REPETITIONS {
-            return fault(
-                at,
-                format!("repetitions of repetitions make more than {MAX_REPETITIONS} rules"),
-            );
+        if n_rules > MAX_HOST_REPETITIONS && self.repetitions == Repetitions::AsLlamaCpp {
+            let what = "repetitions of repetitions make more than";
+            return too_many(at, format!("{what} {MAX_HOST_REPETITIONS} rules"));
         }
         if max.is_some_and(|max| max < min) {
             // The built-in would write rules until memory ends.
@@ -102,7 +108,14 @@ impl Parser<'_> {
             _ => {
                 let number = self.repeats.len() as u32;
                 // One rule, or one for each optional round.
-                self.skip(rule, number, max.map_or(1, |max| max - min));
+                self.skip(
+                    rule,
+                    number,
+                    match self.repetitions {
+                        Repetitions::AsLlamaCpp => max.map_or(1, |max| max - min),
+                        Repetitions::Many => 0,
+                    },
+                );
                 self.repeats.push(Repeat {
                     item,
                     min: bounded(min),
@@ -118,6 +131,14 @@ impl Parser<'_> {
         self.define(rule, elements);
         self.push(frame, Element::Rule(rule))
     }
+}
+
+fn too_many<T>(at: usize, what: String) -> Parsed<T> {
+    Err(Fault {
+        at: Some(at),
+        is_of_number: true,
+        ..Fault::nowhere(what)
+    })
 }
 
 fn bounded(rounds: u64) -> u32 {

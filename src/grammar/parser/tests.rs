@@ -1,8 +1,9 @@
+use super::Repetitions::AsLlamaCpp;
 use super::parse;
 use crate::grammar::triggers::Triggers;
 
 fn told(text: &[u8]) -> String {
-    parse(text, b"root", |_| None)
+    parse(text, b"root", AsLlamaCpp, |_| None)
         .expect_err("no grammar")
         .to_string()
 }
@@ -24,7 +25,7 @@ fn messages_hold_no_control_characters_of_the_text() {
         (b"root ::= !\x1b", b"root"),
         (b"root ::= \"\\\x1b\"", b"root"),
     ] {
-        let error = parse(text, root, |_| None).expect_err("no grammar");
+        let error = parse(text, root, AsLlamaCpp, |_| None).expect_err("no grammar");
         let error = error.to_string();
         assert!(!error.chars().any(char::is_control), "{error:?}");
     }
@@ -165,6 +166,6 @@ fn bytes_that_are_no_utf_8_are_no_fault_in_strings() {
         b"root ::= [\xff\x80\x80\x80]",
         b"root ::= \"\x80\"",
     ] {
-        assert!(parse(text, b"root", |_| None).is_ok());
+        assert!(parse(text, b"root", AsLlamaCpp, |_| None).is_ok());
     }
 }

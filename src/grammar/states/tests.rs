@@ -5,7 +5,7 @@ use super::{NONE, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::mask::of_band;
 use crate::grammar::nodes::ROOT;
-use crate::grammar::parser::parse;
+use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
 use crate::grammar::tests::tree;
 
 /// Numbers that follow from a seed.
@@ -82,7 +82,7 @@ fn grammar(random: &mut Random) -> Option<Compiled> {
             text += &format!("{name} ::= {alternatives}\n");
         }
     }
-    let rules = parse(text.as_bytes(), b"root", |_| None).ok()?;
+    let rules = parse(text.as_bytes(), b"root", AsLlamaCpp, |_| None).ok()?;
     Some(Compiled::new(rules, tree(TEXTS.map(String::from))))
 }
 
@@ -190,7 +190,8 @@ fn a_state_that_is_imported_has_the_stacks_that_it_had() {
 /// Two states that lead to each other: the way comes again to what it has just remembered.
 #[test]
 fn a_run_in_a_circle_is_no_longer_than_a_text() {
-    let rules = parse(b"root ::= ([a-z] [a-z])*", b"root", |_| None).expect("a grammar");
+    let rules =
+        parse(b"root ::= ([a-z] [a-z])*", b"root", AsLlamaCpp, |_| None).expect("a grammar");
     let grammar = Compiled::new(rules, tree(TEXTS.map(String::from)));
     let mut states = States::default();
     let state = states.initial(&grammar).expect("few steps");
@@ -207,7 +208,7 @@ fn a_run_in_a_circle_is_no_longer_than_a_text() {
 #[test]
 fn counts_are_numbers_up_to_the_longest_text() {
     let text = b"root ::= [a]{2,1000} \"b\"";
-    let rules = parse(text, b"root", |_| None).expect("a grammar");
+    let rules = parse(text, b"root", AsLlamaCpp, |_| None).expect("a grammar");
     let grammar = Compiled::new(rules, Arc::clone(&tree(TEXTS.map(String::from))));
     let mut states = States::default();
     let mut state = states.initial(&grammar).expect("few steps");
