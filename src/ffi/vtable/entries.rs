@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn name<S: Sampler>(smpl: *const llama_sampler) -> 
         || {
             // SAFETY: the host calls entries only on samplers that have them.
             let object = unsafe { object::<S>(smpl) };
-            object.map_or(NAMELESS, |object| object.name).as_ptr()
+            object.map_or(NAMELESS, |object| object.name.get()).as_ptr()
         },
     )
 }
@@ -72,7 +72,9 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
             // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
             let mut array = match unsafe { CandidateArray::new(cur_p) } {
                 Ok(array) => array,
-                Err(unfit) => return unfit.say(object.map_or(NAMELESS, |object| object.name)),
+                Err(unfit) => {
+                    return unfit.say(object.map_or(NAMELESS, |object| object.name.get()));
+                }
             };
             let done = object.and_then(|object| {
                 let mut candidates = array.candidates();
@@ -151,7 +153,7 @@ pub(super) unsafe fn clone_with<S: Sampler>(
     if copy.is_none() && S::KIND == Kind::Constraint {
         return null_mut();
     }
-    Object::new(object.host, object.name, copy).into_shell(iface)
+    Object::new(object.host, object.name.get(), copy).into_shell(iface)
 }
 
 /// Frees `ctx`; the shell is the host's.

@@ -1,10 +1,10 @@
 //! What a shell of ours points to: the sampler behind its lock.
 
 use std::any::Any;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::ffi::exclusive::{Exclusive, Taken};
@@ -19,7 +19,7 @@ use crate::sampler::{Kind, Sampler};
 pub(super) struct Object<S> {
     /// The host that made the shell. Clones are made by the same, which will free them.
     pub(super) host: Host,
-    pub(super) name: &'static CStr,
+    pub(super) name: Name,
     pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
     /// None after a call that panicked while it changed something: what the sampler held may be
     /// inconsistent, so it is not asked again.
@@ -28,15 +28,38 @@ pub(super) struct Object<S> {
     pub(super) note: AtomicU32,
 }
 
+/// The name of a sampler, which changes where a copy makes one that is switched off another.
+pub(super) struct Name(AtomicPtr<c_char>);
+
+impl Name {
+    fn new(name: &'static CStr) -> Self {
+        Self(AtomicPtr::new(name.as_ptr().cast_mut()))
+    }
+
+    pub(super) fn get(&self) -> &'static CStr {
+        // SAFETY: only the pointers of static strings are put there.
+        unsafe { CStr::from_ptr(self.0.load(Ordering::Relaxed)) }
+    }
+
+    fn set(&self, name: &'static CStr) {
+        self.0.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
+    }
+}
+
 /// Which call an error message speaks of.
 pub(super) struct Call<'a> {
-    sampler: &'a CStr,
+    sampler: &'a Name,
     function: &'a str,
 }
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.sampler.to_string_lossy(), self.function)
+        write!(
+            f,
+            "{}: {}",
+            self.sampler.get().to_string_lossy(),
+            self.function
+        )
     }
 }
 
@@ -51,7 +74,7 @@ impl<S: Sampler> Object<S> {
     pub(super) fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
         Self {
             host,
-            name,
+            name: Name::new(name),
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
             note: AtomicU32::new(0),
@@ -72,9 +95,9 @@ impl<S: Sampler> Object<S> {
         smpl
     }
 
-    pub(super) fn call<'a>(&self, function: &'a str) -> Call<'a> {
+    pub(super) fn call<'a>(&'a self, function: &'a str) -> Call<'a> {
         Call {
-            sampler: self.name,
+            sampler: &self.name,
             function,
         }
     }
@@ -156,7 +179,7 @@ impl<S: Sampler> Object<S> {
 }
 
 impl<S: Sampler> Object<S> {
-    /// Takes over the state of `from`; out of use if that is.
+    /// Takes over the state of `from`, and its name; out of use if that is.
     pub(super) fn copy_from(&self, from: &Self) {
         let Some(source) = from.enter("copy_state") else {
             return;
@@ -164,6 +187,7 @@ impl<S: Sampler> Object<S> {
         let Some(mut target) = self.enter("copy_state") else {
             return;
         };
+        self.name.set(from.name.get());
         let copy = || {
             match (&*source, target.as_mut()) {
                 // In place, since others may share what the target shares.
