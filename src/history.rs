@@ -2,6 +2,9 @@
 //!
 //! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
 //! grows with what was accepted, up to `n`, so a huge `n` costs nothing until it is used.
+//!
+//! One that goes on from the tokens of another `n` counts as the built-in does then, and may count
+//! more: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -13,13 +16,22 @@ use crate::token::Token;
 /// A sliding window over the accepted tokens with counts.
 #[derive(Clone, Debug)]
 pub struct History {
+    /// How many tokens `window` holds at most.
     capacity: usize,
+    /// How many it holds when the next one discounts the oldest: `capacity`, unless that is
+    /// another's.
+    full: usize,
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
     counts: Vec<(Token, u32)>,
     /// Where in `counts` each token is.
     index: TokenMap<usize>,
+    /// The token that was discounted more often than it was accepted.
+    owing: Option<Owing>,
 }
+
+/// A token and its count, 0 or less.
+pub type Owing = (Token, i32);
 
 /// A map from tokens.
 pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
@@ -78,9 +90,11 @@ impl History {
     pub fn new(capacity: usize) -> Self {
         let mut history = Self {
             capacity,
+            full: capacity,
             window: VecDeque::new(),
             counts: Vec::new(),
             index: HashMap::default(),
+            owing: None,
         };
         history.try_reserve(capacity).unwrap_or_else(exhausted);
         history
@@ -90,7 +104,7 @@ impl History {
     /// have, whose capacities no removal changes.
     pub fn has_room_for(&self, capacity: usize) -> bool {
         let reserved = capacity.min(RESERVED);
-        self.window.capacity() >= reserved && self.counts.capacity() >= reserved
+        self.window.capacity() >= reserved && self.counts.capacity() > reserved
     }
 
     /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
@@ -103,8 +117,9 @@ impl History {
         }
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
+        // And one: a token is counted before the oldest is discounted.
         self.counts
-            .try_reserve(reserved - reserved.min(self.counts.len()))?;
+            .try_reserve(1 + reserved - reserved.min(self.counts.len()))?;
         // Twice the tokens, so that removals leave no table that has to grow.
         self.index
             .try_reserve(entries - entries.min(self.index.len()))
@@ -115,13 +130,32 @@ impl History {
         if self.capacity == 0 {
             return;
         }
-        if self.window.len() == self.capacity
-            && let Some(oldest) = self.window.pop_front()
+        self.increment(token);
+        if self.window.len() >= self.full
+            && let Some(&oldest) = self.window.front()
         {
             self.decrement(oldest);
         }
+        if self.window.len() == self.capacity {
+            self.window.pop_front();
+        }
         self.window.push_back(token);
-        self.increment(token);
+    }
+
+    /// Takes over the tokens and counts of `source`, and how many tokens it holds at most; from how
+    /// many on the oldest is discounted stays. So does the built-in's `llama_sampler_copy`.
+    ///
+    /// Of two different windows the counts are then not those of the tokens in them. Where the
+    /// source's is smaller, none is discounted that leaves. Where it is larger, the oldest is
+    /// discounted with each that is accepted also while it stays, and may come to owe. No other
+    /// token can: behind the first, each is oldest only to leave at once.
+    pub fn go_on_from(&mut self, source: &Self) {
+        self.capacity = source.capacity;
+        self.window.clone_from(&source.window);
+        self.counts.clone_from(&source.counts);
+        self.index.clone_from(&source.index);
+        self.owing = source.owing;
+        self.try_reserve(self.capacity).unwrap_or_else(exhausted);
     }
 
     /// Forgets everything.
@@ -129,12 +163,13 @@ impl History {
         self.window.clear();
         self.counts.clear();
         self.index.clear();
+        self.owing = None;
     }
 
     /// Changes how many tokens the window holds at most. A smaller one keeps the newest; what had
     /// left a smaller one does not come back.
     pub fn resize(&mut self, capacity: usize) {
-        self.capacity = capacity;
+        (self.capacity, self.full) = (capacity, capacity);
         while self.window.len() > capacity {
             if let Some(oldest) = self.window.pop_front() {
                 self.decrement(oldest);
@@ -146,6 +181,12 @@ impl History {
     /// How many tokens the window holds at most.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// How many tokens it was made for, or resized to: its capacity, unless it
+    /// [went on from another](Self::go_on_from).
+    pub fn nominal(&self) -> usize {
+        self.full
     }
 
     /// The tokens of the window, oldest first.
@@ -183,15 +224,26 @@ impl History {
         &self.counts
     }
 
+    /// The token that was discounted more often than it was accepted, which only one can be that
+    /// [went on from another window](Self::go_on_from).
+    pub fn owing(&self) -> Option<Owing> {
+        self.owing
+    }
+
     #[expect(
         clippy::indexing_slicing,
         reason = "`index` names places of `counts` alone"
     )]
     fn increment(&mut self, token: Token) {
         if let Some(&i) = self.index.get(&token) {
-            self.counts[i].1 += 1;
+            self.counts[i].1 = self.counts[i].1.saturating_add(1);
             return;
         }
+        if let Some((_, count @ ..0)) = self.owing.as_mut().filter(|owing| owing.0 == token) {
+            *count += 1;
+            return;
+        }
+        self.owing = self.owing.filter(|owing| owing.0 != token);
         self.index.insert(token, self.counts.len());
         self.counts.push((token, 1));
     }
@@ -202,6 +254,9 @@ impl History {
     )]
     fn decrement(&mut self, token: Token) {
         let Some(&i) = self.index.get(&token) else {
+            debug_assert!(self.owing.is_none_or(|owing| owing.0 == token));
+            let owed = self.owing.map_or(0, |(_, count)| count);
+            self.owing = Some((token, owed - 1));
             return;
         };
         self.counts[i].1 -= 1;

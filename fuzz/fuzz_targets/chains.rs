@@ -109,6 +109,9 @@ enum Between {
     Clone,
     /// A copy parts ways and comes back.
     Copy(u8),
+    /// The state of another comes, in which penalties have this window, behind the first tokens;
+    /// then the rest of them.
+    Other(Whole, Vec<u8>, Vec<u8>),
 }
 
 /// One sampler of ours, and the built-in while both are known to be in the same state.
@@ -549,10 +552,50 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
             apart(chain);
             members.iter().for_each(|member| member.each(apart));
         }
+        Between::Other(window, before, after) => {
+            let others: Vec<Member> = members.iter().map(|m| m.with_window(*window)).collect();
+            let ours = others.iter().map(|other| other.ours.clone());
+            let other_chain = HostSampler::chain(ours.collect());
+            for token in before.iter().map(|&token| i32::from(token)) {
+                other_chain.accept(token);
+                let all = others.iter();
+                all.for_each(|other| other.each(|sampler| sampler.accept(token)));
+            }
+            chain.copy_from(&other_chain);
+            for (member, other) in members.iter_mut().zip(&others) {
+                member.ours.copy_from(&other.ours);
+                match (&member.theirs, &other.theirs) {
+                    (Some(to), Some(from)) => to.copy_from(from),
+                    _ => member.theirs = None,
+                }
+            }
+            for token in after.iter().map(|&token| i32::from(token)) {
+                chain.accept(token);
+                let all = members.iter();
+                all.for_each(|member| member.each(|sampler| sampler.accept(token)));
+            }
+        }
     }
 }
 
 impl Member {
+    /// Penalties of this window that have accepted nothing, if such are switched on as these are;
+    /// otherwise a clone.
+    fn with_window(&self, window: Whole) -> Self {
+        let other = match self.spec {
+            Spec::Penalties(n, _, r, f, p) => Spec::Penalties(n, window, r, f, p).make(),
+            _ => self.spec.make(),
+        };
+        if matches!(self.spec, Spec::Penalties(..)) && other.ours.name() == self.ours.name() {
+            return other;
+        }
+        Self {
+            ours: self.ours.clone(),
+            theirs: self.theirs.clone(),
+            ..other
+        }
+    }
+
     fn each(&self, act: impl Fn(&HostSampler)) {
         act(&self.ours);
         if let Some(theirs) = &self.theirs {

@@ -51,6 +51,89 @@ fn a_resized_window_keeps_the_newest_tokens() {
     assert_eq!((history.len(), history.capacity()), (0, 0));
 }
 
+/// The built-in's rule, word for word: `counts` says of a token that is absent that it is not
+/// penalised at all.
+#[derive(Clone)]
+struct Naive {
+    last_n: usize,
+    capacity: usize,
+    window: Vec<Token>,
+    counts: HashMap<Token, i32>,
+}
+
+impl Naive {
+    fn accept(&mut self, token: Token) {
+        *self.counts.entry(token).or_default() += 1;
+        if self.window.len() >= self.last_n {
+            let oldest = self.window[0];
+            *self.counts.entry(oldest).or_default() -= 1;
+            if self.counts[&oldest] == 0 {
+                self.counts.remove(&oldest);
+            }
+        }
+        if self.window.len() == self.capacity {
+            self.window.remove(0);
+        }
+        self.window.push(token);
+    }
+}
+
+#[test]
+fn one_that_goes_on_from_another_window_counts_as_the_built_in() {
+    let mut random = Lcg(2);
+    let mut below = |n: u32| (random.bits() >> 8) as u32 % n;
+    let mut owing = 0;
+    for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+        let windows = [(); 3].map(|()| 1 + below(9) as usize);
+        let mut histories = windows.map(History::new);
+        let mut naive = windows.map(|n| Naive {
+            last_n: n,
+            capacity: n,
+            window: Vec::new(),
+            counts: HashMap::new(),
+        });
+        let tokens = 1 + below(6);
+        for _ in 0..100 {
+            let i = below(3) as usize;
+            match below(20) {
+                0 => {
+                    histories[i].clear();
+                    naive[i].window.clear();
+                    naive[i].counts.clear();
+                }
+                1 | 2 => {
+                    let (from, last_n) = (below(3) as usize, naive[i].last_n);
+                    let source = histories[from].clone();
+                    histories[i].go_on_from(&source);
+                    naive[i] = Naive {
+                        last_n,
+                        ..naive[from].clone()
+                    };
+                }
+                _ => {
+                    let token = below(tokens) as Token;
+                    histories[i].accept(token);
+                    naive[i].accept(token);
+                }
+            }
+            let (history, naive) = (&histories[i], &naive[i]);
+            assert!(history.tokens().eq(naive.window.iter().copied()));
+            assert_eq!(history.nominal(), naive.last_n);
+            let counted = history.distinct().iter().map(|&(t, n)| (t, n as i32));
+            let counts: HashMap<_, _> = counted.chain(history.owing()).collect();
+            assert_eq!(counts, naive.counts);
+            assert!(
+                history
+                    .distinct()
+                    .iter()
+                    .all(|&(t, n)| history.count(t) == n && n > 0)
+            );
+            owing += usize::from(history.owing().is_some());
+        }
+    }
+    assert!(owing > 0 || cfg!(miri));
+}
+
 /// Tokens that an unseeded multiplication brings to one of 65536 buckets.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]

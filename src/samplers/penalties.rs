@@ -13,7 +13,7 @@ use std::ffi::CStr;
 
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::history::History;
+use crate::history::{History, Owing};
 use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
@@ -50,11 +50,20 @@ impl Factors {
     /// llama.cpp's.
     #[inline]
     fn penalised(&self, logit: f32, count: u32) -> f32 {
-        let scaled = match logit <= 0.0 {
+        self.repeated(logit) - (count as f32 * self.freq + self.present)
+    }
+
+    /// The same of the token that owes, which llama.cpp finds among the counted ones, too.
+    fn owed(&self, logit: f32, count: i32) -> f32 {
+        self.repeated(logit) - (count as f32 * self.freq + 0.0 * self.present)
+    }
+
+    #[inline]
+    fn repeated(&self, logit: f32) -> f32 {
+        match logit <= 0.0 {
             true => logit * self.repeat,
             false => logit / self.repeat,
-        };
-        scaled - (count as f32 * self.freq + self.present)
+        }
     }
 
     /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of
@@ -156,6 +165,9 @@ impl Penalised<'_> {
         if !self.apply_in_place(candidates) {
             self.apply_by_search(candidates);
         }
+        if let Some(owing) = self.history.owing() {
+            self.apply_to_owing(candidates, owing);
+        }
         candidates.set_sorted(false);
     }
 
@@ -168,6 +180,9 @@ impl Penalised<'_> {
         }
         for &(token, count) in self.history.distinct() {
             pool.edit(token, |logit| self.factors.penalised(logit, count));
+        }
+        if let Some((token, count)) = self.history.owing() {
+            pool.edit(token, |logit| self.factors.owed(logit, count));
         }
     }
 
@@ -193,6 +208,14 @@ impl Penalised<'_> {
         true
     }
 
+    #[cold]
+    fn apply_to_owing(self, candidates: &mut Candidates<'_>, (token, count): Owing) {
+        let mut slice = candidates.as_mut_slice().iter_mut();
+        if let Some(candidate) = slice.find(|candidate| candidate.id == token) {
+            candidate.logit = self.factors.owed(candidate.logit, count);
+        }
+    }
+
     fn apply_by_search(self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             let count = self.history.count(candidate.id);
@@ -213,19 +236,21 @@ impl Sampler for Penalties {
     }
 
     fn copy_state(&mut self, source: &Self) {
-        let last_n = self.history.capacity();
-        self.history.clone_from(&source.history);
-        self.history.resize(last_n);
+        self.history.go_on_from(&source.history);
     }
 
     fn built_in(&self) -> Option<BuiltIn> {
+        // Of one that went on from another window, the newest: accepting them does not bring the
+        // built-in to the same counts.
+        let last_n = self.history.nominal();
+        let older = self.history.len().saturating_sub(last_n);
         Some(BuiltIn::Penalties {
             n_vocab: self.n_vocab,
-            last_n: i32::try_from(self.history.capacity()).ok()?,
+            last_n: i32::try_from(last_n).ok()?,
             repeat: self.factors.repeat,
             freq: self.factors.freq,
             present: self.factors.present,
-            accepted: self.history.tokens().collect(),
+            accepted: self.history.tokens().skip(older).collect(),
         })
     }
 

@@ -351,6 +351,14 @@ fn the_built_in_is_made_of_the_same_arguments() {
     [1, 2, 3]
         .into_iter()
         .for_each(|token| penalties.accept(token));
+    // One that goes on from another window begins with the newest.
+    let mut copied = Penalties::new(100, 2, 1.3, 0.1, 0.2).expect("some factors");
+    let mut longer = Penalties::new(100, 9, 1.1, 0.0, 0.0).expect("a factor");
+    [7, 1, 2, 3]
+        .into_iter()
+        .for_each(|token| longer.accept(token));
+    copied.copy_state(&longer);
+    assert_eq!(copied.built_in(), penalties.built_in());
     let (p, min_keep) = (0.9, 3);
     for (told, expected) in [
         (of(Some(Greedy)), BuiltIn::Greedy),

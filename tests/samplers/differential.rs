@@ -133,7 +133,10 @@ fn a_copy_of_one_with_other_parameters() {
                 three.push(pair);
             }
         }
-        let mut told: String = three.iter().map(|pair| format!("{}\n", pair.label)).collect();
+        let mut told: String = three
+            .iter()
+            .map(|pair| format!("{}\n", pair.label))
+            .collect();
         for _ in 0..12 {
             let [from, to] = [rng.below(3), rng.below(3)];
             told += &format!("{from} to {to}, ");
@@ -151,6 +154,34 @@ fn a_copy_of_one_with_other_parameters() {
                 compare_two(member, &mut three[to], &mut rng, &told);
             }
         }
+    }
+}
+
+/// The built-ins that are switched off are of one kind, whatever they would be otherwise.
+#[test]
+fn a_copy_of_one_that_is_switched_off_has_its_name() {
+    let mut rng = fresh_rng("switched off");
+    let off = |pair: &Pair| pair.theirs.name().starts_with('?');
+    let mut all: Vec<Pair> = Vec::new();
+    for member in FAMILY.iter().flat_map(|member| [member; 50]) {
+        let pair = (member.make)(&mut rng, 200_000, true);
+        if off(&pair)
+            && all
+                .iter()
+                .all(|one| one.theirs.name() != pair.theirs.name())
+        {
+            all.push(pair);
+        }
+    }
+    let kinds = all.len();
+    assert!(kinds > 5, "only {kinds} that can be switched off");
+    for _ in 0..200 {
+        let (source, target) = (&all[rng.below(kinds)], &all[rng.below(kinds)]);
+        target.ours.copy_from(&source.ours);
+        target.theirs.copy_from(&source.theirs);
+        assert_eq!(target.ours.name(), target.theirs.name());
+        let clones = (target.ours.clone(), target.theirs.clone());
+        assert_eq!(clones.0.name(), clones.1.name());
     }
 }
 
