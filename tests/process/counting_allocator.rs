@@ -12,11 +12,14 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
     /// Bytes that this thread has allocated, less those that it has freed.
     static BYTES: Cell<isize> = const { Cell::new(0) };
+    /// All bytes that this thread was given, whether or not it has freed them since.
+    static GIVEN: Cell<usize> = const { Cell::new(0) };
     /// Whether the next one is reported with where it comes from.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-fn count() {
+fn count(size: usize) {
+    let _ = GIVEN.try_with(|n| n.set(n.get() + size));
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
     if WATCHED.try_with(|watched| watched.replace(false)) == Ok(true) {
         eprintln!("allocates:\n{}", Backtrace::force_capture());
@@ -30,7 +33,7 @@ fn add(bytes: isize) {
 // SAFETY: every call is handed to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         add(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
@@ -43,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
         add(size as isize - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(ptr, layout, size) }
@@ -63,6 +66,14 @@ fn allocations() -> usize {
 /// freed any of them.
 pub fn bytes_since(before: isize) -> isize {
     BYTES.with(Cell::get) - before
+}
+
+/// How many bytes this thread was given in all while `f` ran, those that it freed again, and those
+/// that were moved, included.
+pub fn bytes_given(f: impl FnOnce()) -> usize {
+    let before = GIVEN.get();
+    f();
+    GIVEN.get() - before
 }
 
 /// What `f` returns, which must not allocate: of the first allocation a backtrace is printed.
@@ -86,4 +97,10 @@ fn the_counter_counts() {
     assert_eq!(bytes_since(before), 1000);
     drop(held);
     assert_eq!(bytes_since(before), 0);
+    let given = bytes_given(|| {
+        let mut bytes = std::hint::black_box(Vec::<u8>::with_capacity(1000));
+        bytes.reserve_exact(2000);
+        drop(std::hint::black_box(bytes));
+    });
+    assert_eq!(given, 3000);
 }

@@ -8,6 +8,7 @@ mod costs;
 mod counting_allocator;
 #[cfg(target_os = "linux")]
 mod no_memory;
+mod payloads;
 mod sieve_allocations;
 mod soak;
 #[path = "../support/mod.rs"]
