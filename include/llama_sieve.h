@@ -267,6 +267,11 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
+ The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each.
+ */
+#define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 65536
+
+/*
  The most bytes of a grammar's text.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
@@ -1219,8 +1224,8 @@ void eliza_inference_clear_token_trie(void *handle);
  Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
  path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
  is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
- UTF-8, or longer than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host.
- What the host's tokenizer throws passes through.
+ UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
+ tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C

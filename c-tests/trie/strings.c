@@ -153,11 +153,17 @@ static void bad_input(void) {
     refused(vocab, missing, 2, LLAMA_SIEVE_TRIE_SAMPLED, "strings[1] is NULL");
     refused(vocab, empty, 2, LLAMA_SIEVE_TRIE_SAMPLED, "strings[1] is empty");
     refused(vocab, not_utf8, 1, LLAMA_SIEVE_TRIE_SAMPLED, "strings[0] is not UTF-8");
-    char * long_one = check_malloc(4001);
-    memset(long_one, 'q', 4000);
-    long_one[4000] = '\0';
-    const char * const too_long[] = { long_one };
-    refused(vocab, too_long, 1, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_SPAN_LIMIT");
+    const size_t most = LLAMA_SIEVE_TRIE_MAX_STRING_BYTES;
+    char * long_one   = check_malloc(most + 2);
+    memset(long_one, 'q', most + 1);
+    long_one[most + 1] = '\0';
+    const char * const too_long[] = { " Moses", long_one };
+    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "strings[1] has 65537 bytes");
+    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_MAX_STRING_BYTES");
+    long_one[most] = '\0';
+    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_SPAN_LIMIT");
+    long_one[600] = '\0';
+    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_SPAN_LIMIT");
     free(long_one);
     static uint64_t memory[4];
     refused(vocab, (const char * const *) (const void *) ((const char *) memory + 1), 1,

@@ -6,7 +6,8 @@ use super::mock_host;
 use crate::ffi::grammar::llama_sieve_init_grammar;
 use crate::ffi::samplers::llama_sieve_init_dry;
 use crate::ffi::trie::{
-    LLAMA_SIEVE_TRIE_SAMPLED, llama_sieve_init_trie_strings, llama_sieve_trie_forced,
+    LLAMA_SIEVE_TRIE_MAX_STRING_BYTES, LLAMA_SIEVE_TRIE_SAMPLED, llama_sieve_init_trie_strings,
+    llama_sieve_trie_forced,
 };
 use crate::last_error;
 
@@ -91,6 +92,8 @@ fn each_end_of_a_breaker_is_asked_for_once() {
 #[test]
 fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused() {
     let long = CString::new("a".repeat(501)).expect("no NUL");
+    let thousand = CString::new("a".repeat(999)).expect("no NUL");
+    let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES)).expect("no NUL");
     for (strings, n, refused) in [
         (&[c"ab", c"c", c"ab", c"c", c"ab"][..], 2, None),
         (
@@ -99,6 +102,12 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
             Some("strings[1] has 501 tokens"),
         ),
         (&[c"ab", c"ab", &long], 2, Some("strings[2] has 501 tokens")),
+        (
+            &[c"ab", &longest],
+            2,
+            Some("strings[1] has more than 1000 tokens"),
+        ),
+        (&[c"ab", &thousand], 2, Some("strings[1] has 999 tokens")),
     ] {
         let texts: Vec<*const c_char> = strings.iter().map(|text| text.as_ptr()).collect();
         // SAFETY: as many C strings, and the vocabulary of the mocked host.
@@ -118,17 +127,39 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
     }
 }
 
+/// What has more bytes than any string of a trie is not given to the tokenizer, whose time it would
+/// take, nor is anything before it.
+#[test]
+fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
+    let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES + 1)).expect("no NUL");
+    let texts = [c"ab".as_ptr(), longest.as_ptr()];
+    // SAFETY: two C strings, and the vocabulary of the mocked host.
+    let (asked, made) = questions(|| unsafe {
+        let (vocab, mode) = (mock_host::handle(), LLAMA_SIEVE_TRIE_SAMPLED);
+        llama_sieve_init_trie_strings(vocab, texts.as_ptr(), texts.len(), mode)
+    });
+    assert_eq!((asked, made.is_null()), (0, true));
+    let told = last_error::get();
+    assert!(
+        told.contains("strings[1] has 65537 bytes") && told.contains("at most 65536"),
+        "{told}"
+    );
+}
+
 /// A vocabulary without a token for the space has three for its bytes. Where that is more than the
 /// room that was made, the host says how many there are, and is asked once more.
 #[test]
 fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
     let many = CString::new(" ".repeat(166)).expect("no NUL");
     let long = CString::new(" ".repeat(167)).expect("no NUL");
+    // So many that it is not asked again.
+    let far = CString::new(" ".repeat(400)).expect("no NUL");
     for (text, n, tokens) in [
         (c"a b", 1, 5),
         (c"    ", 2, 12),
         (&many, 2, 498),
         (&long, 2, 501),
+        (&far, 1, 1001),
     ] {
         let texts = [text.as_ptr()];
         // SAFETY: one C string, and the vocabulary of the mocked host; room for as many tokens.
@@ -150,7 +181,11 @@ fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
             }
             None => {
                 let told = last_error::get();
-                assert!(told.contains(&format!("has {tokens} tokens")), "{told}");
+                let n = match tokens {
+                    1001.. => "more than 1000".to_owned(),
+                    n => n.to_string(),
+                };
+                assert!(told.contains(&format!("has {n} tokens")), "{told}");
             }
         }
     }

@@ -23,6 +23,9 @@ use super::{TOKEN_TRIE, slot_for};
 /// The most strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
+/// The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each.
+pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 65_536;
+
 const CALL: &str = "llama_sieve_init_trie_strings";
 
 const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
@@ -34,8 +37,8 @@ const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS
 /// Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
 /// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
 /// is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
-/// UTF-8, or longer than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host.
-/// What the host's tokenizer throws passes through.
+/// UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
+/// tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
@@ -90,7 +93,13 @@ struct Value<'a> {
     /// Behind what stands before it.
     together: Vec<u8>,
     tokens: Vec<Token>,
+    /// Whether they are more than [`MOST`], and not there.
+    are_many: bool,
 }
+
+/// So many tokens are too many for a string, also where some of them stand before it, or where
+/// the string alone has a few more or less.
+const MOST: usize = 2 * SPAN_LIMIT;
 
 impl<'a> Value<'a> {
     fn new(number: usize, text: &'a str) -> Result<Self, Failure> {
@@ -102,30 +111,33 @@ impl<'a> Value<'a> {
             text,
             tokens: room_for_tokens(&together)?,
             together,
+            are_many: false,
         })
     }
 
     /// Whether it can be no value of a trie, once its tokens were asked for.
     fn is_refused(&self) -> bool {
-        self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
+        self.are_many || self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
     }
 
     fn why_refused(&self) -> String {
         let (i, text) = (self.number, self.text);
-        match self.tokens.len() {
-            0 => format!("strings[{i}], \"{}\", has no tokens", quoted(text)),
-            n => format!(
-                "strings[{i}] has {n} tokens, and a span takes at most {SPAN_LIMIT} \
-                 (LLAMA_SIEVE_TRIE_SPAN_LIMIT)"
-            ),
-        }
+        let n = match self.tokens.len() {
+            _ if self.are_many => format!("more than {MOST}"),
+            0 => return format!("strings[{i}], \"{}\", has no tokens", quoted(text)),
+            n => n.to_string(),
+        };
+        format!(
+            "strings[{i}] has {n} tokens, and a span takes at most {SPAN_LIMIT} \
+             (LLAMA_SIEVE_TRIE_SPAN_LIMIT)"
+        )
     }
 }
 
 /// Where a token is at least a byte; some tokenizers put one of their own at either end. There may
 /// be more: a space becomes three of a vocabulary without one for it.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
-    Ok(memory::with_room(text.len().saturating_add(2))?)
+    Ok(memory::with_room(MOST.min(text.len() + 2))?)
 }
 
 /// # Safety
@@ -156,7 +168,16 @@ unsafe fn prepared<'a>(
             return Err(Failure::null(&format!("strings[{i}]")));
         }
         // SAFETY: the caller guarantees the string.
-        let text = std::str::from_utf8(unsafe { c_bytes(string) })
+        let text = unsafe { c_bytes(string) };
+        if text.len() > LLAMA_SIEVE_TRIE_MAX_STRING_BYTES {
+            let text = format!(
+                "strings[{i}] has {} bytes; a string of a trie has at most \
+                 {LLAMA_SIEVE_TRIE_MAX_STRING_BYTES} (LLAMA_SIEVE_TRIE_MAX_STRING_BYTES)",
+                text.len()
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
+        }
+        let text = std::str::from_utf8(text)
             .map_err(|error| format!("strings[{i}] is not UTF-8: {error}"))?;
         if text.is_empty() {
             return Err(Failure::from(format!("strings[{i}] is empty")));
@@ -181,26 +202,33 @@ impl Strings<'_> {
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) -> Result<(), c_int> {
         let tokenizer = &self.tokenizer;
-        let ask = |text: &[u8], to: &mut Vec<Token>| -> Result<(), c_int> {
+        // Whether there are at most `MOST`, which are in `to` then.
+        let ask = |text: &[u8], to: &mut Vec<Token>| -> Result<bool, c_int> {
             // SAFETY: the caller guarantees the vocabulary.
-            let needed = unsafe { tokenizer.tokens(vocab, text, to) };
-            if let Some(needed) = needed.filter(|&needed| needed > to.len()) {
+            let needed = unsafe { tokenizer.tokens(vocab, text, to) }.unwrap_or(0);
+            if needed > MOST {
+                return Ok(false);
+            }
+            if needed > to.len() {
                 part(CALL, || Ok(to.try_reserve_exact(needed)?))?;
                 // SAFETY: as above.
                 unsafe { tokenizer.tokens(vocab, text, to) };
             }
-            Ok(())
+            Ok(true)
         };
         ask(BEFORE, &mut self.before)?;
         for value in &mut self.values {
             let tokens = &mut value.tokens;
-            ask(&value.together, tokens)?;
+            value.are_many = !ask(&value.together, tokens)?;
+            if value.are_many {
+                break;
+            }
             let parts = tokens.len() > self.before.len() && tokens.starts_with(&self.before);
             if parts {
                 tokens.drain(..self.before.len());
             } else {
                 // A tokenizer that takes both as one knows no text before the string.
-                ask(value.text.as_bytes(), tokens)?;
+                value.are_many = !ask(value.text.as_bytes(), tokens)?;
             }
             if value.is_refused() {
                 break;
