@@ -27,10 +27,12 @@ use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
 
 mod breakers;
+mod last_breaker;
 mod prefixes;
 
 pub use breakers::Breakers;
 pub(crate) use breakers::{FoundBreakers, MAX_BREAKER_BYTES};
+use last_breaker::LastBreaker;
 
 /// The parameters; all must be set for anything to happen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +58,7 @@ impl DryParams {
 pub struct Dry {
     params: DryParams,
     breakers: Arc<Breakers>,
+    last_breaker: LastBreaker,
     window: VecDeque<Token>,
     /// Scratch: the window, newest first.
     reversed: Vec<Token>,
@@ -70,6 +73,7 @@ impl Clone for Dry {
         Self {
             params: self.params,
             breakers: Arc::clone(&self.breakers),
+            last_breaker: self.last_breaker,
             window: self.window.clone(),
             reversed: Vec::new(),
             reach: Vec::new(),
@@ -81,6 +85,7 @@ impl Clone for Dry {
     fn clone_from(&mut self, source: &Self) {
         self.params = source.params;
         self.breakers.clone_from(&source.breakers);
+        self.last_breaker = source.last_breaker;
         self.window.clone_from(&source.window);
     }
 }
@@ -106,6 +111,7 @@ impl Dry {
         let mut dry = Self {
             params,
             breakers: Arc::default(),
+            last_breaker: LastBreaker::default(),
             window: VecDeque::new(),
             reversed: Vec::new(),
             reach: Vec::new(),
@@ -131,7 +137,10 @@ impl Dry {
 
     /// The same of breakers that others have, too.
     pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
-        self.breakers = breakers;
+        if !Arc::ptr_eq(&self.breakers, &breakers) {
+            self.breakers = breakers;
+            self.last_breaker.forget();
+        }
     }
 
     /// Other parameters; what was accepted stays as far as they look back.
@@ -204,7 +213,7 @@ impl Dry {
         }
         self.reversed.clear();
         self.reversed.extend(self.window.iter().rev());
-        let limit = self.breakers.distance(&self.reversed);
+        let limit = self.last_breaker.distance(&self.breakers, &self.reversed);
         if (limit as i32) < allowed {
             return false;
         }
@@ -269,10 +278,12 @@ impl Sampler for Dry {
             self.window.pop_front();
         }
         self.window.push_back(token);
+        self.last_breaker.accept();
     }
 
     fn reset(&mut self) {
         self.window.clear();
+        self.last_breaker = LastBreaker::default();
     }
 }
 

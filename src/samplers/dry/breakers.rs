@@ -7,6 +7,7 @@
 //! 20 tokens behind it, and from the number of tokens.
 
 use std::collections::{HashMap, TryReserveError};
+use std::ops::Range;
 
 use super::prefixes::{Prefixes, ROOT};
 use crate::history::TokenMap;
@@ -16,7 +17,7 @@ use crate::vocabulary::Vocabulary;
 
 /// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
-const MAX_TAIL_TOKENS: usize = 20;
+pub(super) const MAX_TAIL_TOKENS: usize = 20;
 /// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
@@ -78,21 +79,27 @@ impl Breakers {
         head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
     }
 
-    /// How many tokens there are behind the last breaker; all if there is none. `reversed` has the
-    /// newest first.
+    /// The first place from `places` on at which a breaker begins, and how many tokens of it follow
+    /// that. `reversed` has the newest token first.
     #[expect(
         clippy::indexing_slicing,
-        reason = "`i` counts the elements of `reversed`"
+        reason = "callers pass places in `reversed`, of which `i` is one"
     )]
-    pub(super) fn distance(&self, reversed: &[Token]) -> usize {
-        for (i, token) in reversed.iter().enumerate() {
-            if let Some(head) = self.heads.get(token)
+    pub(super) fn newest(
+        &self,
+        reversed: &[Token],
+        places: Range<usize>,
+    ) -> Option<(usize, usize)> {
+        for i in places {
+            #[cfg(test)]
+            tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
+            if let Some(head) = self.heads.get(&reversed[i])
                 && let Some(longest) = self.longest_tail(head, &reversed[..i])
             {
-                return i - longest;
+                return Some((i, longest));
             }
         }
-        reversed.len()
+        None
     }
 
     /// How many tokens of a breaker follow its head, of the longest that does; `following` has the

@@ -1,7 +1,18 @@
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
+use super::super::last_breaker::LastBreaker;
+use super::super::{Dry, DryParams};
 use super::*;
+use crate::candidates::Candidates;
 use crate::lcg::Lcg;
+use crate::sampler::Sampler;
+use crate::token::TokenData;
+
+thread_local! {
+    /// At how many tokens breakers were looked for.
+    pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// A vocabulary of these texts. A text is the longest tokens that it begins with, one after the
 /// other; bytes that no token has are left out.
@@ -86,6 +97,13 @@ fn distance(all: &AllTails, reversed: &[Token]) -> usize {
     reversed.len()
 }
 
+/// The same of ours, of tokens of which nothing is settled.
+fn whole_distance(breakers: &Breakers, reversed: &[Token]) -> usize {
+    let mut last = LastBreaker::default();
+    reversed.iter().for_each(|_| last.accept());
+    last.distance(breakers, reversed)
+}
+
 fn below(lcg: &mut Lcg, n: usize) -> usize {
     (lcg.bits() >> 8) as usize % n
 }
@@ -99,7 +117,7 @@ fn text(lcg: &mut Lcg, longest: usize, letters: &[u8]) -> Vec<u8> {
 #[test]
 fn breakers_are_those_that_looking_for_each_finds() {
     let mut lcg = Lcg(11);
-    let (mut shortened, mut contained, mut cut) = (0, 0, 0);
+    let (mut shortened, mut contained, mut cut, mut settled) = (0, 0, 0, 0);
     // Miri takes minutes for all of them.
     for case in 0..if cfg!(miri) { 4 } else { 400 } {
         let letters: &[u8] = [&b"ab"[..], b"abc", b"a"][case % 3];
@@ -136,6 +154,7 @@ fn breakers_are_those_that_looking_for_each_finds() {
             let is_whole = tails.into_iter().any(Vec::is_empty);
             assert_eq!(ours.is_whole_breaker(token), is_whole, "{case}: {token}");
         }
+        let (mut last, mut reversed) = (LastBreaker::default(), Vec::new());
         for _ in 0..40 {
             let mut said: Vec<Token> = Vec::new();
             for _ in 0..below(&mut lcg, 4) {
@@ -148,14 +167,33 @@ fn breakers_are_those_that_looking_for_each_finds() {
             said.reverse();
             let expected = distance(&naive, &said);
             assert_eq!(
-                ours.distance(&said),
+                whole_distance(&ours, &said),
                 expected,
                 "{case}: {all:?}, {vocabulary:?}, {said:?}"
             );
             shortened += usize::from(expected < said.len());
+            // The same token by token, in a window that others than the first have begun.
+            if said.len() % 8 == 7 {
+                last.forget();
+            }
+            let window = 1 + below(&mut lcg, 100);
+            for (i, token) in said.iter().rev().enumerate() {
+                reversed.insert(0, *token);
+                reversed.truncate(window);
+                last.accept();
+                if i % 3 == 0 {
+                    let expected = distance(&naive, &reversed);
+                    let found = last.distance(&ours, &reversed);
+                    assert_eq!(
+                        found, expected,
+                        "{case}: {all:?}, {vocabulary:?}, {reversed:?}"
+                    );
+                    settled += usize::from((20..reversed.len()).contains(&expected));
+                }
+            }
         }
     }
-    assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100);
+    assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100 && settled > 100);
 }
 
 /// What a token contains ends there, though it also ends with a beginning of it; of another breaker
@@ -165,9 +203,9 @@ fn nothing_need_follow_a_breaker_that_a_token_contains() {
     let vocabulary = Texts([&b"aba"[..], b"ba", b"ca", b"-"].map(<[u8]>::to_vec).into());
     let breakers = Breakers::new(&vocabulary, &[b"aba", b"aca"]);
     // The newest first.
-    assert_eq!(breakers.distance(&[3, 1, 0]), 2);
-    assert_eq!(breakers.distance(&[3, 2, 0]), 1);
-    assert_eq!(breakers.distance(&[3, 1, 2]), 1);
+    assert_eq!(whole_distance(&breakers, &[3, 1, 0]), 2);
+    assert_eq!(whole_distance(&breakers, &[3, 2, 0]), 1);
+    assert_eq!(whole_distance(&breakers, &[3, 1, 2]), 1);
     assert!(breakers.is_whole_breaker(0) && !breakers.is_whole_breaker(1));
 }
 
@@ -237,6 +275,70 @@ fn what_is_behind_a_breaker_begins_after_its_tail() {
         (&[9, 8, 7, 5], 3),
         (&[9, 8, 7], 3),
     ] {
-        assert_eq!(breakers.distance(newest_first), distance);
+        assert_eq!(whole_distance(&breakers, newest_first), distance);
     }
+}
+
+/// However many there are in the window.
+#[test]
+fn breakers_are_looked_for_at_the_newest_tokens_alone() {
+    // A breaker may begin at each token, and none does.
+    let vocabulary = Texts(vec![b"aaa".to_vec(), b"b".to_vec()]);
+    let breakers = Breakers::new(&vocabulary, &[b"aaab", b"aab", b"ab"]);
+    let looked_at = || LOOKED_AT.replace(0);
+    let (mut last, mut reversed) = (LastBreaker::default(), Vec::new());
+    for n in 1..200 {
+        reversed.push(0);
+        last.accept();
+        looked_at();
+        assert_eq!(last.distance(&breakers, &reversed), n);
+        assert!(looked_at() <= 21, "{n}");
+    }
+    for _ in 0..30 {
+        reversed.push(0);
+        last.accept();
+    }
+    assert_eq!(last.distance(&breakers, &reversed), 229);
+    assert_eq!(looked_at(), 50);
+    last.forget();
+    assert_eq!(last.distance(&breakers, &reversed), 229);
+    assert_eq!(looked_at(), 229);
+}
+
+/// Also where it was settled for the former ones.
+#[test]
+fn other_breakers_are_looked_for_in_all_of_the_window() {
+    let vocabulary = Texts((0..10).map(|n| vec![b'0' + n]).collect());
+    let params = DryParams {
+        multiplier: 0.8,
+        base: 1.1,
+        allowed_length: 1,
+        last_n: 200,
+    };
+    let said = [[1, 5].repeat(3), [2, 3].repeat(30)].concat().repeat(2);
+    let fresh = || {
+        let mut dry = Dry::new(params).expect("the parameters enable it");
+        said.iter().for_each(|&token| dry.accept(token));
+        dry
+    };
+    let logit = |dry: &mut Dry| {
+        let mut data = [0, 1, 2, 3].map(|id| TokenData {
+            id,
+            logit: 1.0,
+            p: 0.0,
+        });
+        dry.apply(&mut Candidates::new(&mut data, false));
+        data[1].logit
+    };
+    let of = |text: &[u8]| Breakers::new(&vocabulary, &[text]);
+    let mut changed = fresh();
+    let mut found = Vec::new();
+    for text in [b"9", b"5", b"9"] {
+        changed.set_breakers(of(text));
+        let mut other = fresh();
+        other.set_breakers(of(text));
+        found.push(logit(&mut changed));
+        assert_eq!(found.last(), Some(&logit(&mut other)));
+    }
+    assert!(found[0] < found[1] && found[0] == found[2], "{found:?}");
 }

@@ -1,0 +1,54 @@
+//! Where the last sequence breaker is.
+//!
+//! Whether one begins at a token is settled once as many tokens follow it as a breaker may have. So
+//! it is asked anew of the newest tokens alone, and not of the window, at each of whose tokens a
+//! stranger may have thousands of breakers begin.
+
+use super::breakers::{Breakers, MAX_TAIL_TOKENS};
+use crate::token::Token;
+
+/// The last breaker among the tokens for which it is settled. Tokens are counted from the first one
+/// that was accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastBreaker {
+    accepted: u64,
+    /// It is settled for as many.
+    settled: u64,
+    /// How many tokens there were from it on, and how many of them follow in the breaker.
+    last: Option<(u64, usize)>,
+}
+
+impl LastBreaker {
+    /// Counts a token.
+    pub(super) fn accept(&mut self) {
+        self.accepted += 1;
+    }
+
+    /// Others break from now on.
+    pub(super) fn forget(&mut self) {
+        self.settled = 0;
+        self.last = None;
+    }
+
+    /// How many tokens there are behind the last breaker; all if there is none. `reversed` are the
+    /// last that were accepted, the newest first.
+    pub(super) fn distance(&mut self, breakers: &Breakers, reversed: &[Token]) -> usize {
+        let n = reversed.len();
+        let open = MAX_TAIL_TOKENS.min(n);
+        let unsettled = usize::try_from(self.accepted - self.settled).map_or(n, |few| few.min(n));
+        if let Some((i, longest)) = breakers.newest(reversed, open..unsettled) {
+            self.last = Some((self.accepted - i as u64, longest));
+        }
+        self.settled = self.settled.max(self.accepted - open as u64);
+        if let Some((i, longest)) = breakers.newest(reversed, 0..open) {
+            return i - longest;
+        }
+        let last = self
+            .last
+            .map(|(before, longest)| (self.accepted - before, longest));
+        match last {
+            Some((i, longest)) if i < n as u64 => i as usize - longest,
+            _ => n,
+        }
+    }
+}
