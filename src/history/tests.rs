@@ -81,7 +81,7 @@ impl Naive {
 #[test]
 fn one_that_goes_on_from_another_window_counts_as_the_built_in() {
     let mut random = Lcg(2);
-    let mut below = |n: u32| (random.bits() >> 8) as u32 % n;
+    let mut below = |n: u32| (random.bits() >> 8) % n;
     let mut owing = 0;
     for _ in 0..if cfg!(miri) { 3 } else { 300 } {
         let windows = [(); 3].map(|()| 1 + below(9) as usize);

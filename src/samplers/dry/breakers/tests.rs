@@ -288,16 +288,14 @@ fn breakers_are_looked_for_at_the_newest_tokens_alone() {
     let looked_at = || LOOKED_AT.replace(0);
     let (mut last, mut reversed) = (LastBreaker::default(), Vec::new());
     for n in 1..200 {
-        reversed.push(0);
+        reversed.resize(n, 0);
         last.accept();
         looked_at();
         assert_eq!(last.distance(&breakers, &reversed), n);
         assert!(looked_at() <= 21, "{n}");
     }
-    for _ in 0..30 {
-        reversed.push(0);
-        last.accept();
-    }
+    reversed.resize(229, 0);
+    (0..30).for_each(|_| last.accept());
     assert_eq!(last.distance(&breakers, &reversed), 229);
     assert_eq!(looked_at(), 50);
     last.forget();
