@@ -204,6 +204,8 @@ pub struct Rules {
     is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
+    /// Whether llama.cpp's own constructor, of any build, is certain to come back from the text.
+    pub host_comes_back: bool,
 }
 
 /// Numbers classes.

@@ -9,7 +9,8 @@
 //! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all; kept in the
 //!   [`cache`].
 //! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
-//! - [`limits`][]: how much a grammar may ask for; [`hash`][]: how numbers are found.
+//! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
+//!   [`hash`][]: how numbers are found.
 //!
 //! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
 
@@ -19,6 +20,7 @@ pub mod compiled;
 pub mod elements;
 pub mod engine;
 pub mod hash;
+pub mod host_work;
 pub mod limits;
 pub mod mask;
 pub mod masks;

@@ -18,6 +18,7 @@ use std::ops::Range;
 use crate::grammar::elements::{
     Class, Classes, ENDLESS, Element, Repeat, Rules, Written, host_check_ends, left_recursive,
 };
+use crate::grammar::host_work::{DEEP, MOST_CHECKED, host_comes_back};
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
 use crate::grammar::utf8::counted;
 use crate::quoted::quoted;
@@ -98,11 +99,6 @@ fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
         ..Fault::nowhere(what)
     })
 }
-
-/// How deep recursions of llama.cpp's may be without coming near the end of a thread's stack.
-pub const DEEP: usize = 1000;
-/// How many rules its check for left recursion may look at in a time that nobody notices.
-const MOST_CHECKED: usize = 1 << 20;
 
 /// Reads the rules of `text`, of which `root` is the first. `token` gives the token whose text,
 /// angle brackets included, is the one in question, if there is exactly one.
@@ -241,6 +237,8 @@ struct Parser<'a> {
     rules: Vec<Option<Vec<Element>>>,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
+    /// How deep parentheses are nested.
+    nested: usize,
     /// The first place in a string or class that is no UTF-8.
     garbled: Option<usize>,
 }
@@ -261,6 +259,7 @@ impl<'a> Parser<'a> {
             rules: Vec::new(),
             repeats: Vec::new(),
             n_elements: 0,
+            nested: 0,
             garbled: None,
         }
     }
@@ -270,8 +269,13 @@ impl<'a> Parser<'a> {
         if let Some(rule) = left_recursive(&written) {
             return Err(self.left_recursion(rule, &written));
         }
-        Rules::link(written)
-            .map_err(|_| Fault::nowhere("the grammar has too many different sequences"))
+        // A text that llama.cpp refuses is not shown to it.
+        let is_shown = self.repetitions == Repetitions::AsLlamaCpp;
+        let host_comes_back = is_shown && host_comes_back(&written, self.nested);
+        let mut rules = Rules::link(written)
+            .map_err(|_| Fault::nowhere("the grammar has too many different sequences"))?;
+        rules.host_comes_back = host_comes_back;
+        Ok(rules)
     }
 
     fn written(&mut self, root: &[u8]) -> Parsed<Written> {
@@ -545,6 +549,7 @@ impl<'a> Parser<'a> {
             if self.peek() == Some(b'(') {
                 let inner = self.open_group(&frame, rule)?;
                 frames.push(frame);
+                self.nested = self.nested.max(frames.len());
                 frame = inner;
                 continue;
             }

@@ -1,0 +1,225 @@
+//! How much llama.cpp's own constructor has to go through for a text, counted before it is asked.
+//!
+//! It writes counted repetitions out, looks for left recursion by recursion, anew on every way, and
+//! writes down each stack of the beginning by itself. Of some texts that ours read in no time it
+//! does not come back, or it comes to the end of the thread's stack; older builds than 0.6.0 also
+//! where a repetition repeats what may be empty.
+
+use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
+
+/// How deep recursions of llama.cpp's may be without coming near the end of a thread's stack.
+pub const DEEP: usize = 1000;
+/// How many rules its check for left recursion may look at in a time that nobody notices.
+pub const MOST_CHECKED: usize = 1 << 20;
+/// How many elements it may write down, 8 bytes each, three times.
+const MOST_ELEMENTS: usize = 1 << 20;
+/// How many stacks there may be at the beginning: each is compared with each.
+const MOST_STACKS: u32 = 1 << 12;
+/// In so many passes over the rules it must be known which may be empty.
+const PASSES: usize = 32;
+
+/// True if llama.cpp's constructor, that of any build, is certain to come back from these rules in
+/// a time that nobody notices. `nested` says how deep their parentheses are.
+pub fn host_comes_back(written: &Written, nested: usize) -> bool {
+    let behind_root = |empty| {
+        let empty = &empty;
+        Ways { written, empty }.behind_root()
+    };
+    nested <= DEEP
+        && n_elements(written) <= MOST_ELEMENTS
+        && Empty::of(written)
+            .and_then(behind_root)
+            .is_some_and(|behind| behind.n_stacks <= MOST_STACKS)
+        && host_check_ends(written, MOST_CHECKED)
+}
+
+/// How many elements there are once repetitions are written out: the item as often as it must come,
+/// and a rule for each optional round.
+fn n_elements(written: &Written) -> usize {
+    let mut of_repeats: Vec<usize> = Vec::with_capacity(written.repeats.len());
+    let mut of_rounds: usize = 0;
+    let count = |of_repeats: &[usize], elements: &[Element]| {
+        let each = elements.iter().map(|element| match *element {
+            Element::Repeat(number) => of_repeats.get(number as usize).copied().unwrap_or(1),
+            _ => 1,
+        });
+        each.fold(0, usize::saturating_add)
+    };
+    // What stands within an item was counted before it.
+    for repeat in &written.repeats {
+        let item = count(&of_repeats, &repeat.item);
+        let rounds = match repeat.max {
+            ENDLESS => 1,
+            max => max.saturating_sub(repeat.min) as usize,
+        };
+        let must = item.saturating_mul(repeat.min as usize).saturating_add(1);
+        of_rounds = of_rounds.saturating_add(rounds.saturating_mul(item.saturating_add(2)));
+        of_repeats.push(must);
+    }
+    let rules = written.rules.iter().map(|rule| count(&of_repeats, rule));
+    rules.fold(of_rounds, usize::saturating_add)
+}
+
+/// Which rules and counted repetitions may be empty.
+struct Empty {
+    rules: Vec<bool>,
+    repeats: Vec<bool>,
+}
+
+impl Empty {
+    /// `None` where that takes too long to find out.
+    fn of(written: &Written) -> Option<Self> {
+        let mut empty = Self {
+            rules: vec![false; written.rules.len()],
+            repeats: vec![false; written.repeats.len()],
+        };
+        for _ in 0..PASSES {
+            let mut changed = false;
+            for (number, repeat) in written.repeats.iter().enumerate() {
+                let may_be = repeat.min == 0 || empty.all(&repeat.item);
+                changed |= mark(&mut empty.repeats, number, may_be);
+            }
+            for (number, rule) in written.rules.iter().enumerate() {
+                let may_be = alternatives(rule).any(|elements| empty.all(elements));
+                changed |= mark(&mut empty.rules, number, may_be);
+            }
+            if !changed {
+                return Some(empty);
+            }
+        }
+        None
+    }
+
+    fn all(&self, elements: &[Element]) -> bool {
+        elements.iter().all(|&element| self.may_be(element))
+    }
+
+    fn may_be(&self, element: Element) -> bool {
+        let marks = match element {
+            Element::Rule(rule) => self.rules.get(rule as usize),
+            Element::Repeat(repeat) => self.repeats.get(repeat as usize),
+            _ => None,
+        };
+        marks == Some(&true)
+    }
+}
+
+/// Whether a mark was set that was not.
+fn mark(marks: &mut [bool], number: usize, value: bool) -> bool {
+    let changed = marks.get_mut(number).filter(|mark| value && !**mark);
+    changed.is_some_and(|mark| {
+        *mark = true;
+        true
+    })
+}
+
+fn alternatives(rule: &[Element]) -> impl Iterator<Item = &[Element]> {
+    rule.split(|element| *element == Element::Alternative)
+}
+
+/// What lies behind a rule or a counted repetition, until there is a character.
+#[derive(Clone, Copy)]
+struct Behind {
+    /// The longest way, in rules.
+    depth: usize,
+    /// How many ways there are, and one for each that ends without a character.
+    n_stacks: u32,
+}
+
+/// What a rule or a counted repetition begins with.
+struct Beginning {
+    /// Rules, and behind their numbers those of counted repetitions, as often as they are found.
+    nodes: Vec<usize>,
+    /// How many ways end here.
+    n_ends: u32,
+}
+
+/// The ways from rules and counted repetitions to the characters that they begin with.
+struct Ways<'a> {
+    written: &'a Written,
+    empty: &'a Empty,
+}
+
+impl Ways<'_> {
+    /// What lies behind the root; `None` where any way comes back to itself or is too deep.
+    fn behind_root(&self) -> Option<Behind> {
+        let n = self.written.rules.len() + self.written.repeats.len();
+        let mut known: Vec<Option<Behind>> = vec![None; n];
+        let mut is_open = vec![false; n];
+        let mut path: Vec<(usize, Beginning, usize)> = Vec::new();
+        for start in 0..n {
+            let mut entered = known.get(start)?.is_none().then_some(start);
+            loop {
+                if let Some(node) = entered.take() {
+                    if std::mem::replace(is_open.get_mut(node)?, true) || path.len() > DEEP {
+                        return None;
+                    }
+                    path.push((node, self.beginning(node)?, 0));
+                }
+                let Some((node, beginning, done)) = path.last_mut() else {
+                    break;
+                };
+                if let Some(&next) = beginning.nodes.get(*done) {
+                    *done += 1;
+                    entered = known.get(next)?.is_none().then_some(next);
+                    continue;
+                }
+                let mut behind = Behind {
+                    depth: 0,
+                    n_stacks: beginning.n_ends,
+                };
+                for &next in &beginning.nodes {
+                    let next = (*known.get(next)?)?;
+                    behind.depth = behind.depth.max(next.depth);
+                    behind.n_stacks = behind.n_stacks.saturating_add(next.n_stacks);
+                }
+                behind.depth += 1;
+                *known.get_mut(*node)? = Some(behind).filter(|behind| behind.depth <= DEEP);
+                known.get(*node)?.as_ref()?;
+                *is_open.get_mut(*node)? = false;
+                path.pop();
+            }
+        }
+        *known.get(self.written.root as usize)?
+    }
+
+    /// What a node begins with; `None` where a repetition repeats what may be empty.
+    fn beginning(&self, node: usize) -> Option<Beginning> {
+        let mut beginning = Beginning {
+            nodes: Vec::new(),
+            n_ends: 0,
+        };
+        if let Some(rule) = self.written.rules.get(node) {
+            for elements in alternatives(rule) {
+                self.add(elements, &mut beginning);
+            }
+            return Some(beginning);
+        }
+        let repeat = node.checked_sub(self.written.rules.len())?;
+        let Repeat { item, min, max } = self.written.repeats.get(repeat)?;
+        if *max > 1 && self.empty.all(item) {
+            return None;
+        }
+        self.add(item, &mut beginning);
+        beginning.n_ends += u32::from(*min == 0);
+        Some(beginning)
+    }
+
+    fn add(&self, elements: &[Element], beginning: &mut Beginning) {
+        let n_rules = self.written.rules.len();
+        for &element in elements {
+            match element {
+                Element::Rule(rule) => beginning.nodes.push(rule as usize),
+                Element::Repeat(repeat) => beginning.nodes.push(n_rules + repeat as usize),
+                _ => break,
+            }
+            if !self.empty.may_be(element) {
+                return;
+            }
+        }
+        beginning.n_ends = beginning.n_ends.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
