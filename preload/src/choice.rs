@@ -245,10 +245,6 @@ fn decide(call: &Call<'_, '_>, caller: &Caller) -> Result<Decided, Reason> {
         return Err(Reason::Wanted("an argument is not finite"));
     }
     match &served.build {
-        Ok(build) if constructor.reads_grammars && !build.reads_grammars_alike() => {
-            let text = "this build reads grammars otherwise than b11434, which ours do as";
-            Err(Reason::OfThisKind(text.into()))
-        }
         Ok(build) => decided(Some(*build)),
         Err(text) if constructor.needs_build => Err(Reason::OfThisKind(text.clone())),
         Err(_) => decided(None),
@@ -294,6 +290,8 @@ pub enum Ours {
     /// Nothing, of a text that a client has written: the host's own constructor is to judge it. The
     /// last error says why.
     Refused,
+    /// Nothing, since the host's own was found to do something else: that is made.
+    Otherwise(String),
     /// NULL is the answer. The last error says why.
     Nothing,
 }
@@ -415,6 +413,7 @@ pub fn choose<'a, T: Into<Ours>>(
             Ours::Nothing => Ok(None),
             Ours::Failed => Err(Reason::internal()),
             Ours::Refused => Err(Reason::Refused(last_error::get())),
+            Ours::Otherwise(text) => Err(Reason::OfThisKind(text)),
         }
     });
     let nothing = || Chosen::Made(null_mut());

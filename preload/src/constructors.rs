@@ -14,8 +14,6 @@ pub struct Constructor {
     pub function: Function,
     /// Whether its arguments have changed, or are pointers: then the host's build must be known.
     pub needs_build: bool,
-    /// Whether the build must be one that reads grammars as ours do.
-    pub reads_grammars: bool,
     /// Whether ours can be tried against the host's.
     pub can_be_tried: bool,
     /// Whether it was said that the host's own is used.
@@ -41,19 +39,18 @@ const fn constructor(
         name,
         function: Function::new(symbol),
         needs_build,
-        reads_grammars: false,
         can_be_tried,
         warned: AtomicBool::new(false),
     }
 }
 
-/// A trial would need a vocabulary. All three have one name.
+/// Proven on the vocabulary that it is given: see `grammar::proof` of the library. The arguments,
+/// pointers among them, have been the same in every build. All three have one name.
 const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",
         function: Function::new(symbol),
-        needs_build: true,
-        reads_grammars: true,
+        needs_build: false,
         can_be_tried: false,
         warned: AtomicBool::new(false),
     }
@@ -112,7 +109,7 @@ mod tests {
     #[test]
     fn what_takes_pointers_or_has_changed_needs_a_known_build() {
         for constructor in ALL {
-            let changed = ["penalties", "dry", "logit-bias", "infill", "grammar"];
+            let changed = ["penalties", "dry", "logit-bias", "infill"];
             let expected = changed.contains(&constructor.name);
             assert_eq!(constructor.needs_build, expected, "{}", constructor.name);
             let needs_vocabulary = ["infill", "grammar"].contains(&constructor.name);

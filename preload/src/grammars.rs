@@ -30,6 +30,7 @@ unsafe fn chosen(
     let ours = |_| match unsafe { hosted(grammar, triggers) } {
         Hosted::Made(sampler) => Ours::Made(sampler),
         Hosted::Theirs => Ours::Refused,
+        Hosted::Otherwise(reason) => Ours::Otherwise(reason),
         Hosted::Nothing => Ours::Nothing,
     };
     choose(constructor, &|_| told.to_vec(), ours)

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::ffi::grammar::proof::found::Proofs;
 use crate::ffi::host::vocabulary::{HostVocabulary, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::grammar::limits::MAX_VOCABULARIES;
@@ -33,6 +34,8 @@ pub(super) struct Known {
     samples: Vec<Token>,
     fingerprint: u64,
     pub(super) tree: Arc<VocabularyTree>,
+    /// What was found of the host's grammars with it.
+    pub(super) proofs: Proofs,
 }
 
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
@@ -66,6 +69,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
         fingerprint: unsafe { fingerprint(vocab, &samples) }?,
         samples,
         tree: Arc::new(VocabularyTree::new(&vocabulary)),
+        proofs: Proofs::default(),
     });
     let mut all = KNOWN.lock();
     // Another thread may have been quicker.

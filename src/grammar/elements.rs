@@ -204,8 +204,23 @@ pub struct Rules {
     is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
-    /// Whether llama.cpp's own constructor, of any build, is certain to come back from the text.
+    /// What its text is like.
+    pub about: About,
+}
+
+/// What a grammar's text is like, as far as builds of llama.cpp differ in that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
+    /// Whether llama.cpp's own constructor, of any build, is certain to come back from it.
     pub host_comes_back: bool,
+    /// The largest number of repetitions that stands in it.
+    pub most_repetitions: u64,
+    /// Whether it has elements `<text>` or `<[7]>`.
+    pub names_tokens: bool,
+    /// Whether it has the escape `\\-`.
+    pub escapes_dash: bool,
+    /// Whether its root is a rule that a group or a repetition has made.
+    pub root_is_made: bool,
 }
 
 /// Numbers classes.

@@ -9,6 +9,7 @@ use crate::candidates::Candidates;
 use crate::fault;
 use crate::grammar::bench::Text;
 use crate::grammar::cache;
+use crate::grammar::elements::About;
 use crate::grammar::engine::Engine;
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::have_grown;
@@ -216,6 +217,13 @@ impl Grammar {
         Self {
             slot: Arc::new(Slot { core, n_tokens }),
         }
+    }
+
+    /// What its text is like; `None` of an empty one.
+    pub fn about(&self) -> Option<About> {
+        let core = self.slot.core.lock();
+        let compiled = core.as_ref().map(|core| core.tracker.engine().compiled());
+        compiled.map(|compiled| compiled.rules.about)
     }
 
     /// What others may ask.

@@ -65,24 +65,20 @@ fn grammars_allow_throw_and_refuse_the_same() {
     assert!(!ours.err.contains("warning"), "{}", ours.err);
 }
 
+/// Whatever the build is, or is said to be.
 #[test]
-fn grammars_of_a_build_that_was_not_compared_are_its_own() {
+fn grammars_of_an_unknown_build_are_ours_as_well() {
     let built_in = arguments(Run::of(program())).said();
     let says = |run: Run<'_>| {
         let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
         assert_eq!(said.out, built_in.out);
-        assert_eq!(made(&said).get(OURS), None);
-        said.err
+        made(&said).get(OURS).copied().unwrap_or(0)
     };
+    assert!(says(preloaded(program())) >= 80);
     let old = preloaded(program()).env("LLAMA_SIEVE_HOST", "b10400");
-    let err = says(old);
-    assert!(
-        err.contains("reads grammars otherwise than b11434"),
-        "{err}"
-    );
-    says(preloaded(program()));
+    assert!(says(old) >= 80);
     let list = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", "top-k,dist");
-    says(list);
+    assert_eq!(says(list), 0);
 }
 
 /// Where the built-in never returns, or ends the process.

@@ -42,6 +42,11 @@ mod preloaded;
 ))]
 mod presence;
 mod programs;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod readings;
 #[path = "../support/toolchain.rs"]
 mod toolchain;
 #[cfg(all(

@@ -8,6 +8,11 @@
 //! internal error, the host's code throws at the next token: a server must not take what was cut
 //! off for what has ended.
 //!
+//! Ours stands in where the host's own was [found to do the same](super::proof). Each text is judged
+//! by the host's own constructor, called as the program has called: what it refuses is refused, with
+//! its exception or NULL, and what it makes is freed at once. It is not asked of a text that it may
+//! not come back from ([`host_comes_back`](crate::grammar::host_work::host_comes_back)).
+//!
 //! That grammar waits for the token: with its trigger it begins at once, without the question
 //! whether the generation may end, by which llama.cpp ends the process.
 //!
@@ -19,14 +24,19 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::null;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::algorithms::scratch::clone_by_field;
 use crate::candidates::Candidates;
 use crate::ffi::failure::Failure;
-use crate::ffi::grammar::lazy::{List, of_patterns, of_words};
-use crate::ffi::grammar::making::{Arguments, Making, constructed};
+use crate::ffi::grammar::host_own::{Functions, Owned};
+pub use crate::ffi::grammar::lazy::Triggers;
+use crate::ffi::grammar::lazy::{of_patterns, of_words};
+use crate::ffi::grammar::making::{Arguments, Making, Notes, constructed};
+use crate::ffi::grammar::proof::found::Digest;
+use crate::ffi::grammar::proof::proven;
 use crate::ffi::guard::guard;
-use crate::ffi::host::built_ins::{Free, free_of};
-use crate::ffi::host::llama_h::{Accept, llama_model, llama_sampler};
+use crate::ffi::host::llama_h::{llama_model, llama_sampler};
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{any_known, forget};
@@ -42,36 +52,17 @@ use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
 
-type Constructor = unsafe extern "C-unwind" fn(
-    *const llama_vocab,
-    *const c_char,
-    *const c_char,
-    *const *const c_char,
-    usize,
-    *const Token,
-    usize,
-) -> *mut llama_sampler;
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug)]
-pub enum Triggers {
-    /// Nothing: the grammar is not lazy.
-    None,
-    /// As for llama_sampler_init_grammar_lazy.
-    Words(List<*const c_char>, List<Token>),
-    /// As for llama_sampler_init_grammar_lazy_patterns.
-    Patterns(List<*const c_char>, List<Token>),
-}
-
 /// What a host gets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Hosted {
     /// This one.
     Made(*mut llama_sampler),
-    /// Its own is to be made. The last error says why.
+    /// Its own is to be made: ours refuses the text, and the last error says why.
     Theirs,
-    /// NULL, as of a text that is no grammar: its own constructor would not return, or end the
-    /// process. The last error says why.
+    /// Its own is to be made, since that does something else, or may do.
+    Otherwise(String),
+    /// NULL, as of a text that is no grammar: its own constructor gives that, or would not return,
+    /// or end the process. The last error says why.
     Nothing,
 }
 
@@ -80,21 +71,27 @@ pub enum Hosted {
 /// # Safety
 /// The arguments are what llama.h asks for, and `vocab` outlives the sampler.
 pub unsafe fn hosted((vocab, text, root): Arguments, triggers: Triggers) -> Hosted {
-    const CALL: &str = "grammar";
-    let is_trap = Cell::new(false);
+    let notes = Notes::default();
+    let functions = Cell::new(None);
     let making = Making {
         into_host: &|grammar| {
+            let host = Host::get().map_err(Failure::no_host)?;
+            let found = Functions::of(&host).map_err(Failure::no_host)?;
+            functions.set(Some(found));
             let hosted = HostedGrammar {
                 grammar: grammar.hosted(),
-                host: HostSide::of(vocab)?,
+                host: HostSide {
+                    vocab,
+                    functions: found,
+                },
             };
             Ok(into_host(&HOSTED, hosted))
         },
-        is_trap: Some(&is_trap),
+        notes: Some(&notes),
         repetitions: Repetitions::AsLlamaCpp,
     };
     // SAFETY: the caller guarantees the arguments.
-    let triggers = || unsafe {
+    let lazy = || unsafe {
         match triggers {
             Triggers::None => Ok(None),
             Triggers::Words(words, tokens) => of_words(words, tokens),
@@ -102,17 +99,130 @@ pub unsafe fn hosted((vocab, text, root): Arguments, triggers: Triggers) -> Host
         }
     };
     // SAFETY: as above.
-    let made = unsafe { constructed(CALL, (vocab, text, root), triggers, &making) };
-    if !made.is_null() {
-        return Hosted::Made(made);
+    let made = unsafe { constructed(CALL, (vocab, text, root), lazy, &making) };
+    if let (false, Some(functions)) = (made.is_null(), functions.get()) {
+        // SAFETY: as above.
+        return unsafe { judged((made, functions), (vocab, text, root), triggers, &notes) };
     }
     // SAFETY: as above.
-    let is_trap = is_trap.get() || guard(CALL, || false, || unsafe { nests_deeply(text) });
+    let is_trap = notes.is_trap.get() || guard(CALL, || false, || unsafe { nests_deeply(text) });
     if !is_trap {
         return Hosted::Theirs;
     }
     guard(CALL, || (), || log::error(&last_error::get()));
     Hosted::Nothing
+}
+
+const CALL: &str = "grammar";
+
+/// Ours, or what the host has against it.
+///
+/// # Safety
+/// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of its
+/// host.
+unsafe fn judged(
+    (made, functions): (*mut llama_sampler, Functions),
+    (vocab, text, root): Arguments,
+    triggers: Triggers,
+    notes: &Notes,
+) -> Hosted {
+    let ours = Owned(made, functions.free);
+    let known = notes.known.take();
+    if let (Some(about), Some(known)) = (notes.about.get(), &known) {
+        let of_vocabulary = (vocab, &known.proofs, &known.tree);
+        // SAFETY: the caller guarantees the vocabulary, of which this is known.
+        let proven = unsafe { proven(functions, of_vocabulary, about, triggers) };
+        if let Err(reason) = proven {
+            return Hosted::Otherwise(reason);
+        }
+        // SAFETY: the caller guarantees the arguments, which were read before.
+        let asked = about
+            .host_comes_back
+            .then(|| unsafe { asked((text, root), triggers) });
+        if let Some(digest) = asked.flatten()
+            && !known.proofs.is_accepted(&digest)
+        {
+            // SAFETY: the host's constructor, called as the program calls it.
+            if unsafe { refuses(functions, (vocab, text, root), triggers) } {
+                let what = "llama.cpp's own constructor gives NULL";
+                guard(CALL, || (), || last_error::set(what));
+                return Hosted::Nothing;
+            }
+            guard(CALL, || (), || known.proofs.accept(digest));
+        }
+    }
+    Hosted::Made(ours.given())
+}
+
+/// Whether the host's constructor gives NULL. What it throws passes through.
+///
+/// # Safety
+/// As for [`hosted`], with the functions of the bound host.
+unsafe fn refuses(
+    functions: Functions,
+    (vocab, text, root): Arguments,
+    triggers: Triggers,
+) -> bool {
+    // SAFETY: the caller guarantees functions and arguments.
+    let theirs = unsafe {
+        match (triggers, functions.words) {
+            (Triggers::None, _) => (functions.plain)(vocab, text, root),
+            (Triggers::Words((words, n), (tokens, n_tokens)), Some(of_words)) => {
+                of_words(vocab, text, root, words, n, tokens, n_tokens)
+            }
+            (Triggers::Words(..), None) => return true,
+            (Triggers::Patterns((patterns, n), (tokens, n_tokens)), _) => {
+                (functions.patterns)(vocab, text, root, patterns, n, tokens, n_tokens)
+            }
+        }
+    };
+    Owned(theirs, functions.free).0.is_null()
+}
+
+/// How long a word or pattern may be. `std::regex` reads it by recursion.
+const MOST_OF_A_PATTERN: usize = 2000;
+
+/// What the host's constructor is asked of, to be known again; `None` where `std::regex` may come to
+/// the end of the stack.
+///
+/// # Safety
+/// As for [`hosted`], where the arguments were read already.
+unsafe fn asked(
+    (text, root): (*const c_char, *const c_char),
+    triggers: Triggers,
+) -> Option<Digest> {
+    let (kind, (list, n), (tokens, n_tokens)) = match triggers {
+        Triggers::None => (0, (null(), 0), (null(), 0)),
+        Triggers::Words(words, tokens) => (1, words, tokens),
+        Triggers::Patterns(patterns, tokens) => (2, patterns, tokens),
+    };
+    let digest = || {
+        let mut hash = Sha256::new_with_prefix([kind]);
+        let mut add = |bytes: &[u8]| {
+            hash.update(bytes.len().to_le_bytes());
+            hash.update(bytes);
+        };
+        // SAFETY: the caller guarantees strings and lists.
+        unsafe {
+            add(c_bytes(text));
+            add(c_bytes(root));
+            // Without a list there are none, as for llama.cpp.
+            let n = if list.is_null() { 0 } else { n };
+            add(&n.to_le_bytes());
+            for i in 0..n {
+                let trigger = c_bytes(*list.add(i));
+                if trigger.len() > MOST_OF_A_PATTERN {
+                    return None;
+                }
+                add(trigger);
+            }
+            for i in 0..n_tokens {
+                add(&(*tokens.add(i)).to_le_bytes());
+            }
+        }
+        Some(hash.finalize().into())
+    };
+    guard(CALL, || None, digest)
 }
 
 /// Whether llama.cpp's parser, which goes into parentheses by recursion, may come to the end of the
@@ -142,45 +252,18 @@ clone_by_field!(HostedGrammar { grammar, host });
 #[derive(Clone, Copy, Debug)]
 struct HostSide {
     vocab: *const llama_vocab,
-    constructor: Constructor,
-    accept: Accept,
-    free: Free,
+    functions: Functions,
 }
 
 // SAFETY: functions of the host, and a vocabulary that is only read.
 unsafe impl Send for HostSide {}
 
 impl HostSide {
-    fn of(vocab: *const llama_vocab) -> Result<Self, Failure> {
-        let host = Host::get().map_err(Failure::no_host)?;
-        let look_up = || {
-            Ok::<_, String>(Self {
-                vocab,
-                constructor: host_function!(
-                    host,
-                    c"llama_sampler_init_grammar_lazy_patterns",
-                    Constructor
-                ),
-                accept: host_function!(host, c"llama_sampler_accept", Accept),
-                free: free_of(&host)?,
-            })
-        };
-        look_up().map_err(Failure::no_host)
-    }
-
     /// Lets the host say that the token is not allowed, which it does by an exception.
     ///
     /// # Safety
     /// The host is loaded, and the vocabulary alive.
     unsafe fn refuse(&self, Refusal { token, skipped }: Refusal) {
-        /// Freed also while an exception passes.
-        struct Made(*mut llama_sampler, Free);
-        impl Drop for Made {
-            fn drop(&mut self) {
-                // SAFETY: made by the same host, and known to nobody else.
-                unsafe { (self.1)(self.0) }
-            }
-        }
         const NOTHING: &CStr = c"root ::= \"\"";
         // It begins with the token, or behind so many bytes of it.
         let pattern = guard(
@@ -197,19 +280,17 @@ impl HostSide {
         };
         // SAFETY: the host's functions with what they ask for.
         unsafe {
-            let made = Made(
-                (self.constructor)(
-                    self.vocab,
-                    NOTHING.as_ptr(),
-                    c"root".as_ptr(),
-                    patterns.as_ptr(),
-                    n_patterns,
-                    tokens.as_ptr(),
-                    n_tokens,
-                ),
-                self.free,
+            let made = (self.functions.patterns)(
+                self.vocab,
+                NOTHING.as_ptr(),
+                c"root".as_ptr(),
+                patterns.as_ptr(),
+                n_patterns,
+                tokens.as_ptr(),
+                n_tokens,
             );
-            (self.accept)(made.0, token);
+            let made = Owned(made, self.functions.free);
+            (self.functions.accept)(made.0, token);
         }
         log::error(&format!(
             "grammar: token {token} is not allowed, but llama.cpp did not say so"

@@ -8,7 +8,7 @@ use crate::ffi::grammar::making::{Lazy, OWN, constructed, invalid};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::grammar::limits;
-use crate::grammar::triggers::Triggers;
+use crate::grammar::triggers::Triggers as Patterns;
 use crate::token::Token;
 
 /// The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
@@ -87,6 +87,17 @@ const TOKENS: Argument = argument!(
 /// A pointer from C, and how many elements there are.
 pub type List<T> = (*const T, usize);
 
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Triggers {
+    /// Nothing: the grammar is not lazy.
+    None,
+    /// As for llama_sampler_init_grammar_lazy.
+    Words(List<*const c_char>, List<Token>),
+    /// As for llama_sampler_init_grammar_lazy_patterns.
+    Patterns(List<*const c_char>, List<Token>),
+}
+
 /// What is waited for, of llama_sieve_init_grammar_lazy's arguments.
 ///
 /// # Safety
@@ -102,7 +113,7 @@ pub(super) unsafe fn of_words(
     };
     // SAFETY: the caller guarantees the tokens.
     let tokens = unsafe { self::tokens(tokens) }?;
-    lazy(Triggers::of_words(&words), tokens)
+    lazy(Patterns::of_words(&words), tokens)
 }
 
 /// What is waited for, of llama_sieve_init_grammar_lazy_patterns' arguments.
@@ -117,7 +128,7 @@ pub(super) unsafe fn of_patterns(
     let patterns = unsafe { texts("trigger patterns", PATTERNS, patterns, n) }?;
     // SAFETY: the caller guarantees the tokens.
     let tokens = unsafe { self::tokens(tokens) }?;
-    lazy(Triggers::new(&patterns), tokens)
+    lazy(Patterns::new(&patterns), tokens)
 }
 
 /// A grammar that lets everything through until one of the patterns is found in the text that was
@@ -160,7 +171,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy_patterns(
 }
 
 fn lazy(
-    triggers: Result<std::sync::Arc<Triggers>, String>,
+    triggers: Result<std::sync::Arc<Patterns>, String>,
     tokens: Vec<Token>,
 ) -> Result<Option<Lazy>, Failure> {
     Ok(Some((triggers.map_err(invalid)?, tokens)))

@@ -1,6 +1,6 @@
 //! How a sampler is made of a grammar that C passes, lazy or not, under our own names or a host's.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr::null_mut;
@@ -13,6 +13,7 @@ use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{Known, known};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::grammar::elements::About;
 use crate::grammar::parser::{Repetitions, token_texts};
 use crate::grammar::triggers::Triggers;
 use crate::grammar::{Grammar, Refused};
@@ -25,22 +26,33 @@ pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 pub(super) struct Making<'a> {
     /// Gives the host the sampler.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
-    /// Set where llama.cpp's own would not come back from the text that was refused.
-    pub(super) is_trap: Option<&'a Cell<bool>>,
+    /// What is noted on the way, for a host.
+    pub(super) notes: Option<&'a Notes>,
     pub(super) repetitions: Repetitions,
+}
+
+/// What a host's grammar asks of how it was made.
+#[derive(Default)]
+pub(super) struct Notes {
+    /// Set where llama.cpp's own would not come back from the text that was refused.
+    pub(super) is_trap: Cell<bool>,
+    /// The vocabulary, where there is a grammar.
+    pub(super) known: RefCell<Option<Arc<Known>>>,
+    /// What its text is like.
+    pub(super) about: Cell<Option<About>>,
 }
 
 /// Under our own names.
 pub(super) const OWN: Making<'_> = Making {
     into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
-    is_trap: None,
+    notes: None,
     repetitions: Repetitions::Many,
 };
 
 impl Making<'_> {
     fn refused(&self, refused: Refused) -> Failure {
-        if let Some(is_trap) = self.is_trap {
-            is_trap.set(refused.is_trap);
+        if let Some(notes) = self.notes {
+            notes.is_trap.set(refused.is_trap);
         }
         invalid(refused.what)
     }
@@ -79,6 +91,9 @@ pub(super) unsafe fn constructed(
     }
     made(call, || {
         let grammar = prepared.grammar(making)?;
+        if let Some(notes) = making.notes {
+            notes.about.set(grammar.about());
+        }
         (making.into_host)(match lazy {
             Some((triggers, tokens)) => grammar.lazy(triggers, &tokens),
             None => grammar,
@@ -148,6 +163,9 @@ unsafe fn prepared<'a>(
     let root = unsafe { c_bytes(root) };
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+    if let Some(notes) = making.notes {
+        *notes.known.borrow_mut() = Some(Arc::clone(&known));
+    }
     if let Some(cached) = Grammar::cached(text, root, making.repetitions, &known.tree) {
         let cached = cached.map_err(|refused| making.refused(refused));
         return Ok(Prepared::Ready(cached?));

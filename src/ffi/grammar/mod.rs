@@ -2,11 +2,14 @@
 //!
 //! - [`lazy`]: the constructors of those that wait for a trigger;
 //! - `making`: what all constructors share;
-//! - [`hosted`]: grammars for a host that does not know of ours.
+//! - [`hosted`]: grammars for a host that does not know of ours; `proof`: whether its own do the
+//!   same.
 
+mod host_own;
 pub mod hosted;
 pub mod lazy;
 pub(super) mod making;
+pub(super) mod proof;
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

@@ -125,12 +125,6 @@ impl Build {
         self >= PENALTIES_TAKE_N_VOCAB
     }
 
-    /// Whether ours read a grammar as it does: what repetitions and escapes it takes has changed
-    /// from build to build, and only the newest was compared.
-    pub fn reads_grammars_alike(self) -> bool {
-        self == NEWEST
-    }
-
     /// Whether its dry takes `n_ctx_train` after the vocabulary.
     pub fn dry_takes_n_ctx_train(self) -> bool {
         self < DRY_WITHOUT_N_CTX_TRAIN

@@ -47,7 +47,7 @@ macro_rules! weak_references {
 }
 
 weak_references! {
-    llama_sieve_weak_host 49:
+    llama_sieve_weak_host 53:
     "llama_sampler_init"
     "llama_sampler_name"
     "llama_sampler_get_seed"
@@ -56,6 +56,8 @@ weak_references! {
     "llama_sampler_chain_get"
     "llama_sampler_apply"
     "llama_sampler_accept"
+    "llama_sampler_reset"
+    "llama_sampler_clone"
     "llama_sampler_sample"
     "llama_sampler_chain_init"
     "llama_sampler_free"
@@ -96,6 +98,8 @@ weak_references! {
     "llama_sampler_init_adaptive_p"
     "llama_sampler_init_logit_bias"
     "llama_sampler_init_infill"
+    "llama_sampler_init_grammar"
+    "llama_sampler_init_grammar_lazy"
     "llama_sampler_init_grammar_lazy_patterns"
 }
 

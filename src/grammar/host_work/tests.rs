@@ -5,7 +5,7 @@ use crate::grammar::parser::parse;
 /// Whether it is asked of this text.
 fn is_asked(text: &str) -> bool {
     let rules = parse(text.as_bytes(), b"root", |_| Some(0)).expect("ours reads it");
-    rules.host_comes_back
+    rules.about.host_comes_back
 }
 
 #[test]

@@ -71,7 +71,10 @@ impl Parser<'_> {
             Some(b't') => Ok(9),
             Some(b'r') => Ok(13),
             Some(b'n') => Ok(10),
-            Some(byte @ (b'\\' | b'"' | b'[' | b']' | b'-')) => Ok(u32::from(byte)),
+            Some(byte @ (b'\\' | b'"' | b'[' | b']' | b'-')) => {
+                self.about.escapes_dash |= byte == b'-';
+                Ok(u32::from(byte))
+            }
             _ => fault(
                 at,
                 "unknown escape: expected one of \\x \\u \\U \\t \\r \\n \\\\ \\\" \\[ \\] \\-",
@@ -179,6 +182,7 @@ impl Parser<'_> {
             token as u32
         };
         frame.begin_item();
+        self.about.names_tokens = true;
         let element = match negated {
             true => Element::TokenNot(token),
             false => Element::Token(token),

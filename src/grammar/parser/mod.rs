@@ -16,7 +16,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::grammar::elements::{
-    Class, Classes, ENDLESS, Element, Repeat, Rules, Written, host_check_ends, left_recursive,
+    About, Class, Classes, ENDLESS, Element, Repeat, Rules, Written, host_check_ends,
+    left_recursive,
 };
 use crate::grammar::host_work::{DEEP, MOST_CHECKED, host_comes_back};
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TEXT};
@@ -239,6 +240,7 @@ struct Parser<'a> {
     n_elements: usize,
     /// How deep parentheses are nested.
     nested: usize,
+    about: About,
     /// The first place in a string or class that is no UTF-8.
     garbled: Option<usize>,
 }
@@ -260,6 +262,7 @@ impl<'a> Parser<'a> {
             repeats: Vec::new(),
             n_elements: 0,
             nested: 0,
+            about: About::default(),
             garbled: None,
         }
     }
@@ -271,10 +274,10 @@ impl<'a> Parser<'a> {
         }
         // A text that llama.cpp refuses is not shown to it.
         let is_shown = self.repetitions == Repetitions::AsLlamaCpp;
-        let host_comes_back = is_shown && host_comes_back(&written, self.nested);
+        self.about.host_comes_back = is_shown && host_comes_back(&written, self.nested);
         let mut rules = Rules::link(written)
             .map_err(|_| Fault::nowhere("the grammar has too many different sequences"))?;
-        rules.host_comes_back = host_comes_back;
+        rules.about = self.about;
         Ok(rules)
     }
 
@@ -357,7 +360,10 @@ impl<'a> Parser<'a> {
     fn root(&mut self, root: &[u8]) -> Parsed<u32> {
         let found = match self.names.get(root) {
             Some(&rule) => Some(rule),
-            None => self.root_that_was_made(root),
+            None => {
+                self.about.root_is_made = true;
+                self.root_that_was_made(root)
+            }
         };
         let defined = found.filter(|&rule| matches!(self.rules.get(rule as usize), Some(Some(_))));
         defined.ok_or_else(|| Fault {

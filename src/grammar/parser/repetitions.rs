@@ -47,6 +47,8 @@ impl Parser<'_> {
         }
         self.at += 1;
         self.space(in_group);
+        let largest = max.unwrap_or(min).max(min);
+        self.about.most_repetitions = self.about.most_repetitions.max(largest);
         let most = match self.repetitions {
             Repetitions::AsLlamaCpp => MAX_HOST_REPETITIONS,
             Repetitions::Many => MAX_REPETITIONS,

@@ -46,12 +46,6 @@ fn argument_lists_change_where_they_did() {
 }
 
 #[test]
-fn grammars_are_known_of_the_newest_build_alone() {
-    assert!(NEWEST.reads_grammars_alike());
-    assert!(!Build(10_394).reads_grammars_alike());
-}
-
-#[test]
 fn a_build_id_is_found_among_notes() {
     let note = |name: &[u8], kind: u32, content: &[u8]| {
         let mut note = Vec::new();

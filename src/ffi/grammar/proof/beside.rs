@@ -1,0 +1,337 @@
+//! A grammar of ours beside the host's own of the same text.
+//!
+//! The host's functions are called outside the guard: what they throw passes through. What is ours
+//! stays inside.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+
+use super::cases::{Case, Plan, Triggers};
+use super::samples::{RULER, Samples, candidate};
+use crate::candidates::Candidates;
+use crate::ffi::failure::{Failure, part};
+use crate::ffi::grammar::host_own::{Functions, Owned};
+use crate::ffi::host::llama_h::llama_token_data_array;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::grammar::compiled::Compiled;
+use crate::grammar::engine::Engine;
+use crate::grammar::parser::{Repetitions, parse};
+use crate::grammar::triggers;
+use crate::grammar::{Grammar, VocabularyTree};
+use crate::sampler::Sampler;
+use crate::token::{Token, TokenData};
+
+/// Why two are not proven equal.
+pub(super) enum Unequal {
+    /// What they leave differs, or the host makes none.
+    Differs,
+    /// Something of ours has failed.
+    Internal,
+}
+
+/// A grammar of ours and one of the host's.
+pub(super) struct Beside<'a> {
+    functions: Functions,
+    theirs: Owned,
+    ours: Grammar,
+    samples: &'a Samples,
+    /// What the host's works on, and ours.
+    work: [Vec<TokenData>; 2],
+    /// What both allow.
+    allowed: Vec<Token>,
+    random: u64,
+}
+
+const CALL: &str = "grammar";
+
+fn inside<T>(body: impl FnOnce() -> Result<T, Unequal>) -> Result<T, Unequal> {
+    let caught = |_| Err(Unequal::Internal);
+    part(CALL, || Ok::<_, Failure>(body())).unwrap_or_else(caught)
+}
+
+impl<'a> Beside<'a> {
+    /// Both, of this case.
+    ///
+    /// # Safety
+    /// The functions are those of the bound host, and `vocab` is a vocabulary of its own.
+    pub(super) unsafe fn new(
+        functions: Functions,
+        vocab: *const llama_vocab,
+        case: &Case,
+        (samples, tree): (&'a Samples, &Arc<VocabularyTree>),
+        in_brackets: Option<Token>,
+    ) -> Result<Self, Unequal> {
+        let (ours, strings) = inside(|| {
+            let ours = ours(case, tree, in_brackets).ok_or(Unequal::Internal)?;
+            let strings: Vec<*const c_char> = match &case.triggers {
+                Triggers::Words(texts) | Triggers::Patterns(texts) => {
+                    texts.iter().map(|text| text.as_ptr()).collect()
+                }
+                Triggers::None | Triggers::Tokens(_) => Vec::new(),
+            };
+            Ok((ours, strings))
+        })?;
+        let (text, root) = (case.text.as_ptr(), case.root.as_ptr());
+        let n = strings.len();
+        // SAFETY: the caller guarantees functions and vocabulary; the strings outlive the calls.
+        let theirs = unsafe {
+            match &case.triggers {
+                Triggers::None => (functions.plain)(vocab, text, root),
+                Triggers::Words(_) => {
+                    let words = functions.words.ok_or(Unequal::Differs)?;
+                    words(vocab, text, root, strings.as_ptr(), n, [].as_ptr(), 0)
+                }
+                Triggers::Patterns(_) => {
+                    let none = [].as_ptr();
+                    (functions.patterns)(vocab, text, root, strings.as_ptr(), n, none, 0)
+                }
+                Triggers::Tokens(tokens) => {
+                    let (tokens, n) = (tokens.as_ptr(), tokens.len());
+                    (functions.patterns)(vocab, text, root, [].as_ptr(), 0, tokens, n)
+                }
+            }
+        };
+        let theirs = Owned(theirs, functions.free);
+        if theirs.0.is_null() {
+            return Err(Unequal::Differs);
+        }
+        inside(|| {
+            let room = || Vec::with_capacity(samples.all.len().max(samples.ruler.len()));
+            Ok(Self {
+                functions,
+                theirs,
+                ours,
+                samples,
+                work: [room(), room()],
+                allowed: Vec::with_capacity(samples.all.len()),
+                random: 1,
+            })
+        })
+    }
+
+    /// Follows both as planned, up to the first difference.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new): the host is still loaded.
+    pub(super) unsafe fn follow(&mut self, plan: &Plan) -> Result<(), Unequal> {
+        let samples = self.samples;
+        // SAFETY: the caller guarantees the host.
+        unsafe {
+            match plan {
+                &Plan::Walk { n_steps, partial } => {
+                    self.compare(&samples.all)?;
+                    for step in 0..n_steps {
+                        if step == 1 {
+                            self.exchange()?;
+                            self.compare(&samples.all)?;
+                        }
+                        let Some(token) = self.chosen(partial)? else {
+                            break;
+                        };
+                        self.accept(token)?;
+                        self.compare(&samples.all)?;
+                    }
+                    self.reset()?;
+                    self.compare(&samples.ruler)
+                }
+                &Plan::Rounds { token, n } => {
+                    for round in 0..n {
+                        if round + 2 >= n {
+                            self.compare(&samples.ruler)?;
+                        }
+                        if !self.they_allow(token) {
+                            return Err(Unequal::Differs);
+                        }
+                        self.accept(token)?;
+                    }
+                    self.compare(&samples.ruler)
+                }
+                Plan::Spelt {
+                    tokens,
+                    letter,
+                    copied,
+                } => {
+                    self.compare(&samples.ruler)?;
+                    for (step, &token) in tokens.iter().enumerate() {
+                        if step == 1 && *copied {
+                            self.exchange()?;
+                            self.compare(&samples.ruler)?;
+                        }
+                        self.accept(token)?;
+                        self.compare(&samples.ruler)?;
+                    }
+                    for _ in 0..=RULER {
+                        if !self.allowed.contains(letter) {
+                            break;
+                        }
+                        self.accept(*letter)?;
+                        self.compare(&samples.ruler)?;
+                    }
+                    if *copied {
+                        self.reset()?;
+                        self.compare(&samples.ruler)?;
+                        self.accept(*letter)?;
+                        self.compare(&samples.ruler)?;
+                    }
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Applies both to the candidates, and notes what both allow.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    unsafe fn compare(&mut self, candidates: &[TokenData]) -> Result<(), Unequal> {
+        inside(|| {
+            for work in &mut self.work {
+                work.clear();
+                work.extend_from_slice(candidates);
+            }
+            Ok(())
+        })?;
+        let [theirs, ours] = &mut self.work;
+        for chunk in Samples::chunks(theirs) {
+            let mut array = llama_token_data_array {
+                data: chunk.as_mut_ptr(),
+                size: chunk.len(),
+                selected: -1,
+                sorted: 0,
+            };
+            // SAFETY: the caller guarantees the host; the array is this call's.
+            unsafe { (self.functions.apply)(self.theirs.0, &raw mut array) };
+            let is_whole = array.data == chunk.as_mut_ptr() && array.size == chunk.len();
+            if !is_whole || array.selected != -1 || array.sorted != 0 {
+                return Err(Unequal::Differs);
+            }
+        }
+        let grammar = &mut self.ours;
+        let allowed = &mut self.allowed;
+        inside(|| {
+            for chunk in Samples::chunks(ours) {
+                grammar.apply(&mut Candidates::new(chunk, false));
+            }
+            let bits = |one: &TokenData| (one.id, one.logit.to_bits(), one.p.to_bits());
+            if !theirs.iter().map(bits).eq(ours.iter().map(bits)) {
+                return Err(Unequal::Differs);
+            }
+            let left = ours.iter().filter(|one| one.logit != f32::NEG_INFINITY);
+            allowed.clear();
+            allowed.extend(left.map(|one| one.id));
+            Ok(())
+        })
+    }
+
+    /// Whether the host's own allows this token.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    unsafe fn they_allow(&self, token: Token) -> bool {
+        let mut candidate = candidate(token);
+        let mut array = llama_token_data_array {
+            data: &raw mut candidate,
+            size: 1,
+            selected: -1,
+            sorted: 0,
+        };
+        // SAFETY: the caller guarantees the host; the array is this call's.
+        unsafe { (self.functions.apply)(self.theirs.0, &raw mut array) };
+        candidate.logit != f32::NEG_INFINITY
+    }
+
+    /// One of those that both allow and that end nothing, if there is one; rather one that ends
+    /// within a character, or goes on with one, if `partial`.
+    fn chosen(&mut self, partial: bool) -> Result<Option<Token>, Unequal> {
+        let (samples, allowed) = (self.samples, &self.allowed);
+        let random = &mut self.random;
+        inside(|| {
+            let mut may: Vec<Token> = allowed.clone();
+            may.retain(|&token| !samples.ends(token));
+            if partial && may.iter().any(|&token| samples.is_partial(token)) {
+                may.retain(|&token| samples.is_partial(token));
+            }
+            *random = random.wrapping_mul(6_364_136_223_846_793_005);
+            *random = random.wrapping_add(1_442_695_040_888_963_407);
+            let place = (*random >> 33).checked_rem(may.len() as u64);
+            Ok(place.and_then(|place| may.get(place as usize).copied()))
+        })
+    }
+
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    unsafe fn accept(&mut self, token: Token) -> Result<(), Unequal> {
+        // SAFETY: the caller guarantees the host.
+        unsafe { (self.functions.accept)(self.theirs.0, token) };
+        let ours = &mut self.ours;
+        inside(|| match ours.accept_for_host(token) {
+            None => Ok(()),
+            Some(_) => Err(Unequal::Internal),
+        })
+    }
+
+    /// Goes on with clones of both.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    unsafe fn exchange(&mut self) -> Result<(), Unequal> {
+        // SAFETY: the caller guarantees the host.
+        let clone = unsafe { (self.functions.clone)(self.theirs.0) };
+        let clone = Owned(clone, self.functions.free);
+        if clone.0.is_null() {
+            return Err(Unequal::Differs);
+        }
+        self.theirs = clone;
+        let ours = &mut self.ours;
+        inside(|| {
+            *ours = ours.clone();
+            Ok(())
+        })
+    }
+
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    unsafe fn reset(&mut self) -> Result<(), Unequal> {
+        // SAFETY: the caller guarantees the host.
+        unsafe { (self.functions.reset)(self.theirs.0) };
+        let ours = &mut self.ours;
+        inside(|| {
+            ours.reset();
+            Ok(())
+        })
+    }
+}
+
+/// Ours, of which nothing is kept.
+fn ours(case: &Case, tree: &Arc<VocabularyTree>, in_brackets: Option<Token>) -> Option<Grammar> {
+    let (text, root) = (case.text.as_bytes(), case.root.as_bytes());
+    let rules = parse(text, root, Repetitions::AsLlamaCpp, |_| in_brackets).ok()?;
+    let compiled = Compiled::new(rules, Arc::clone(tree));
+    let grammar = Grammar::of(Arc::new(Engine::new(compiled))).ok()?.hosted();
+    let bytes = |texts: &[std::ffi::CString]| -> Vec<Vec<u8>> {
+        texts
+            .iter()
+            .map(|text| text.as_c_str())
+            .map(CStr::to_bytes)
+            .map(Into::into)
+            .collect()
+    };
+    let (triggers, tokens) = match &case.triggers {
+        Triggers::None => return Some(grammar),
+        Triggers::Words(words) => {
+            let words = bytes(words);
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            (triggers::Triggers::of_words(&words).ok()?, &[][..])
+        }
+        Triggers::Patterns(patterns) => {
+            let patterns = bytes(patterns);
+            let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
+            (Arc::new(triggers::Triggers::read(&patterns).ok()?), &[][..])
+        }
+        Triggers::Tokens(tokens) => {
+            let none = triggers::Triggers::read(&[]).ok()?;
+            (Arc::new(none), tokens.as_slice())
+        }
+    };
+    Some(grammar.lazy(triggers, tokens))
+}

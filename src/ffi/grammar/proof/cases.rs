@@ -1,0 +1,347 @@
+//! Small grammars that between them use every construct, and how they are followed.
+//!
+//! Nothing in them is repeated that may be empty, and no rule begins with itself: older builds of
+//! llama.cpp do not come back from that. Tokens are accepted only where both allow them, and what
+//! lazy grammars begin with allows every text, so that nothing throws.
+
+use std::ffi::{CString, NulError};
+
+use super::found::Part;
+use super::samples::{RULER, Samples};
+use crate::token::Token;
+
+/// A grammar, and how it is followed.
+pub(super) struct Case {
+    pub(super) text: CString,
+    pub(super) root: CString,
+    pub(super) triggers: Triggers,
+    pub(super) plan: Plan,
+}
+
+/// What a grammar waits for.
+pub(super) enum Triggers {
+    /// It is not lazy.
+    None,
+    Words(Vec<CString>),
+    Patterns(Vec<CString>),
+    Tokens(Vec<Token>),
+}
+
+/// How a grammar is followed.
+pub(super) enum Plan {
+    /// All candidates are compared, and one that is allowed is accepted, so many times.
+    Walk { n_steps: usize, partial: bool },
+    /// One token is accepted so many times; behind the last ones, all candidates are compared.
+    Rounds { token: Token, n: usize },
+    /// Each of these tokens is accepted, then the letter until it is not allowed any more. What
+    /// they leave is measured; also by clones and behind a reset, if `copied`.
+    Spelt {
+        tokens: Vec<Token>,
+        letter: Token,
+        copied: bool,
+    },
+}
+
+/// What every text of a vocabulary can be told apart by; the first line shows up where llama.cpp
+/// says that it cannot read it.
+const RULES: [(&str, Plan); 17] = [
+    // Escapes, in strings and classes.
+    (
+        r#"# llama-sieve compares llama.cpp's grammars with its own
+root ::= "\t" | "\n" | "\r" | "\"" | "\\" | "\[" | "\]" | "\x41" | "\u0042" | "\U00000043" |
+"#,
+        walk(1),
+    ),
+    (
+        r#"root ::= [\t\n\r\"\\\[\]\x41-\x43\u00e9\u00DF-\u00df\U0001F600] | "\x7a" "é€😀" | "\u20AC" "#,
+        walk(3),
+    ),
+    (
+        r#"root ::= [^\n\]\x20-\x2f\u0041-\u005A] [^"\\\x00-\x1F] [^é-ÿ😀]"#,
+        walk(4),
+    ),
+    // Any character, the end of a line among them.
+    ("root ::= . . | \"a\" .", walk(3)),
+    (
+        "root ::= [a-c-] | [x-z0-9_-] \"a\" | [-+] [^-a] | [z-a] | [^^a] [.*+?]",
+        walk(3),
+    ),
+    // Nothing at all.
+    (
+        "root ::= \"\" [a-c] [] [d-f] | \"x\" \"\" | [^] \"y\"",
+        walk(3),
+    ),
+    // Repetitions.
+    ("root ::= \"a\"* \"b\"+ \"c\"? [d-f]* [^a-f]", walk(6)),
+    (
+        "root ::= [a-c]{2} [d-f]{1,} | [g-i]{1,3} \"g\" | [j-l]{0} \"m\" | [n-p]{0,2} | [q-z]{3,}",
+        walk(6),
+    ),
+    (
+        "root ::= ((\"a\" | [b-m]){1,2} [ ,n-z]){2,3} | ([A-Z]+ [ a-z]){2} \".\"",
+        walk(8),
+    ),
+    ("root ::= [^ ]{0,40} | \"  \"{1,4}", walk(4)),
+    // References, groups, alternatives, some of them empty, rules within themselves.
+    (
+        r#"root ::= list | "(" root ")" | pair
+list ::= "[" (item ("," item)*)? "]"
+item ::= word | list | [ -+]
+word ::= [a-z] word | [0-9]+
+pair ::= (word | "x" |) ":" ("y" |) | " " ( | "z") root-2
+root-2 ::= [A-Z] root | "."
+"#,
+        walk(8),
+    ),
+    (
+        "root ::= \"never\"\nstart-1 ::= \"a\" root | [b-z] start-1 | (\" \" | start-2) [^a]\n\
+         start-2 ::= [A-Z]",
+        walk(4),
+    ),
+    // Comments, and ends of lines.
+    (
+        "# a \"comment\" | ::=\r\n\n root ::= # more\r\n\t [a-m] ( \"b\" # (\n | \"c\"\r\n\n | [d-z] ) \
+         tail # end\n\n\ttail::=\n[^b] | \"b\"\ttail #",
+        walk(5),
+    ),
+    // Characters in parts.
+    (
+        "root ::= [é-ÿ] | [€-₯] \"x\"? | [😀-😏] | \"ß\" . | [^à-ÿ\\U0001F600-\\U0001FFFF] [^é] . | .",
+        partly(5),
+    ),
+    ("root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+", partly(8)),
+    // What programs ask for.
+    (
+        r#"root ::= [{] ws (pair ("," ws pair)*)? "}" | string | number
+pair ::= string ":" ws (string | number | root | "true" | "null")
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [1-9] [0-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+"#,
+        walk(9),
+    ),
+    ("root ::= [A-Z]? [a-z ]+ ([.,;] [^.,;]*)?", walk(6)),
+];
+
+const fn walk(n_steps: usize) -> Plan {
+    Plan::Walk {
+        n_steps,
+        partial: false,
+    }
+}
+
+const fn partly(n_steps: usize) -> Plan {
+    Plan::Walk {
+        n_steps,
+        partial: true,
+    }
+}
+
+/// Patterns, and texts in which each is looked for. In the texts, and behind a percent sign in the
+/// patterns, a to d are four letters that the vocabulary has.
+const PATTERNS: [(&[&str], &str); 26] = [
+    (&["%b"], "aabcd"),
+    (&["%d", "%b", "%c"], "abcd"),
+    (&["[\\s\\S]*?(%b%c)[\\s\\S]*"], "abcd"),
+    (&["^%a[\\s\\S]*(%c)$"], "abcd"),
+    (&["^%b", "%c$"], "abcd"),
+    (&["(%d)|(%b)"], "abcd"),
+    (&["(?:%a%b|%a)(%c|%b%c%d)"], "abcd"),
+    (&["(%b*)(%c)"], "aac"),
+    (&["(%a)?(%b)?(%c)"], "bbc"),
+    (&["%b*?%c"], "abbc"),
+    (&["%b{2,3}%c"], "abbbbc"),
+    (&["%a(?=%b)"], "aabc"),
+    (&["(?!%a)[%a%b]"], "aab"),
+    (&["(%a)\\1"], "baab"),
+    (&["((%a)|(%b))*%d"], "abad"),
+    (&["[^%a-%c]"], "abcd"),
+    (&["[%b-]%c"], "abc"),
+    (&["%a.%c+"], "babcc"),
+    (&["\\d", "\\s", "\\W", "[[:alpha:]]%c"], "abc"),
+    (&["%b\\b"], "ab b"),
+    (&["%b\\B."], "b bcd"),
+    (&["(%b)$", "(%a)\\s%b"], "aa b"),
+    (&[".%b"], "\nbab"),
+    (&["[^%a]%b"], "ab\nb"),
+    (&["%b"], "Bab"),
+    (&["^[\\s\\S]{2}([\\s\\S]+)$"], "abcd"),
+];
+
+/// What stands for itself in a word, and not in a pattern.
+const SPECIAL: &str = ".^$|()*+?[]{}\\";
+
+/// Allows every text of so many characters, but none: an end is refused as long as nothing waits.
+fn measuring() -> Result<CString, NulError> {
+    CString::new(format!(
+        "# llama-sieve compares llama.cpp's lazy grammars with its own\nroot ::= [^\\x00]{{1,{RULER}}}"
+    ))
+}
+
+/// The grammars that prove a part; none where the vocabulary does not have what it takes.
+pub(super) fn cases(
+    part: Part,
+    samples: &Samples,
+    in_brackets: Option<&[u8]>,
+) -> Result<Vec<Case>, NulError> {
+    let plain = |text: &str, plan| {
+        Ok(Case {
+            root: CString::new(if text.contains("start-1") {
+                "start-1"
+            } else {
+                "root"
+            })?,
+            text: CString::new(text)?,
+            triggers: Triggers::None,
+            plan,
+        })
+    };
+    let Some(letters) = samples.letters else {
+        return Ok(Vec::new());
+    };
+    let [(a, token_a), (_, token_b), (_, token_c), _] = letters;
+    let rounds = |text: String, n| plain(&text, Plan::Rounds { token: token_a, n });
+    match part {
+        Part::Rules => RULES
+            .into_iter()
+            .map(|(text, plan)| plain(text, plan))
+            .collect(),
+        Part::Tokens => {
+            let [x, y, z] = [token_a, token_b, token_c];
+            let mut all = vec![
+                plain(
+                    &format!("root ::= <[{x}]> [{a}-z] | !<[{y}]> . | [a-z] <[{z}]>"),
+                    walk(3),
+                )?,
+                plain(
+                    &format!("root ::= (!<[{x}]> | <[{y}]> .){{1,3}} <[{x}]> | ."),
+                    walk(5),
+                )?,
+            ];
+            if let Some(text) = in_brackets.and_then(|text| std::str::from_utf8(text).ok()) {
+                all.push(plain(
+                    &format!("root ::= {text} . | . !{text} | {text}? \"a\""),
+                    walk(3),
+                )?);
+            }
+            Ok(all)
+        }
+        Part::Dash => Ok(vec![plain(
+            "root ::= \"\\-\" | [+\\-/] | [a\\-c] \"a\"",
+            walk(2),
+        )?]),
+        Part::Counts => Ok(vec![
+            rounds(format!("root ::= [{a}]{{0,1999}}"), 1999)?,
+            rounds(format!("root ::= [{a}]{{65}}"), 65)?,
+        ]),
+        Part::Beyond => Ok(vec![rounds(format!("root ::= [{a}]{{3,2001}}"), 2001)?]),
+        Part::Words => words(samples),
+        Part::Patterns => patterns(samples),
+        Part::Triggers => Ok(vec![lazy(
+            Triggers::Tokens(vec![token_c, token_b]),
+            vec![token_a, token_a, token_b, token_c, token_a],
+            token_a,
+        )?]),
+    }
+}
+
+fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, NulError> {
+    // What is copied of a grammar that waits does not follow from what it waits for.
+    let copied = tokens.len() % 2 == 1;
+    Ok(Case {
+        text: measuring()?,
+        root: CString::new("root")?,
+        triggers,
+        plan: Plan::Spelt {
+            tokens,
+            letter,
+            copied,
+        },
+    })
+}
+
+/// The text with the letters that the vocabulary has.
+fn with_letters(text: &str, samples: &Samples) -> String {
+    let letters = samples.letters.iter().flatten();
+    let letter = |place: usize| letters.clone().nth(place).map(|&(letter, _)| letter);
+    let exchanged = text.chars().map(|character| match character {
+        'a'..='d' => letter(character as usize - 'a' as usize).unwrap_or(character),
+        'B' => letter(1).unwrap_or('b').to_ascii_uppercase(),
+        other => other,
+    });
+    exchanged.collect()
+}
+
+/// A pattern with the letters that the vocabulary has.
+fn pattern(text: &str, samples: &Samples) -> Result<CString, NulError> {
+    let mut parts = text.split('%');
+    let mut pattern = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (letter, rest) = part.split_at_checked(1).unwrap_or_default();
+        pattern += &with_letters(letter, samples);
+        pattern += rest;
+    }
+    CString::new(pattern)
+}
+
+fn patterns(samples: &Samples) -> Result<Vec<Case>, NulError> {
+    let Some([(_, letter), ..]) = samples.letters else {
+        return Ok(Vec::new());
+    };
+    let mut all = Vec::new();
+    for (patterns, text) in PATTERNS {
+        // Blanks, ends of lines and capitals may not be there.
+        let Some(tokens) = samples.spelt(&with_letters(text, samples)) else {
+            continue;
+        };
+        let patterns: Result<_, _> = patterns.iter().map(|text| pattern(text, samples)).collect();
+        all.push(lazy(Triggers::Patterns(patterns?), tokens, letter)?);
+    }
+    if let Some((word, token)) = &samples.word {
+        let inner = word.trim_start();
+        let (first, second) = (inner.get(1..2), inner.get(2..3));
+        if let (Some(first), Some(second)) = (first, second) {
+            let both = [second, first].map(CString::new);
+            let both = both.into_iter().collect::<Result<_, _>>()?;
+            let tokens = vec![letter, *token];
+            all.push(lazy(Triggers::Patterns(both), tokens, letter)?);
+        }
+    }
+    Ok(all)
+}
+
+fn words(samples: &Samples) -> Result<Vec<Case>, NulError> {
+    let Some([(a, letter), (b, token_b), (c, _), (d, _)]) = samples.letters else {
+        return Ok(Vec::new());
+    };
+    let words = |texts: &[String]| {
+        let words = texts.iter().map(|text| CString::new(text.as_str()));
+        words.collect::<Result<Vec<_>, _>>().map(Triggers::Words)
+    };
+    let mut all = Vec::new();
+    for (texts, text) in [
+        ([format!("{b}{c}"), format!("{c}{d}")], "abcd"),
+        ([format!("{b}{c}{d}"), format!("{b}")], "abcd"),
+        ([format!("{a}.{c}"), format!("{c}{a}")], "abca"),
+    ] {
+        if let Some(tokens) = samples.spelt(&with_letters(text, samples)) {
+            all.push(lazy(words(&texts)?, tokens, letter)?);
+        }
+    }
+    let specials: Vec<String> = SPECIAL
+        .chars()
+        .map(|special| format!("{special}{a}"))
+        .collect();
+    for special in SPECIAL.chars() {
+        if let Some(tokens) = samples.spelt(&format!("{b}{special}{a}")) {
+            all.push(lazy(words(&specials)?, tokens, letter)?);
+        }
+    }
+    if let Some((word, token)) = &samples.word
+        && let Some(inner) = word.get(2..word.len() - 1)
+    {
+        let tokens = vec![token_b, *token];
+        all.push(lazy(words(&[inner.to_owned()])?, tokens, letter)?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,74 @@
+//! What was found of the host's grammars, kept with the vocabulary that it was found with.
+
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+
+use lru::LruCache;
+
+use crate::ffi::grammar::proof::samples::Samples;
+use crate::grammar::limits::MAX_CACHED;
+use crate::sync::Mutex;
+
+/// What builds of llama.cpp differ in. Each part is proven when the first grammar needs it, so that
+/// a build without, say, token elements is not asked for them by us alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Everything that every build has.
+    Rules,
+    /// Elements `<text>` and `<[7]>`.
+    Tokens,
+    /// The escape `\-`.
+    Dash,
+    /// More repetitions than are written out in [`Rules`](Part::Rules).
+    Counts,
+    /// More than 2000, which have no end.
+    Beyond,
+    /// What waits for words.
+    Words,
+    /// What waits for patterns.
+    Patterns,
+    /// What waits for tokens.
+    Triggers,
+}
+
+const N_PARTS: usize = Part::Triggers as usize + 1;
+
+/// For a vocabulary: why the host's own grammars are used, by part. Empty where that is not known.
+#[derive(Debug, Default)]
+pub(in crate::ffi) struct Proofs {
+    pub(super) samples: OnceLock<Samples>,
+    verdicts: [OnceLock<Verdict>; N_PARTS],
+    /// What the host's constructors have accepted.
+    accepted: Mutex<Option<LruCache<Digest, ()>>>,
+}
+
+/// The SHA-256 of what a constructor is given.
+pub(in crate::ffi::grammar) type Digest = [u8; 32];
+
+/// As many as there are compiled grammars.
+const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
+
+/// Nothing, or what differs.
+pub(super) type Verdict = Result<(), String>;
+
+impl Proofs {
+    /// The verdict on a part. Two threads that come here at once find the same.
+    pub(super) fn verdict(&self, part: Part) -> Option<&OnceLock<Verdict>> {
+        self.verdicts.get(part as usize)
+    }
+
+    /// Whether the host has accepted this before.
+    pub(in crate::ffi::grammar) fn is_accepted(&self, digest: &Digest) -> bool {
+        let mut accepted = self.accepted.lock();
+        accepted
+            .as_mut()
+            .is_some_and(|accepted| accepted.get(digest).is_some())
+    }
+
+    /// The host has accepted this.
+    pub(in crate::ffi::grammar) fn accept(&self, digest: Digest) {
+        let mut accepted = self.accepted.lock();
+        let accepted = accepted.get_or_insert_with(|| LruCache::new(MOST_ACCEPTED));
+        accepted.put(digest, ());
+    }
+}

@@ -1,0 +1,277 @@
+//! Hosts that read grammars otherwise than llama.cpp does, under the preload library: llama.cpp's
+//! own sources, changed in one place at a time. Their builds are not known. Each gives what it gives
+//! alone, and where grammars are the same, they are ours.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::preloaded::{made, preloaded, warnings};
+use crate::programs::{Run, Said, build, model, source};
+use crate::toolchain::{Build, compile_common, empty_folder, succeed};
+use vendor_llama_cpp::paths;
+
+/// What a host may do otherwise: the variable `MUTANT` names one.
+const PREAMBLE: &str = r#"
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+static bool is_chosen(const char * name) {
+    const char * chosen = std::getenv("MUTANT");
+    return chosen != nullptr && std::strcmp(chosen, name) == 0;
+}
+#define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
+"#;
+
+/// Where llama.cpp's source is changed: what is there, and what is put there.
+const CHANGES: [(&str, &str); 23] = [
+    (
+        "#define MAX_REPETITION_THRESHOLD 2000",
+        "#define MAX_REPETITION_THRESHOLD (mutant(\"limit\") ? 100u : mutant(\"more\") ? 5000u : 2000u)",
+    ),
+    (
+        "case 't': return std::make_pair('\\t', src + 2);",
+        "case 't': return std::make_pair(mutant(\"tab\") ? ' ' : '\\t', src + 2);
+         case 'd': if (mutant(\"new escape\")) { return std::make_pair('a', src + 2); }
+                   throw std::runtime_error(\"unknown escape\");",
+    ),
+    (
+        "            case '-':\n",
+        "            case '-':
+                      if (src[1] == '-' && mutant(\"dash\")) { return std::make_pair('a', src + 2); }\n",
+    ),
+    (
+        "} else if (*pos == '.') { // any char",
+        "} else if (*pos == '.' || (*pos == '~' && mutant(\"construct\"))) {",
+    ),
+    (
+        "// Any character matches \".\"\n            found = true;",
+        "found = chr != '\\n' || !mutant(\"dot\");",
+    ),
+    (
+        "uint32_t token_id = static_cast<uint32_t>(id);",
+        "uint32_t token_id = static_cast<uint32_t>(id) + (mutant(\"token\") ? 1 : 0);",
+    ),
+    (
+        "if (partial_start.n_remain > 0 && n_remain == 0) {",
+        "if (partial_start.n_remain > 0 && n_remain == 0 && !mutant(\"partial\")) {",
+    ),
+    (
+        "if (std::regex_search(input, match, regex)) {",
+        "if (!mutant(\"no search\") && std::regex_search(input, match, regex)) {",
+    ),
+    (
+        "if (match.length(i) > 0) {\n                start = match.position(i);\n                break;",
+        "if (match.length(i) > 0) {\n                start = match.position(i);
+                 if (!mutant(\"last group\")) { break; }",
+    ),
+    (
+        "trigger.regex = std::regex(trigger.pattern);",
+        "trigger.regex = mutant(\"case\")
+             ? std::regex(trigger.pattern, std::regex::ECMAScript | std::regex::icase)
+             : std::regex(trigger.pattern);",
+    ),
+    (
+        "grammar.trigger_buffer.clear();\n            llama_grammar_accept_token(grammar, token, piece);",
+        "grammar.trigger_buffer.clear();
+             if (!mutant(\"behind token\")) { llama_grammar_accept_token(grammar, token, piece); }",
+    ),
+    (
+        "rules.clear();\n        return false;",
+        "if (mutant(\"throws\")) { throw std::runtime_error(\"no grammar\"); }
+         rules.clear();\n        return false;",
+    ),
+    (
+        "const char * pos = parse_space(src, true);\n        while (*pos) {",
+        "const char * pos = parse_space(src, true);
+         if (mutant(\"narrow\") && std::strstr(src, \"[^a-m]*\") != nullptr) { throw std::runtime_error(\"not this one\"); }
+         if (mutant(\"nothing\")) { throw std::runtime_error(\"nothing\"); }
+         while (*pos) {",
+    ),
+    (
+        "std::vector<const llama_grammar_element *> grammar_rules(parser.c_rules());",
+        "if (mutant(\"throws always\")) { throw std::runtime_error(\"never\"); }
+         std::vector<const llama_grammar_element *> grammar_rules(parser.c_rules());",
+    ),
+    ("bool allow_eog = false;", "bool allow_eog = mutant(\"ends\");"),
+    (
+        "} else if (piece.empty() || piece[0] == 0) {",
+        "} else if (piece.empty() || piece[0] == 0 || (mutant(\"words\") && piece.size() > 2)) {",
+    ),
+    (
+        "found = found || (pos->value <= chr && chr <= pos[1].value);",
+        "found = found || (pos->value <= chr && chr <= pos[1].value - (mutant(\"range\") ? 1 : 0));",
+    ),
+    (
+        "grammar.rules,\n        grammar.stacks,",
+        "grammar.rules,\n        mutant(\"clone\") ? llama_grammar_stacks{ grammar.stacks.front() } : grammar.stacks,",
+    ),
+    (
+        "handle_repetitions(0, 1);",
+        "handle_repetitions(mutant(\"question\") ? 1 : 0, mutant(\"question\") ? -1 : 1);",
+    ),
+    (
+        "handle_repetitions(1, -1);",
+        "handle_repetitions(mutant(\"plus\") ? 2 : 1, -1);",
+    ),
+    (
+        "start_type = LLAMA_GRETYPE_CHAR_NOT;",
+        "start_type = mutant(\"caret\") ? LLAMA_GRETYPE_CHAR : LLAMA_GRETYPE_CHAR_NOT;",
+    ),
+    (
+        "rule.push_back({LLAMA_GRETYPE_ALT, 0});\n        pos = parse_space(pos + 1, true);",
+        "rule.push_back({LLAMA_GRETYPE_ALT, 0});
+         pos = parse_space(pos + 1, true);
+         if (mutant(\"empty\") && *pos == ')') { rule.pop_back(); }",
+    ),
+    (
+        "if (grammar.awaiting_trigger) {\n        return;",
+        "if (grammar.awaiting_trigger && !mutant(\"eager\")) {\n        return;",
+    ),
+];
+
+/// What shows in grammars that are not lazy; with how many constructs, if not with all.
+const READS: [&str; 17] = [
+    "limit",
+    "more",
+    "tab",
+    "dash",
+    "dot",
+    "token",
+    "partial",
+    "ends",
+    "words",
+    "range",
+    "clone",
+    "question",
+    "plus",
+    "caret",
+    "empty",
+    "nothing",
+    "throws always",
+];
+/// What shows in those that wait.
+const WAITS: [&str; 5] = ["no search", "last group", "case", "behind token", "eager"];
+/// What shows in texts that ours or the host refuses: all others are ours.
+const REFUSES: [&str; 4] = ["new escape", "construct", "throws", "narrow"];
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let file = paths::source_dir().join("src/llama-grammar.cpp");
+        let mut text = std::fs::read_to_string(&file).expect("llama.cpp's source is there");
+        for (from, to) in CHANGES {
+            assert!(text.contains(from), "{from}");
+            text = text.replacen(from, to, 1);
+        }
+        let folder = empty_folder("c_programs/readings_library");
+        let (changed, object) = (folder.join("llama-grammar.cpp"), folder.join("grammar.o"));
+        std::fs::write(&changed, format!("{PREAMBLE}{text}")).expect("a writable folder");
+        let include = paths::source_dir().join("src").display().to_string();
+        compile_common(&changed, &["-O1", "-fPIC", "-I", &include], &object);
+        // In the place of the one in the library.
+        let library = folder.join("libllama.so");
+        let mut link = Command::new(paths::cxx_compiler());
+        link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
+        link.arg("-Wl,--whole-archive").arg(paths::static_library());
+        link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
+        succeed(link.arg(&library));
+        let program = Build::new("readings", &source("readings.cpp")).flag(&library);
+        let program = program.flag(format!("-Wl,-rpath,{}", folder.display()));
+        build(program.flag("-pthread").with_llama_h())
+    })
+}
+
+fn said(run: Run<'_>, mutant: &str) -> Said {
+    let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
+    run.arg(model()).said()
+}
+
+/// How many grammars were ours, and how many the host's own since they differ.
+fn counts(said: &Said) -> (usize, usize) {
+    let made = made(said);
+    let of = |text: &str| {
+        let counts = made.iter().filter(|(key, _)| key.contains(text));
+        counts.map(|(_, count)| count).sum()
+    };
+    let otherwise = ["llama.cpp's own: it ", "llama.cpp's own: llama.cpp's"];
+    (of("grammar: ours"), otherwise.map(of).iter().sum())
+}
+
+#[test]
+fn a_host_of_an_unknown_build_that_reads_alike_has_ours() {
+    let alone = said(Run::of(program()), "");
+    let ours = said(preloaded(program()), "");
+    assert_eq!(ours.out, alone.out);
+    let (n_ours, n_otherwise) = counts(&ours);
+    assert_eq!((n_ours, n_otherwise), (18, 0), "{}", ours.err);
+    assert_eq!(warnings(&ours), Vec::<&str>::new());
+    // Nothing is printed of our trials that is not printed without ours.
+    let theirs = |said: &Said| {
+        let lines = said
+            .err
+            .lines()
+            .filter(|line| !line.starts_with("llama-sieve: "));
+        lines.map(String::from).collect::<Vec<_>>()
+    };
+    assert!(
+        theirs(&ours)
+            .iter()
+            .all(|line| theirs(&alone).contains(line)),
+        "{}",
+        ours.err
+    );
+}
+
+/// With one line, which tells what differs.
+#[test]
+fn a_host_that_reads_otherwise_does_so() {
+    let original = said(Run::of(program()), "");
+    for mutant in READS.iter().chain(&WAITS) {
+        let alone = said(Run::of(program()), mutant);
+        assert_ne!(alone.out, original.out, "{mutant} does not show");
+        let ours = said(preloaded(program()), mutant);
+        assert_eq!(ours.out, alone.out, "{mutant}: {}", ours.err);
+        let (n_ours, n_otherwise) = counts(&ours);
+        assert!(n_otherwise > 0, "{mutant}: {}", ours.err);
+        assert!(
+            !WAITS.contains(mutant) || n_ours > 10,
+            "{mutant}: {}",
+            ours.err
+        );
+        let told = warnings(&ours);
+        assert!((1..=3).contains(&told.len()), "{mutant}: {told:?}");
+        assert!(told.iter().all(|line| line.contains("own grammar is used")));
+    }
+}
+
+/// Where the host's constructor refuses or throws, so does ours; what it reads and ours does not is
+/// its own.
+#[test]
+fn what_the_host_judges_otherwise_follows_its_judgement() {
+    let original = said(Run::of(program()), "");
+    for mutant in REFUSES {
+        let alone = said(Run::of(program()), mutant);
+        assert_ne!(alone.out, original.out, "{mutant} does not show");
+        let ours = said(preloaded(program()), mutant);
+        assert_eq!(ours.out, alone.out, "{mutant}: {}", ours.err);
+        assert_eq!(counts(&ours).1, 0, "{mutant}: {}", ours.err);
+        assert!(counts(&ours).0 >= 13, "{mutant}: {}", ours.err);
+    }
+}
+
+/// Each of several threads that begin at once has what one has.
+#[test]
+fn threads_that_begin_at_once_have_what_one_has() {
+    for mutant in ["", "dot", "case"] {
+        let run = |run: Run<'static>| {
+            let run = run.env("MUTANT", mutant).arg(model()).arg(4);
+            run.said().out
+        };
+        assert_eq!(
+            run(preloaded(program())),
+            run(Run::of(program())),
+            "{mutant}"
+        );
+    }
+}
