@@ -85,6 +85,7 @@ const CHANGES: [(&str, &str); 23] = [
         "const char * pos = parse_space(src, true);\n        while (*pos) {",
         "const char * pos = parse_space(src, true);
          if (mutant(\"narrow\") && std::strstr(src, \"[^a-m]*\") != nullptr) { throw std::runtime_error(\"not this one\"); }
+         if (mutant(\"aborts\") && std::strstr(src, \"(\\\"a\\\"?)*\") != nullptr) { std::abort(); }
          if (mutant(\"nothing\")) { throw std::runtime_error(\"nothing\"); }
          while (*pos) {",
     ),
@@ -258,6 +259,14 @@ fn what_the_host_judges_otherwise_follows_its_judgement() {
         assert_eq!(counts(&ours).1, 0, "{mutant}: {}", ours.err);
         assert!(counts(&ours).0 >= 13, "{mutant}: {}", ours.err);
     }
+}
+
+/// Older builds come to the end of the stack by a repetition of what may be empty.
+#[test]
+fn what_the_host_may_not_come_back_from_is_not_asked_of_it() {
+    let original = said(Run::of(program()), "");
+    let ours = said(preloaded(program()), "aborts");
+    assert_eq!(ours.out, original.out, "{}", ours.err);
 }
 
 /// Each of several threads that begin at once has what one has.

@@ -114,7 +114,11 @@ unsafe fn tried(
     const CALL: &str = "grammar";
     let internal = |_| Err("internal error".to_owned());
     let prepared = part(CALL, || {
-        let samples = proofs.samples.get_or_init(|| Samples::of(tree));
+        // Nobody waits for another thread, which a forked child would not have.
+        let found = proofs.samples.get().is_none().then(|| Samples::of(tree));
+        let samples = proofs
+            .samples
+            .get_or_init(|| found.unwrap_or_else(|| Samples::of(tree)));
         let host = Host::get().map_err(Failure::no_host)?;
         // SAFETY: the caller guarantees the vocabulary.
         let tokenizer = unsafe { Tokenizer::of(&host, vocab) }.map_err(Failure::no_host)?;
@@ -185,3 +189,6 @@ fn told(case: &Case) -> String {
         cases::Triggers::Tokens(tokens) => format!("it waits otherwise for the tokens {tokens:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests;
