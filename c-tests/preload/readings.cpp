@@ -137,7 +137,8 @@ void follow(const llama_vocab * vocab, const reading & one, std::string & out) {
         for (int i = 0; i < (counts ? 3100 : 12); i++) {
             std::vector<llama_token> next;
             for (const llama_token token : left) {
-                if (!llama_vocab_is_eog(vocab, token) && (!counts || piece_of(vocab, token) == "a")) {
+                const bool is_next = !counts || piece_of(vocab, token) == "a";
+                if (!llama_vocab_is_eog(vocab, token) && is_next) {
                     next.push_back(token);
                 }
             }

@@ -1,6 +1,6 @@
 //! Hosts that read grammars otherwise than llama.cpp does, under the preload library: llama.cpp's
-//! own sources, changed in one place at a time. Their builds are not known. Each gives what it gives
-//! alone, and where grammars are the same, they are ours.
+//! own sources, changed in one place at a time. Their builds are not known. Each gives what it
+//! gives alone, and where grammars are the same, they are ours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,8 @@ static bool is_chosen(const char * name) {
 const CHANGES: [(&str, &str); 23] = [
     (
         "#define MAX_REPETITION_THRESHOLD 2000",
-        "#define MAX_REPETITION_THRESHOLD (mutant(\"limit\") ? 100u : mutant(\"more\") ? 5000u : 2000u)",
+        "#define MAX_REPETITION_THRESHOLD (mutant(\"limit\") ? 100u \
+         : mutant(\"more\") ? 5000u : 2000u)",
     ),
     (
         "case 't': return std::make_pair('\\t', src + 2);",
@@ -38,7 +39,9 @@ const CHANGES: [(&str, &str); 23] = [
     (
         "            case '-':\n",
         "            case '-':
-                      if (src[1] == '-' && mutant(\"dash\")) { return std::make_pair('a', src + 2); }\n",
+                      if (src[1] == '-' && mutant(\"dash\")) {
+                          return std::make_pair('a', src + 2);
+                      }\n",
     ),
     (
         "} else if (*pos == '.') { // any char",
@@ -84,7 +87,9 @@ const CHANGES: [(&str, &str); 23] = [
     (
         "const char * pos = parse_space(src, true);\n        while (*pos) {",
         "const char * pos = parse_space(src, true);
-         if (mutant(\"narrow\") && std::strstr(src, \"[^a-m]*\") != nullptr) { throw std::runtime_error(\"not this one\"); }
+         if (mutant(\"narrow\") && std::strstr(src, \"[^a-m]*\") != nullptr) {
+             throw std::runtime_error(\"not this one\");
+         }
          if (mutant(\"aborts\") && std::strstr(src, \"(\\\"a\\\"?)*\") != nullptr) { std::abort(); }
          if (mutant(\"nothing\")) { throw std::runtime_error(\"nothing\"); }
          while (*pos) {",
@@ -94,18 +99,23 @@ const CHANGES: [(&str, &str); 23] = [
         "if (mutant(\"throws always\")) { throw std::runtime_error(\"never\"); }
          std::vector<const llama_grammar_element *> grammar_rules(parser.c_rules());",
     ),
-    ("bool allow_eog = false;", "bool allow_eog = mutant(\"ends\");"),
+    (
+        "bool allow_eog = false;",
+        "bool allow_eog = mutant(\"ends\");",
+    ),
     (
         "} else if (piece.empty() || piece[0] == 0) {",
         "} else if (piece.empty() || piece[0] == 0 || (mutant(\"words\") && piece.size() > 2)) {",
     ),
     (
         "found = found || (pos->value <= chr && chr <= pos[1].value);",
-        "found = found || (pos->value <= chr && chr <= pos[1].value - (mutant(\"range\") ? 1 : 0));",
+        "found = found ||
+             (pos->value <= chr && chr <= pos[1].value - (mutant(\"range\") ? 1 : 0));",
     ),
     (
         "grammar.rules,\n        grammar.stacks,",
-        "grammar.rules,\n        mutant(\"clone\") ? llama_grammar_stacks{ grammar.stacks.front() } : grammar.stacks,",
+        "grammar.rules,
+         mutant(\"clone\") ? llama_grammar_stacks{ grammar.stacks.front() } : grammar.stacks,",
     ),
     (
         "handle_repetitions(0, 1);",

@@ -8,10 +8,10 @@
 //! internal error, the host's code throws at the next token: a server must not take what was cut
 //! off for what has ended.
 //!
-//! Ours stands in where the host's own was [found to do the same](super::proof). Each text is judged
-//! by the host's own constructor, called as the program has called: what it refuses is refused, with
-//! its exception or NULL, and what it makes is freed at once. It is not asked of a text that it may
-//! not come back from ([`host_comes_back`](crate::grammar::host_work::host_comes_back)).
+//! Ours stands in where the host's own was found to do the same: see `proof`. Each text is judged
+//! by the host's own constructor, called as the program has called: what it refuses is refused,
+//! with its exception or NULL, and what it makes is freed at once. It is not asked of a text that
+//! it may not come back from: see [`host_work`](crate::grammar::host_work).
 //!
 //! That grammar waits for the token: with its trigger it begins at once, without the question
 //! whether the generation may end, by which llama.cpp ends the process.
@@ -31,7 +31,7 @@ use crate::candidates::Candidates;
 use crate::ffi::failure::Failure;
 use crate::ffi::grammar::host_own::{Functions, Owned};
 pub use crate::ffi::grammar::lazy::Triggers;
-use crate::ffi::grammar::lazy::{of_patterns, of_words};
+use crate::ffi::grammar::lazy::{given, of_patterns, of_words};
 use crate::ffi::grammar::making::{Arguments, Making, Notes, constructed};
 use crate::ffi::grammar::proof::found::Digest;
 use crate::ffi::grammar::proof::proven;
@@ -118,8 +118,8 @@ const CALL: &str = "grammar";
 /// Ours, or what the host has against it.
 ///
 /// # Safety
-/// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of its
-/// host.
+/// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of
+/// its host.
 unsafe fn judged(
     (made, functions): (*mut llama_sampler, Functions),
     (vocab, text, root): Arguments,
@@ -182,8 +182,8 @@ unsafe fn refuses(
 /// How long a word or pattern may be. `std::regex` reads it by recursion.
 const MOST_OF_A_PATTERN: usize = 2000;
 
-/// What the host's constructor is asked of, to be known again; `None` where `std::regex` may come to
-/// the end of the stack.
+/// What the host's constructor is asked of, to be known again; `None` where `std::regex` may come
+/// to the end of the stack.
 ///
 /// # Safety
 /// As for [`hosted`], where the arguments were read already.
@@ -191,34 +191,26 @@ unsafe fn asked(
     (text, root): (*const c_char, *const c_char),
     triggers: Triggers,
 ) -> Option<Digest> {
-    let (kind, (list, n), (tokens, n_tokens)) = match triggers {
-        Triggers::None => (0, (null(), 0), (null(), 0)),
-        Triggers::Words(words, tokens) => (1, words, tokens),
-        Triggers::Patterns(patterns, tokens) => (2, patterns, tokens),
-    };
     let digest = || {
-        let mut hash = Sha256::new_with_prefix([kind]);
-        let mut add = |bytes: &[u8]| {
-            hash.update(bytes.len().to_le_bytes());
-            hash.update(bytes);
+        let kind = match triggers {
+            Triggers::None => 0,
+            Triggers::Words(..) => 1,
+            Triggers::Patterns(..) => 2,
         };
         // SAFETY: the caller guarantees strings and lists.
-        unsafe {
-            add(c_bytes(text));
-            add(c_bytes(root));
-            // Without a list there are none, as for llama.cpp.
-            let n = if list.is_null() { 0 } else { n };
-            add(&n.to_le_bytes());
-            for i in 0..n {
-                let trigger = c_bytes(*list.add(i));
-                if trigger.len() > MOST_OF_A_PATTERN {
-                    return None;
-                }
-                add(trigger);
-            }
-            for i in 0..n_tokens {
-                add(&(*tokens.add(i)).to_le_bytes());
-            }
+        let (text, root, (waits_for, tokens)) =
+            unsafe { (c_bytes(text), c_bytes(root), given(triggers).ok()?) };
+        if waits_for.iter().any(|one| one.len() > MOST_OF_A_PATTERN) {
+            return None;
+        }
+        let mut hash = Sha256::new_with_prefix([kind]);
+        hash.update(waits_for.len().to_le_bytes());
+        for bytes in [text, root].iter().chain(&waits_for) {
+            hash.update(bytes.len().to_le_bytes());
+            hash.update(bytes);
+        }
+        for token in tokens {
+            hash.update(token.to_le_bytes());
         }
         Some(hash.finalize().into())
     };

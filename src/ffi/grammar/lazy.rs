@@ -177,6 +177,31 @@ fn lazy(
     Ok(Some((triggers.map_err(invalid)?, tokens)))
 }
 
+/// What is waited for, as it is given: words or patterns, and tokens. Without a list of words there
+/// are none.
+///
+/// # Safety
+/// As for the constructors; the strings live for `'a`.
+pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec<Token>), Failure> {
+    // SAFETY: the caller guarantees the lists.
+    unsafe {
+        match triggers {
+            Triggers::None => Ok((Vec::new(), Vec::new())),
+            Triggers::Words((words, _), tokens) if words.is_null() => {
+                Ok((Vec::new(), self::tokens(tokens)?))
+            }
+            Triggers::Words((words, n), tokens) => {
+                let words = texts("trigger words", WORDS, words, n)?;
+                Ok((words, self::tokens(tokens)?))
+            }
+            Triggers::Patterns((patterns, n), tokens) => {
+                let patterns = texts("trigger patterns", PATTERNS, patterns, n)?;
+                Ok((patterns, self::tokens(tokens)?))
+            }
+        }
+    }
+}
+
 /// # Safety
 /// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
 unsafe fn texts<'a>(

@@ -53,7 +53,8 @@ root ::= "\t" | "\n" | "\r" | "\"" | "\\" | "\[" | "\]" | "\x41" | "\u0042" | "\
         walk(1),
     ),
     (
-        r#"root ::= [\t\n\r\"\\\[\]\x41-\x43\u00e9\u00DF-\u00df\U0001F600] | "\x7a" "é€😀" | "\u20AC" "#,
+        r#"root ::= [\t\n\r\"\\\[\]\x41-\x43\u00e9\u00DF-\u00df\U0001F600] |
+"\x7a" "é€😀" | "\u20AC" "#,
         walk(3),
     ),
     (
@@ -100,13 +101,15 @@ root-2 ::= [A-Z] root | "."
     ),
     // Comments, and ends of lines.
     (
-        "# a \"comment\" | ::=\r\n\n root ::= # more\r\n\t [a-m] ( \"b\" # (\n | \"c\"\r\n\n | [d-z] ) \
+        "# a \"comment\" | ::=\r\n\n root ::= # more\r\n\t [a-m] ( \"b\" # (\n | \"c\"\r\n\n | \
+         [d-z] ) \
          tail # end\n\n\ttail::=\n[^b] | \"b\"\ttail #",
         walk(5),
     ),
     // Characters in parts.
     (
-        "root ::= [é-ÿ] | [€-₯] \"x\"? | [😀-😏] | \"ß\" . | [^à-ÿ\\U0001F600-\\U0001FFFF] [^é] . | .",
+        "root ::= [é-ÿ] | [€-₯] \"x\"? | [😀-😏] | \"ß\" . | \
+         [^à-ÿ\\U0001F600-\\U0001FFFF] [^é] . | .",
         partly(5),
     ),
     ("root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+", partly(8)),
@@ -174,7 +177,8 @@ const SPECIAL: &str = ".^$|()*+?[]{}\\";
 /// Allows every text of so many characters, but none: an end is refused as long as nothing waits.
 fn measuring() -> Result<CString, NulError> {
     CString::new(format!(
-        "# llama-sieve compares llama.cpp's lazy grammars with its own\nroot ::= [^\\x00]{{1,{RULER}}}"
+        "# llama-sieve compares llama.cpp's lazy grammars with its own\n\
+         root ::= [^\\x00]{{1,{RULER}}}"
     ))
 }
 

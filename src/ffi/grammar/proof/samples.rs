@@ -6,8 +6,8 @@ use crate::grammar::utf8::lead;
 use crate::grammar::vocabulary_tree::Kind;
 use crate::token::{Token, TokenData};
 
-/// So many candidates are looked at one by one, by ours as by llama.cpp's own: the mask of the whole
-/// vocabulary is not needed.
+/// So many candidates are looked at one by one, by ours as by llama.cpp's own: the mask of the
+/// whole vocabulary is not needed.
 const CHUNK: usize = 96;
 
 /// Characters that the grammars mention, beyond ASCII.
