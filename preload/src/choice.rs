@@ -494,7 +494,10 @@ impl Call<'_, '_> {
     }
 
     fn warn_once_of_kind(&self, text: &str) {
-        let Constructor { name, warned, .. } = self.constructor;
+        // Several constructors may have one name.
+        let mut of_name = ALL.into_iter();
+        let of_name = of_name.find(|known| known.name == self.constructor.name);
+        let Constructor { name, warned, .. } = of_name.unwrap_or(self.constructor);
         if !warned.swap(true, Ordering::Relaxed) {
             log::warn(&format!("preload: llama.cpp's own {name} is used: {text}"));
         }
