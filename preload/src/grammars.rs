@@ -5,13 +5,14 @@ use std::ffi::{c_char, c_void};
 use std::mem::transmute;
 
 use llama_sieve::Token;
-use llama_sieve::ffi::grammar::hosted::{Hosted, Triggers, forget_model, hosted};
+use llama_sieve::ffi::grammar::hosted::{Hosted, Repetitions, Triggers, forget_model, hosted};
 use llama_sieve::ffi::host::llama_h::{llama_model, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
 
 use crate::choice::{self, Chosen, Named, Ours, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};
 use crate::routes::{Function, Route};
+use crate::settings::settings;
 
 /// What every constructor is given: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
@@ -26,8 +27,12 @@ unsafe fn chosen(
     triggers: Triggers,
     told: &[Named<'_>],
 ) -> Chosen {
+    let repetitions = match settings().large_grammars {
+        true => Repetitions::Many,
+        false => Repetitions::AsLlamaCpp,
+    };
     // SAFETY: the caller guarantees the arguments.
-    let ours = |_| match unsafe { hosted(grammar, triggers) } {
+    let ours = |_| match unsafe { hosted(grammar, triggers, repetitions) } {
         Hosted::Made(sampler) => Ours::Made(sampler),
         Hosted::Theirs => Ours::Refused,
         Hosted::Otherwise(reason) => Ours::Otherwise(reason),

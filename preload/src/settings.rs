@@ -2,7 +2,7 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. The word `verify`, alone or with any of these, restricts nothing: llama.cpp samples every token, and ours is compared |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and ours is compared; `large-grammars`, with which texts are read that llama.cpp refuses for the number of their repetitions |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it cannot be told from its exports |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end if there was none |
 
@@ -22,6 +22,9 @@ const SAMPLE: &str = "sample";
 /// The word that has every token compared.
 const VERIFY: &str = "verify";
 
+/// The word that has more repetitions read than llama.cpp takes.
+const LARGE_GRAMMARS: &str = "large-grammars";
+
 const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
 
 /// Which samplers are ours.
@@ -38,6 +41,8 @@ pub struct Settings {
     pub host_build: Option<u32>,
     /// Whether llama.cpp is to sample every token, and ours to be compared.
     pub verifies: bool,
+    /// Whether ours read grammars that llama.cpp refuses for the number of their repetitions.
+    pub large_grammars: bool,
     /// Whether to report every sampler.
     pub verbose: bool,
 }
@@ -68,10 +73,13 @@ impl Settings {
     fn parse(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let text = |name| variable(name).unwrap_or_default().trim().to_owned();
-        let (verifies, preload) = without_verify(&text("LLAMA_SIEVE_PRELOAD"));
+        let preload = text("LLAMA_SIEVE_PRELOAD");
+        let (verifies, preload) = without(VERIFY, &preload);
+        let (large_grammars, preload) = without(LARGE_GRAMMARS, &preload);
         let settings = Self {
             selection: selection(&preload, &mut warnings),
             verifies,
+            large_grammars,
             host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
             verbose: is_set(&text(VERBOSE)),
         };
@@ -90,11 +98,11 @@ pub fn verbose() -> bool {
 }
 
 /// Whether `text` has the word, and what is said beside it.
-fn without_verify(text: &str) -> (bool, String) {
+fn without(wanted: &str, text: &str) -> (bool, String) {
     let words = text.split(',').map(str::trim);
     let (found, others): (Vec<&str>, Vec<&str>) = words
         .filter(|word| !word.is_empty())
-        .partition(|&word| word == VERIFY);
+        .partition(|&word| word.replace('_', "-") == wanted);
     match found.is_empty() {
         true => (false, text.to_owned()),
         false => (true, others.join(",")),
@@ -120,7 +128,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let allowed = ALL.iter().map(|constructor| constructor.name);
         let allowed: Vec<&str> = allowed.chain([SAMPLE]).collect();
         warnings.push(format!(
-            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}; {VERIFY} may be added to any of these",
+            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}; {VERIFY} and {LARGE_GRAMMARS} may be added to any of these",
             listed(unknown.iter()),
             allowed.join(", ")
         ));
@@ -220,7 +228,23 @@ mod tests {
     }
 
     #[test]
-    fn verify_adds_and_restricts_nothing() {
+    fn words_add_and_restrict_nothing() {
+        let words = [("verify", false), ("large-grammars", true)];
+        for (word, is_large) in words {
+            let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", word)]);
+            let expected = (!is_large, is_large, &Selection::All, 0);
+            let found = (
+                settings.verifies,
+                settings.large_grammars,
+                &settings.selection,
+                warnings.len(),
+            );
+            assert_eq!(found, expected);
+        }
+        let both = "large_grammars,top-k,verify";
+        let (settings, _) = parse(&[("LLAMA_SIEVE_PRELOAD", both)]);
+        assert!(settings.verifies && settings.large_grammars);
+        assert!(settings.selects(&TOP_K) && !settings.selects(&DIST));
         for (text, without) in [
             ("verify", ""),
             (" verify ,,", ""),
@@ -240,7 +264,10 @@ mod tests {
         let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "verify,verfy,dist")]);
         assert!(settings.verifies && settings.selects(&DIST) && !settings.selects(&TOP_K));
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("named \"verfy\";") && warnings[0].contains("verify may be"));
+        assert!(
+            warnings[0].contains("named \"verfy\";")
+                && warnings[0].contains("verify and large-grammars may be")
+        );
     }
 
     #[test]

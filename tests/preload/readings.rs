@@ -276,6 +276,28 @@ fn what_the_host_judges_otherwise_follows_its_judgement() {
     }
 }
 
+/// Nothing else is read otherwise for that.
+#[test]
+fn with_a_word_more_repetitions_are_read_than_the_host_takes() {
+    let alone = said(Run::of(program()), "");
+    let ours = preloaded(program()).env("LLAMA_SIEVE_PRELOAD", "large-grammars");
+    let ours = said(ours, "");
+    let (alone, large) = (alone.out.lines(), ours.out.lines());
+    let refused = |line: &str| line.ends_with(": NULL");
+    let pairs: Vec<_> = alone
+        .zip(large)
+        .filter(|(alone, large)| alone != large)
+        .collect();
+    assert_eq!(pairs.len(), 2, "{pairs:?}");
+    for (alone, large) in pairs {
+        assert!(
+            refused(alone) && !refused(large) && alone.contains('{'),
+            "{alone}\n{large}"
+        );
+    }
+    assert_eq!(counts(&ours), (20, 0), "{}", ours.err);
+}
+
 /// Older builds come to the end of the stack by a repetition of what may be empty.
 #[test]
 fn what_the_host_may_not_come_back_from_is_not_asked_of_it() {

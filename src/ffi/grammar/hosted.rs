@@ -42,7 +42,7 @@ use crate::ffi::host::{Host, host_function};
 use crate::ffi::known_vocabularies::{any_known, forget};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::host_work::DEEP;
-use crate::grammar::parser::Repetitions;
+pub use crate::grammar::parser::Repetitions;
 use crate::grammar::{Grammar, Refusal};
 use crate::last_error;
 use crate::log;
@@ -66,11 +66,16 @@ pub enum Hosted {
     Nothing,
 }
 
-/// The grammar sampler that the bound host is given in the place of its own.
+/// The grammar sampler that the bound host is given in the place of its own. A text that this
+/// refuses for the number of its `repetitions` it is not asked of, where they are read.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for, and `vocab` outlives the sampler.
-pub unsafe fn hosted((vocab, text, root): Arguments, triggers: Triggers) -> Hosted {
+pub unsafe fn hosted(
+    (vocab, text, root): Arguments,
+    triggers: Triggers,
+    repetitions: Repetitions,
+) -> Hosted {
     let notes = Notes::default();
     let functions = Cell::new(None);
     let making = Making {
@@ -88,7 +93,7 @@ pub unsafe fn hosted((vocab, text, root): Arguments, triggers: Triggers) -> Host
             Ok(into_host(&HOSTED, hosted))
         },
         notes: Some(&notes),
-        repetitions: Repetitions::AsLlamaCpp,
+        repetitions,
     };
     // SAFETY: the caller guarantees the arguments.
     let lazy = || unsafe {

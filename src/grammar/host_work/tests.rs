@@ -1,10 +1,13 @@
 //! What llama.cpp's constructor is asked of, and what not.
 
-use crate::grammar::parser::parse;
+use crate::grammar::parser::{Repetitions, parse};
 
 /// Whether it is asked of this text.
 fn is_asked(text: &str) -> bool {
-    let rules = parse(text.as_bytes(), b"root", |_| Some(0)).expect("ours reads it");
+    let rules = parse(text.as_bytes(), b"root", Repetitions::AsLlamaCpp, |_| {
+        Some(0)
+    })
+    .expect("ours reads it");
     rules.about.host_comes_back
 }
 

@@ -4,7 +4,7 @@ use super::cases::{Case, Plan, cases};
 use super::found::Part;
 use super::samples::Samples;
 use super::*;
-use crate::grammar::parser::parse;
+use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
 use crate::vocabulary::Vocabulary;
 
 const PARTS: [Part; 8] = [
@@ -87,7 +87,12 @@ fn all() -> Vec<(Part, Case)> {
 fn all_texts_are_read_and_none_is_hostile() {
     for (part, case) in all() {
         let text = case.text.to_string_lossy();
-        let rules = parse(case.text.as_bytes(), case.root.as_bytes(), |_| Some(7));
+        let rules = parse(
+            case.text.as_bytes(),
+            case.root.as_bytes(),
+            AsLlamaCpp,
+            |_| Some(7),
+        );
         let about = rules
             .unwrap_or_else(|error| panic!("{text}: {error}"))
             .about;
@@ -158,7 +163,12 @@ fn the_first_step_of_every_walk_is_possible() {
         let Plan::Walk { .. } = case.plan else {
             continue;
         };
-        let rules = parse(case.text.as_bytes(), case.root.as_bytes(), |_| Some(261));
+        let rules = parse(
+            case.text.as_bytes(),
+            case.root.as_bytes(),
+            AsLlamaCpp,
+            |_| Some(261),
+        );
         let compiled = crate::grammar::compiled::Compiled::new(rules.expect("ours"), tree.clone());
         let engine = Arc::new(crate::grammar::engine::Engine::new(compiled));
         let grammar = crate::grammar::Grammar::of(engine).expect("ours");
