@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """node-llama-cpp with and without the preload library: `hosts/node.py [VERSION...]`.
 
-Its packages bring llama.cpp as shared libraries, and tell which build they are. That number is
-given on (LLAMA_SIEVE_HOST), as a user would do who wants penalties to be ours as well.
+Its packages bring llama.cpp as shared libraries, and tell which build they are, for the table.
 """
 
 from __future__ import annotations
@@ -44,9 +43,7 @@ def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row
         build = build_of(place)
         command = ["node", place / "with_node.mjs", common.SMALL_MODEL, large, common.PROMPT]
         row = common.Row(f"node-llama-cpp {version}", build)
-        # The newest are numbered as releases, which the library tells by itself.
-        named = {"LLAMA_SIEVE_HOST": build} if build.startswith("b") else {}
-        yield common.alternate(row, command, preload, repeats, **named)
+        yield common.alternate(row, command, preload, repeats)
 
 
 def main() -> int:

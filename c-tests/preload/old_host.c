@@ -1,6 +1,7 @@
 // Plays an older libllama: takes the arguments of its time, prints those of the program's calls,
-// and has the samplers made by the libllama of today, LIBLLAMA, which it keeps to itself. The
-// library tries the same constructors with other arguments, which are not printed.
+// and has the samplers made by the libllama of today, LIBLLAMA, which it keeps to itself, and which
+// calls its own constructors when it copies samplers. The library tries the same constructors with
+// other arguments, which are not printed.
 #include "old_llama.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 
 // The function of that name, of the libllama of today.
 static void own(const char * name, void * function) {
-    void * libllama = dlopen(LIBLLAMA, RTLD_NOW | RTLD_LOCAL);
+    void * libllama = dlopen(LIBLLAMA, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     void * found    = libllama == NULL ? NULL : dlsym(libllama, name);
     if (found == NULL) {
         fprintf(stderr, "old_host: %s\n", dlerror());

@@ -8,7 +8,9 @@
 //! sampler, and ours will do.)
 //!
 //! Ours is made where the host's own was found to do the same (`certificate`), and, where arguments
-//! have changed or are pointers, where the host's build is known (`host_build`).
+//! have changed or are pointers, where the calls of the program have proven which they are
+//! (`certificate::layouts`): until then the host's own constructor gets each call first, and ours
+//! takes the place of what it makes. For grammars the host's build must be known (`host::build`).
 //!
 //! Nothing of the host that could throw is called inside the guard.
 
@@ -22,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llama_sieve::ffi::certificate::certify;
+use llama_sieve::ffi::certificate::layouts::{self, Changing, Layouts, Settled, Verdict};
+use llama_sieve::ffi::chain::switched_off;
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::Host;
 use llama_sieve::ffi::host::build::Build;
@@ -31,11 +35,15 @@ use llama_sieve::{last_error, log};
 
 use crate::callers::Functions;
 use crate::constructors::{ALL, Constructor};
-use crate::host_constructors::{MARK, caller, functions_at, library_at, own_of, own_of_any};
+use crate::host_constructors::{
+    MARK, caller, functions_at, is_ours, library_at, own_of, own_of_any,
+};
 use crate::presence;
 use crate::proof::{self, Entry};
 use crate::routes::{Function, Route};
 use crate::settings::settings;
+use crate::stubs::{Answer, Saved};
+use crate::vocabularies;
 
 /// The llama.cpp that our samplers are made for.
 ///
@@ -52,6 +60,8 @@ struct Served {
     build: Result<Build, String>,
     /// What the trial of each constructor came to: nothing, or what differs.
     verdicts: [OnceLock<Option<String>>; ALL.len()],
+    /// What the program's calls have shown of the argument lists that have changed.
+    layouts: [Layouts; Changing::ALL.len()],
 }
 
 /// The first llama.cpp that asked; if that was unloaded, the first one that asked afterwards. Never
@@ -83,6 +93,17 @@ impl Served {
             host,
             build,
             verdicts: [const { OnceLock::new() }; ALL.len()],
+            layouts: Changing::ALL.map(Layouts::new),
+        }
+    }
+
+    fn layouts(&self, changing: Changing) -> &Layouts {
+        let [penalties, dry, logit_bias, infill] = &self.layouts;
+        match changing {
+            Changing::Penalties => penalties,
+            Changing::Dry => dry,
+            Changing::LogitBias => logit_bias,
+            Changing::Infill => infill,
         }
     }
 
@@ -190,14 +211,20 @@ impl<T> Argument for *const T {}
 
 /// Why the host's own is made.
 enum Reason {
+    /// The user wants none of this kind of ours.
+    Unwanted,
     /// As asked for; nobody needs to be told.
     Wanted(&'static str),
+    /// What is made is not the program's.
+    OfATrial,
     /// As the arguments are; nobody needs to be told either.
     Refused(String),
     /// Not to be expected: told once per process, of every sampler.
     Unexpected(String),
     /// The same, once of each kind of sampler.
     OfThisKind(String),
+    /// Told as that is; other calls may have ours.
+    OfSuchCalls(String),
 }
 
 impl Reason {
@@ -207,8 +234,13 @@ impl Reason {
 
     fn text(&self) -> &str {
         match self {
+            Self::Unwanted => "LLAMA_SIEVE_PRELOAD says so",
             Self::Wanted(text) => text,
-            Self::Refused(text) | Self::Unexpected(text) | Self::OfThisKind(text) => text,
+            Self::OfATrial => "for a trial",
+            Self::Refused(text)
+            | Self::Unexpected(text)
+            | Self::OfThisKind(text)
+            | Self::OfSuchCalls(text) => text,
         }
     }
 }
@@ -224,48 +256,33 @@ impl Caller {
 }
 
 /// The llama.cpp that ours is to be made for.
-fn decide(call: &Call<'_, '_>, caller: &Caller) -> Result<Decided, Reason> {
-    let Call {
-        constructor,
-        arguments,
-        ..
-    } = call;
+fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'static Served, Reason> {
+    let constructor = call.constructor;
     // Before anything is looked for.
+    if TRYING.get() {
+        return Err(Reason::OfATrial);
+    }
     if !settings().selects(constructor) {
-        return Err(Reason::Wanted("LLAMA_SIEVE_PRELOAD says so"));
+        return Err(Reason::Unwanted);
     }
     let caller = caller.get();
     let served = served(caller).map_err(Reason::Unexpected)?;
-    if caller.is_some_and(|caller| served.samples_at(caller)) {
+    if by_host || caller.is_some_and(|caller| served.samples_at(caller)) {
         return Err(Reason::Wanted("called by llama.cpp itself"));
     }
-    let decided = |build| Ok(Decided { served, build });
-    let build = served.build.as_ref().ok().copied();
-    if !arguments(build).iter().all(|(_, value)| value.is_finite()) {
+    if !call.are_finite {
         return Err(Reason::Wanted("an argument is not finite"));
     }
-    match &served.build {
-        Ok(build) => decided(Some(*build)),
-        Err(text) if constructor.needs_build => Err(Reason::OfThisKind(text.clone())),
-        Err(_) => decided(None),
-    }
+    Ok(served)
 }
 
-/// What ours is to be made for.
-#[derive(Clone, Copy)]
-struct Decided {
-    served: &'static Served,
-    build: Option<Build>,
-}
-
-/// Whether the host's own does what ours does: tried once. Not inside the guard, since the host may
-/// throw.
-fn tried(constructor: &Constructor, decided: Decided) -> Result<Option<Build>, Reason> {
-    let Decided { served, build } = decided;
+/// Whether the host's own, with the argument list of this build, does what ours does: tried once.
+/// Not inside the guard, since the host may throw.
+fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
     let Some(place) = place.filter(|_| constructor.can_be_tried) else {
-        return Ok(build);
+        return Ok(());
     };
     let verdict = match place.get() {
         Some(verdict) => verdict,
@@ -277,8 +294,108 @@ fn tried(constructor: &Constructor, decided: Decided) -> Result<Option<Build>, R
     };
     match verdict {
         Some(text) => Err(Reason::OfThisKind(text.clone())),
-        None => Ok(build),
+        None => Ok(()),
     }
+}
+
+/// What a call comes to.
+enum Made {
+    Ours(*mut llama_sampler),
+    /// NULL is the answer.
+    Nothing,
+    /// The host's, which was made already.
+    Theirs(*mut llama_sampler, Reason),
+}
+
+thread_local! {
+    static TRYING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this lives, constructors that this thread calls are called for a trial, by the host.
+struct Trying {
+    before: bool,
+}
+
+impl Trying {
+    fn begin() -> Self {
+        Self {
+            before: TRYING.replace(true),
+        }
+    }
+}
+
+impl Drop for Trying {
+    fn drop(&mut self) {
+        TRYING.set(self.before);
+    }
+}
+
+/// Why none of the known lists is the host's.
+fn of_no_known_list() -> Reason {
+    let text = "its calls have none of the argument lists that are known";
+    Reason::OfThisKind(text.into())
+}
+
+/// Makes ours by the argument list that the host's constructor has, as far as that is known or this
+/// call shows it. Not inside the guard: the host is called, and may throw.
+fn made_by_list(
+    call: &Call<'_>,
+    (served, changing): (&Served, Changing),
+    caller: &Caller,
+    ours: &dyn Fn(usize) -> Result<Made, Reason>,
+) -> Result<Made, Reason> {
+    let layouts = served.layouts(changing);
+    let proven = |list| tried(call.constructor, served, Some(changing.build_with(list)));
+    match layouts.settled() {
+        Settled::Proven(list) => {
+            proven(list)?;
+            return ours(list);
+        }
+        Settled::Refused => return Err(of_no_known_list()),
+        Settled::Open => {}
+    }
+    let registers = call.saved.registers();
+    let read = || Some(layouts.read(&registers, &vocabularies::is_one));
+    let (read, known) = guard(call.constructor.name, || None, read).ok_or_else(Reason::internal)?;
+    if let Some(list) = known {
+        return ours(list);
+    }
+    let way = || Theirs::of(&call.constructor.function, caller);
+    let Some(way) = guard(call.constructor.name, || None, way) else {
+        return Err(Reason::Unexpected("llama.cpp's own was not found".into()));
+    };
+    let trying = Trying::begin();
+    // SAFETY: the function that the call was meant for.
+    let theirs = unsafe { call.saved.call(way.address) };
+    drop(way);
+    let kept = |text| Ok(Made::Theirs(theirs, Reason::Wanted(text)));
+    if theirs.is_null() {
+        return kept("it is NULL");
+    }
+    // SAFETY: just made.
+    if unsafe { switched_off(theirs) } == Some(true) {
+        return kept("switched off");
+    }
+    let named = served.build.as_ref().map(|&build| changing.list_of(build));
+    // SAFETY: just made of this call.
+    let verdict = unsafe { layouts.judge(&registers, &read, named.unwrap_or(0), theirs) };
+    drop(trying);
+    let ours = match verdict {
+        Verdict::Ours(ours) => ours,
+        Verdict::Undecided => return kept("its arguments do not show which list it has"),
+        Verdict::Refused => return Ok(Made::Theirs(theirs, of_no_known_list())),
+    };
+    let differs = match layouts.settled() {
+        Settled::Proven(list) => proven(list).err(),
+        Settled::Open | Settled::Refused => None,
+    };
+    let (unwanted, made) = match differs {
+        None => (theirs, Made::Ours(ours)),
+        Some(reason) => (ours, Made::Theirs(theirs, reason)),
+    };
+    // SAFETY: made above, and seen by nobody.
+    unsafe { layouts::free(unwanted) };
+    Ok(made)
 }
 
 /// What ours came to.
@@ -305,17 +422,11 @@ impl From<*mut llama_sampler> for Ours {
     }
 }
 
-/// What a constructor's stand-in is to do.
-pub enum Chosen {
-    /// Return this, which may be NULL.
-    Made(*mut llama_sampler),
-    /// Call the host's.
-    Theirs(Theirs),
-}
-
 /// A function of the host's, which is to be called outside the guard.
 pub struct Theirs {
     address: Address,
+    /// What it calls does not come back for ever.
+    is_of_llama_cpp: bool,
     /// What it calls is known to be called by it, where calls could come back for ever.
     _inside: Option<Inside>,
 }
@@ -338,19 +449,24 @@ impl Theirs {
         if let Some(route) = function.directly() {
             return Some(Self {
                 address: route.address,
+                is_of_llama_cpp: true,
                 _inside: None,
             });
         }
         let symbol = function.symbol;
         let depth = Inside::depth_of(symbol);
         let nested = || own_of(symbol, caller.get().filter(|_| depth < NESTED)?);
-        let address = match depth {
-            0 => function.route_from(caller.get())?.address,
-            1 => nested().or_else(|| own_of_any(symbol))?,
-            _ => nested()?,
+        let (address, is_of_llama_cpp) = match depth {
+            0 => {
+                let route = function.route_from(caller.get())?;
+                (route.address, route.to_llama_cpp)
+            }
+            1 => (nested().or_else(|| own_of_any(symbol))?, true),
+            _ => (nested()?, true),
         };
         Some(Self {
             address,
+            is_of_llama_cpp,
             _inside: Some(Inside::enter(symbol)),
         })
     }
@@ -390,44 +506,88 @@ impl Drop for Inside {
 /// An argument with the name that it has in llama.h.
 pub type Named<'a> = (&'static str, &'a dyn Argument);
 
-/// Makes a sampler with `ours`, which gets the host's build where it is known; or says which of the
-/// host's is to be called. What the `arguments` are may follow from the build.
-pub fn choose<'a, T: Into<Ours>>(
-    constructor: &'static Constructor,
-    arguments: &dyn Fn(Option<Build>) -> Vec<Named<'a>>,
-    ours: impl FnOnce(Option<Build>) -> T,
-) -> Chosen {
+/// A call of a constructor.
+pub struct Call<'a> {
+    pub constructor: &'static Constructor,
+    pub saved: &'a Saved,
+    /// With their names, if the list is the one of this number; `None`: any.
+    pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
+    /// Whether ours give the arguments the built-in's meaning.
+    pub are_finite: bool,
+}
+
+/// A sampler that `ours` makes by the list of a number; or the host's function, which is to get the
+/// call; or what that has given already.
+pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
+    if let Some(host) = call.constructor.aside() {
+        return Answer::theirs(host);
+    }
     presence::asked();
-    let what = constructor.name;
-    let caller = Caller::default();
-    let call = Call {
-        constructor,
-        arguments,
+    let what = call.constructor.name;
+    let from = call.saved.caller();
+    // What returns to this library, which calls none, is the end of a function of the host's that
+    // ours has called.
+    let by_host = from.is_some_and(is_ours);
+    let caller = match by_host {
+        true => Caller::default(),
+        false => Caller(OnceCell::from(from)),
     };
-    let decided = guard(what, || Err(Reason::internal()), || decide(&call, &caller));
-    let certified = decided.and_then(|decided| tried(constructor, decided));
-    let made = certified.and_then(|build| {
-        // Ours is guarded itself, but for what the host throws that it asks.
-        match ours(build).into() {
-            Ours::Made(sampler) => Ok(Some(sampler)),
-            Ours::Nothing => Ok(None),
-            Ours::Failed => Err(Reason::internal()),
-            Ours::Refused => Err(Reason::Refused(last_error::get())),
-            Ours::Otherwise(text) => Err(Reason::OfThisKind(text)),
-        }
+    let decided = guard(
+        what,
+        || Err(Reason::internal()),
+        || decide(call, (&caller, by_host)),
+    );
+    // Ours is guarded itself, but for what the host throws that it asks.
+    let ours = |list| match ours(list).into() {
+        Ours::Made(sampler) => Ok(Made::Ours(sampler)),
+        Ours::Nothing => Ok(Made::Nothing),
+        Ours::Failed => Err(Reason::internal()),
+        Ours::Refused => Err(Reason::Refused(last_error::get())),
+        Ours::Otherwise(text) => Err(Reason::OfSuchCalls(text)),
+    };
+    let made = decided.and_then(|served| match call.constructor.changing {
+        Some(changing) => made_by_list(call, (served, changing), &caller, &ours),
+        None => tried(call.constructor, served, None).and_then(|()| ours(0)),
     });
-    let nothing = || Chosen::Made(null_mut());
-    guard(what, nothing, || match made {
-        Ok(Some(sampler)) => {
-            call.report(&"ours");
-            Chosen::Made(sampler)
+    let nothing = Answer::made(null_mut());
+    let chosen = guard(
+        what,
+        || Ok(nothing),
+        || match made {
+            Ok(Made::Ours(sampler)) => {
+                call.report(&"ours");
+                Ok(Answer::made(sampler))
+            }
+            Ok(Made::Nothing) => {
+                call.report(&format_args!("none: {}", last_error::get()));
+                Ok(nothing)
+            }
+            Ok(Made::Theirs(sampler, reason)) => {
+                call.tell_theirs(&reason);
+                Ok(Answer::made(sampler))
+            }
+            Err(reason) => match Theirs::of(&call.constructor.function, &caller) {
+                Some(theirs) => {
+                    call.tell_theirs(&reason);
+                    call.step_aside(&reason);
+                    Err(theirs)
+                }
+                None => {
+                    call.tell_nowhere(&reason);
+                    Ok(nothing)
+                }
+            },
+        },
+    );
+    match chosen {
+        Ok(answer) => answer,
+        // What it calls may come back here before it has reached a llama.cpp.
+        Err(theirs) if !theirs.is_of_llama_cpp => {
+            // SAFETY: the function that the call was meant for.
+            Answer::made(unsafe { call.saved.call(theirs.address) })
         }
-        Ok(None) => {
-            call.report(&format_args!("none: {}", last_error::get()));
-            nothing()
-        }
-        Err(reason) => call.theirs(&reason, &caller),
-    })
+        Err(theirs) => Answer::theirs(theirs.address),
+    }
 }
 
 /// What the stand-in for another function than a constructor is to do.
@@ -467,30 +627,47 @@ fn warn_once(text: &str) {
     }
 }
 
-/// What was asked for.
-struct Call<'c, 'a> {
-    constructor: &'static Constructor,
-    arguments: &'c dyn Fn(Option<Build>) -> Vec<Named<'a>>,
-}
-
-impl Call<'_, '_> {
-    /// Which of the host's is to be called, and why.
-    fn theirs(&self, reason: &Reason, caller: &Caller) -> Chosen {
-        let constructor = self.constructor;
-        let text = reason.text();
-        match reason {
-            Reason::Wanted(_) | Reason::Refused(_) => {}
-            Reason::Unexpected(text) => warn_once(text),
-            Reason::OfThisKind(text) => self.warn_once_of_kind(text),
-        }
-        let Some(theirs) = Theirs::of(&constructor.function, caller) else {
-            self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
-            let symbol = constructor.function.symbol.to_string_lossy();
-            log::error(&format!("{symbol}: llama.cpp's own was not found ({text})"));
-            return Chosen::Made(null_mut());
+impl Call<'_> {
+    /// Lets all calls go to the host's, where the reason holds for all and nobody wants to know.
+    fn step_aside(&self, reason: &Reason) {
+        let directly = || self.constructor.function.directly();
+        let is_for_all = match reason {
+            Reason::Unwanted => true,
+            Reason::OfThisKind(_) => Served::get()
+                .zip(directly())
+                .is_some_and(|(served, route)| served.base == route.base),
+            _ => false,
         };
-        self.report(&format_args!("llama.cpp's own: {text}"));
-        Chosen::Theirs(theirs)
+        if is_for_all
+            && !settings().verbose
+            && let Some(route) = directly()
+        {
+            self.constructor.step_aside(route.address);
+        }
+    }
+
+    /// The host's own is used, and why.
+    fn tell_theirs(&self, reason: &Reason) {
+        self.warn(reason);
+        if !matches!(reason, Reason::OfATrial) {
+            self.report(&format_args!("llama.cpp's own: {}", reason.text()));
+        }
+    }
+
+    fn tell_nowhere(&self, reason: &Reason) {
+        self.warn(reason);
+        let text = reason.text();
+        self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
+        let symbol = self.constructor.function.symbol.to_string_lossy();
+        log::error(&format!("{symbol}: llama.cpp's own was not found ({text})"));
+    }
+
+    fn warn(&self, reason: &Reason) {
+        match reason {
+            Reason::Unwanted | Reason::Wanted(_) | Reason::OfATrial | Reason::Refused(_) => {}
+            Reason::Unexpected(text) => warn_once(text),
+            Reason::OfThisKind(text) | Reason::OfSuchCalls(text) => self.warn_once_of_kind(text),
+        }
     }
 
     fn warn_once_of_kind(&self, text: &str) {
@@ -538,12 +715,16 @@ pub fn report_once(function: &'static str) {
     );
 }
 
-impl fmt::Display for Call<'_, '_> {
+impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.constructor.name)?;
         f.write_char('(')?;
-        let build = Served::last().and_then(|served| served.build.as_ref().ok());
-        let arguments = (self.arguments)(build.copied());
+        let served = Served::last();
+        let layouts = self
+            .constructor
+            .changing
+            .and_then(|changing| Some(served?.layouts(changing)));
+        let arguments = (self.arguments)(layouts.and_then(Layouts::only));
         for (i, (name, value)) in arguments.iter().enumerate() {
             let separator = if i == 0 { "" } else { ", " };
             write!(f, "{separator}{name}={value:?}")?;

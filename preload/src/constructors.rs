@@ -1,7 +1,11 @@
 //! What there is to stand in for, and what must be known of a host before.
 
-use std::ffi::CStr;
-use std::sync::atomic::AtomicBool;
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use llama_sieve::ffi::certificate::layouts::Changing;
+use llama_sieve::ffi::host::libraries::Address;
 
 use crate::routes::Function;
 
@@ -12,35 +16,51 @@ pub struct Constructor {
     pub name: &'static str,
     /// The host's.
     pub function: Function,
-    /// Whether its arguments have changed, or are pointers: then the host's build must be known.
-    pub needs_build: bool,
+    /// Where its arguments have changed, or are pointers: what proves which they are.
+    pub changing: Option<Changing>,
     /// Whether ours can be tried against the host's.
     pub can_be_tried: bool,
     /// Whether it was said that the host's own is used.
     pub warned: AtomicBool,
+    /// The host's, where all calls go there and nobody wants to know; else NULL.
+    aside: AtomicPtr<c_void>,
+}
+
+impl Constructor {
+    /// The host's, where all calls go there.
+    #[inline]
+    pub fn aside(&self) -> Option<Address> {
+        Address::new(self.aside.load(Ordering::Acquire))
+    }
+
+    /// From now on all calls go to this one.
+    pub fn step_aside(&self, host: Address) {
+        self.aside.store(host.as_ptr(), Ordering::Release);
+    }
 }
 
 /// One whose arguments have been the same, all numbers, in every build.
 const fn plain(name: &'static str, symbol: &'static CStr) -> Constructor {
-    constructor(name, symbol, false, true)
+    constructor(name, symbol, None, true)
 }
 
-const fn of_known_build(name: &'static str, symbol: &'static CStr) -> Constructor {
-    constructor(name, symbol, true, true)
+const fn changing(name: &'static str, symbol: &'static CStr, changing: Changing) -> Constructor {
+    constructor(name, symbol, Some(changing), true)
 }
 
 const fn constructor(
     name: &'static str,
     symbol: &'static CStr,
-    needs_build: bool,
+    changing: Option<Changing>,
     can_be_tried: bool,
 ) -> Constructor {
     Constructor {
         name,
         function: Function::new(symbol),
-        needs_build,
+        changing,
         can_be_tried,
         warned: AtomicBool::new(false),
+        aside: AtomicPtr::new(null_mut()),
     }
 }
 
@@ -50,9 +70,10 @@ const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",
         function: Function::new(symbol),
-        needs_build: false,
+        changing: None,
         can_be_tried: false,
         warned: AtomicBool::new(false),
+        aside: AtomicPtr::new(null_mut()),
     }
 }
 
@@ -68,12 +89,25 @@ pub static XTC: Constructor = plain("xtc", c"llama_sampler_init_xtc");
 pub static TOP_N_SIGMA: Constructor = plain("top-n-sigma", c"llama_sampler_init_top_n_sigma");
 pub static MIROSTAT: Constructor = plain("mirostat", c"llama_sampler_init_mirostat");
 pub static MIROSTAT_V2: Constructor = plain("mirostat-v2", c"llama_sampler_init_mirostat_v2");
-pub static PENALTIES: Constructor = of_known_build("penalties", c"llama_sampler_init_penalties");
-pub static DRY: Constructor = of_known_build("dry", c"llama_sampler_init_dry");
+pub static PENALTIES: Constructor = changing(
+    "penalties",
+    c"llama_sampler_init_penalties",
+    Changing::Penalties,
+);
+pub static DRY: Constructor = changing("dry", c"llama_sampler_init_dry", Changing::Dry);
 pub static ADAPTIVE_P: Constructor = plain("adaptive-p", c"llama_sampler_init_adaptive_p");
-pub static LOGIT_BIAS: Constructor = of_known_build("logit-bias", c"llama_sampler_init_logit_bias");
+pub static LOGIT_BIAS: Constructor = changing(
+    "logit-bias",
+    c"llama_sampler_init_logit_bias",
+    Changing::LogitBias,
+);
 /// A trial would need a vocabulary whose tokens are known.
-pub static INFILL: Constructor = constructor("infill", c"llama_sampler_init_infill", true, false);
+pub static INFILL: Constructor = constructor(
+    "infill",
+    c"llama_sampler_init_infill",
+    Some(Changing::Infill),
+    false,
+);
 
 pub static GRAMMAR: Constructor = grammar(c"llama_sampler_init_grammar");
 pub static GRAMMAR_LAZY: Constructor = grammar(c"llama_sampler_init_grammar_lazy");
@@ -107,11 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_pointers_or_has_changed_needs_a_known_build() {
+    fn what_takes_pointers_or_has_changed_needs_a_proof() {
         for constructor in ALL {
             let changed = ["penalties", "dry", "logit-bias", "infill"];
             let expected = changed.contains(&constructor.name);
-            assert_eq!(constructor.needs_build, expected, "{}", constructor.name);
+            let name = constructor.name;
+            assert_eq!(constructor.changing.is_some(), expected, "{name}");
             let needs_vocabulary = ["infill", "grammar"].contains(&constructor.name);
             assert_eq!(constructor.can_be_tried, !needs_vocabulary);
         }

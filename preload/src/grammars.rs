@@ -6,13 +6,16 @@ use std::mem::transmute;
 
 use llama_sieve::Token;
 use llama_sieve::ffi::grammar::hosted::{Hosted, Repetitions, Triggers, forget_model, hosted};
+use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::{llama_model, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
 
-use crate::choice::{self, Chosen, Named, Ours, choose};
+use crate::choice::{self, Call, Named, Ours, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};
 use crate::routes::{Function, Route};
 use crate::settings::settings;
+use crate::stubs::{self, Answer, Saved, stand_in};
+use crate::vocabularies;
 
 /// What every constructor is given: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
@@ -23,10 +26,11 @@ type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 /// The arguments are what llama.h asks for.
 unsafe fn chosen(
     constructor: &'static Constructor,
+    saved: &Saved,
     grammar: Arguments,
     triggers: Triggers,
     told: &[Named<'_>],
-) -> Chosen {
+) -> Answer {
     let repetitions = match settings().large_grammars {
         true => Repetitions::Many,
         false => Repetitions::AsLlamaCpp,
@@ -38,36 +42,31 @@ unsafe fn chosen(
         Hosted::Otherwise(reason) => Ours::Otherwise(reason),
         Hosted::Nothing => Ours::Nothing,
     };
-    choose(constructor, &|_| told.to_vec(), ours)
+    let call = Call {
+        constructor,
+        saved,
+        arguments: &|_| told.to_vec(),
+        are_finite: true,
+    };
+    choose(&call, ours)
 }
 
 /// Exports of constructors for grammars: what they take beside vocabulary, text and root; what is
 /// waited for; and which of the arguments are told.
 macro_rules! constructors {
     ($($symbol:ident($($argument:ident: $kind:ty),*): $which:ident, $triggers:expr, $told:expr;)*) => {$(
-        /// The built-in constructor's stand-in.
-        ///
-        /// # Safety
-        /// The arguments are what llama.h asks for.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $symbol(
-            vocab: *const llama_vocab,
-            grammar: *const c_char,
-            root: *const c_char,
-            $($argument: $kind),*
-        ) -> *mut llama_sampler {
-            let arguments = (vocab, grammar, root);
-            // SAFETY: the caller guarantees the arguments.
-            match unsafe { chosen(&$which, arguments, $triggers, $told) } {
-                Chosen::Made(sampler) => sampler,
-                Chosen::Theirs(theirs) => call_host!(
-                    theirs,
-                    (*const llama_vocab, *const c_char, *const c_char, $($kind),*)
-                        -> *mut llama_sampler,
-                    (vocab, grammar, root, $($argument),*)
-                ),
+        const _: () = {
+            unsafe extern "C-unwind" fn decide(saved: &Saved) -> Answer {
+                let mut arguments = stubs::Arguments::of(saved);
+                // SAFETY: the caller of the constructor guarantees the arguments.
+                unsafe {
+                    let grammar = (arguments.next(), arguments.next(), arguments.next());
+                    $(let $argument: $kind = arguments.next();)*
+                    chosen(&$which, saved, grammar, $triggers, $told)
+                }
             }
-        }
+            stand_in!($symbol, decide);
+        };
     )*};
 }
 constructors! {
@@ -91,6 +90,7 @@ constructors! {
 /// # Safety
 /// `model` is what llama.h asks for.
 unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
+    guard("llama_model_free", || (), || vocabularies::forget(model));
     if way.is_some_and(choice::is_served) {
         // SAFETY: the caller guarantees the model, which is of the host that is served.
         unsafe { forget_model(model) };

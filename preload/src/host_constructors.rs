@@ -158,7 +158,7 @@ fn contains_us(library: &Library<'_>) -> bool {
 static HERE: u8 = 0;
 
 /// Whether `address` lies in this library.
-fn is_ours(address: Address) -> bool {
+pub fn is_ours(address: Address) -> bool {
     static OURS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {
         libraries::with_all(|all| {

@@ -10,12 +10,13 @@
 //! are.
 //!
 //! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
-//! is the host's equal, it steps aside and calls the host's own constructor, with the same
-//! arguments: see `choice` for when. In a program that offloads its chain into the graph
+//! is the host's equal, it steps aside, and the host's own constructor gets the call as it came: see
+//! `choice` for when, and `stubs` for how. In a program that offloads its chain into the graph
 //! (`llama_set_sampler`), ours give way to the built-ins.
 //!
 //! Every export decides inside the guard, and calls the host outside it: an exception that the
-//! host throws passes through to whoever catches it.
+//! host throws passes through to whoever catches it. Constructors begin in assembly, and where they
+//! step aside they jump.
 //!
 //! - `settings`: the environment variables.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
@@ -24,6 +25,7 @@
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
 //!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
 //! - `budget`: the sampler that comes before a chain.
+//! - `vocabularies`: those that the host has given out.
 //! - `presence`: what is told of the library itself.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
@@ -66,21 +68,23 @@ mod proof;
 mod routes;
 mod sampling;
 mod settings;
+mod stubs;
 mod thread_end;
+mod vocabularies;
 mod watch;
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
 
 use llama_sieve::ffi::exchange::copy_between;
-use llama_sieve::ffi::host::build::Build;
 use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
 
-use choice::{Chosen, Named, choose};
+use choice::{Argument, Call, Named, choose};
 use routes::Function;
+use stubs::{Answer, Arguments, Saved, stand_in};
 
 /// Another copy of this library that is loaded knows this one by it, and does not take it for a
 /// llama.cpp.
@@ -88,30 +92,26 @@ use routes::Function;
 #[used]
 pub static llama_sieve_preload_marker: u8 = 1;
 
-/// Exports of constructors whose arguments have been the same in every build: forwards them as they
-/// are.
+/// Exports of constructors that have one known argument list.
 macro_rules! constructors {
     ($($which:ident: $symbol:ident($($argument:ident: $kind:ty),*) => $ours:ident;)*) => {$(
-        /// The built-in constructor's stand-in.
-        ///
-        /// # Safety
-        /// The arguments are what llama.h asks for.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $symbol($($argument: $kind),*) -> *mut llama_sampler {
-            let chosen = choose(
-                &constructors::$which,
-                &|_| vec![$((stringify!($argument), &$argument)),*],
-                // SAFETY: the caller guarantees the arguments, which mean the same to ours.
+        const _: () = {
+            unsafe extern "C-unwind" fn decide(saved: &Saved) -> Answer {
+                let mut _arguments = Arguments::of(saved);
+                // SAFETY: the caller of the constructor guarantees the arguments.
+                $(let $argument: $kind = unsafe { _arguments.next() };)*
+                let call = Call {
+                    constructor: &constructors::$which,
+                    saved,
+                    arguments: &|_| vec![$((stringify!($argument), &$argument)),*],
+                    are_finite: true $(&& Argument::is_finite(&$argument))*,
+                };
+                // SAFETY: as above. Where the list is not taken for granted, it was proven.
                 #[allow(unused_unsafe)]
-                |_| unsafe { $ours($($argument),*) },
-            );
-            match chosen {
-                Chosen::Made(sampler) => sampler,
-                Chosen::Theirs(theirs) => {
-                    call_host!(theirs, ($($kind),*) -> *mut llama_sampler, ($($argument),*))
-                }
+                choose(&call, |_| unsafe { $ours($($argument),*) })
             }
-        }
+            stand_in!($symbol, decide);
+        };
     )*};
 }
 
@@ -139,45 +139,22 @@ constructors! {
     INFILL: llama_sampler_init_infill(vocab: *const llama_vocab) => llama_sieve_init_infill;
 }
 
-// Penalties and dry have had several argument lists, and the build is not always known. So they are
-// declared with as many integer and floating-point arguments as any of those lists has. In the ABIs
-// of System V x86-64 and AAPCS64 the two kinds are counted apart: the n-th integer argument (six at
-// most) and the n-th floating-point argument (eight at most) come in the n-th register of their
-// kind, wherever they stand in the list, and nothing goes over the stack. An argument that the
-// caller did not pass is whatever its register holds. Passing all of them on in the same order is
-// passing the call on, whatever its arguments are. A 32-bit integer is the lower half of its
-// register.
-
-/// Stand-in for penalties: (n_vocab, last_n, repeat, freq, present), in older builds without
-/// n_vocab.
+/// Penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
 ///
 /// # Safety
-/// The arguments are what the llama.h of the host asks for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn llama_sampler_init_penalties(
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-    repeat: f32,
-    freq: f32,
-    present: f32,
-) -> *mut llama_sampler {
-    let ours = |build: Option<Build>| {
-        let (n_vocab, last_n) = match build.is_some_and(Build::penalties_take_n_vocab) {
-            true => (a as i32, b as i32),
-            false => (0, a as i32),
-        };
-        llama_sieve_init_penalties(n_vocab, last_n, repeat, freq, present)
-    };
-    let [first, second] = [a as i32, b as i32];
-    // Of an unknown build's integers the names are not known.
-    let arguments = |build: Option<Build>| {
-        let mut named: Vec<Named<'_>> = match build.map(Build::penalties_take_n_vocab) {
-            Some(true) => vec![("n_vocab", &first), ("last_n", &second)],
-            Some(false) => vec![("last_n", &first)],
+/// The call is one of a program's.
+unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
+    let mut arguments = Arguments::of(saved);
+    // SAFETY: of what has not come, the registers are read all the same.
+    let [first, second]: [i32; 2] = unsafe { [arguments.next(), arguments.next()] };
+    // SAFETY: as above.
+    let [repeat, freq, present]: [f32; 3] =
+        unsafe { [arguments.next(), arguments.next(), arguments.next()] };
+    let told = |list: Option<usize>| {
+        // Of an unknown list, the names of integers are not known.
+        let mut named: Vec<Named<'_>> = match list {
+            Some(0) => vec![("n_vocab", &first), ("last_n", &second)],
+            Some(_) => vec![("last_n", &first)],
             None => Vec::new(),
         };
         named.extend::<[Named<'_>; 3]>([
@@ -187,45 +164,69 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_penalties(
         ]);
         named
     };
-    let chosen = choose(&constructors::PENALTIES, &arguments, ours);
-    match chosen {
-        Chosen::Made(sampler) => sampler,
-        Chosen::Theirs(theirs) => call_host!(
-            theirs,
-            (usize, usize, usize, usize, usize, usize, f32, f32, f32) -> *mut llama_sampler,
-            (a, b, c, d, e, f, repeat, freq, present)
-        ),
-    }
+    let call = Call {
+        constructor: &constructors::PENALTIES,
+        saved,
+        arguments: &told,
+        are_finite: repeat.is_finite() && freq.is_finite() && present.is_finite(),
+    };
+    choose(&call, |list| {
+        let (n_vocab, last_n) = match list {
+            0 => (first, second),
+            _ => (0, first),
+        };
+        llama_sieve_init_penalties(n_vocab, last_n, repeat, freq, present)
+    })
 }
+stand_in!(llama_sampler_init_penalties, penalties);
 
-/// Stand-in for dry: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in
-/// older builds with n_ctx_train behind vocab.
+/// DRY: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in older builds
+/// with n_ctx_train behind vocab.
 ///
 /// # Safety
-/// The arguments are what the llama.h of the host asks for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn llama_sampler_init_dry(
-    vocab: *const llama_vocab,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-    multiplier: f32,
-    base: f32,
-) -> *mut llama_sampler {
-    let ours = |build: Option<Build>| {
-        let (allowed_length, last_n, breakers, n_breakers) =
-            match build.is_some_and(Build::dry_takes_n_ctx_train) {
-                // There, a last_n of -1 means all of the context.
-                true if d as i32 == -1 => (c as i32, b as i32, e, f),
-                true => (c as i32, d as i32, e, f),
-                false => (b as i32, c as i32, d, e),
-            };
-        // SAFETY: the caller guarantees the arguments, which mean the same to ours.
+/// The call is one of a program's.
+unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
+    let [vocab, b, c, d, e, f] = saved.registers().integers;
+    let mut arguments = Arguments::of(saved);
+    // SAFETY: these come in registers of their own.
+    let [multiplier, base]: [f32; 2] = unsafe { [arguments.next(), arguments.next()] };
+    let [second, third, fourth] = [b as i32, c as i32, d as i32];
+    let told = |list: Option<usize>| {
+        let mut named: Vec<Named<'_>> = match list {
+            Some(0) => vec![
+                ("allowed_length", &second),
+                ("last_n", &third),
+                ("n_breakers", &e),
+            ],
+            Some(_) => vec![
+                ("n_ctx_train", &second),
+                ("allowed_length", &third),
+                ("last_n", &fourth),
+                ("n_breakers", &f),
+            ],
+            None => Vec::new(),
+        };
+        named.extend::<[Named<'_>; 2]>([("multiplier", &multiplier), ("base", &base)]);
+        named
+    };
+    let call = Call {
+        constructor: &constructors::DRY,
+        saved,
+        arguments: &told,
+        are_finite: multiplier.is_finite() && base.is_finite(),
+    };
+    choose(&call, |list| {
+        let (allowed_length, last_n, breakers, n_breakers) = match list {
+            0 => (second, third, d, e),
+            // There, a last_n of -1 means all of the context.
+            _ if fourth == -1 => (third, second, e, f),
+            _ => (third, fourth, e, f),
+        };
+        // SAFETY: the caller of the constructor guarantees the arguments of this list, which mean
+        // the same to ours.
         unsafe {
             llama_sieve_init_dry(
-                vocab,
+                vocab as *const llama_vocab,
                 multiplier,
                 base,
                 allowed_length,
@@ -234,36 +235,9 @@ pub unsafe extern "C-unwind" fn llama_sampler_init_dry(
                 n_breakers,
             )
         }
-    };
-    let [second, third, fourth] = [b as i32, c as i32, d as i32];
-    let arguments = |build: Option<Build>| {
-        let mut named: Vec<Named<'_>> = match build.map(Build::dry_takes_n_ctx_train) {
-            Some(true) => vec![
-                ("n_ctx_train", &second),
-                ("allowed_length", &third),
-                ("last_n", &fourth),
-                ("n_breakers", &f),
-            ],
-            Some(false) => vec![
-                ("allowed_length", &second),
-                ("last_n", &third),
-                ("n_breakers", &e),
-            ],
-            None => Vec::new(),
-        };
-        named.extend::<[Named<'_>; 2]>([("multiplier", &multiplier), ("base", &base)]);
-        named
-    };
-    match choose(&constructors::DRY, &arguments, ours) {
-        Chosen::Made(sampler) => sampler,
-        Chosen::Theirs(theirs) => call_host!(
-            theirs,
-            (*const llama_vocab, usize, usize, usize, usize, usize, f32, f32)
-                -> *mut llama_sampler,
-            (vocab, b, c, d, e, f, multiplier, base)
-        ),
-    }
+    })
 }
+stand_in!(llama_sampler_init_dry, dry);
 
 /// Stand-in for `llama_sampler_get_seed`: knows ours, too.
 ///

@@ -3,7 +3,7 @@
 //! | variable | meaning |
 //! | --- | --- |
 //! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and ours is compared; `large-grammars`, with which texts are read that llama.cpp refuses for the number of their repetitions |
-//! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it cannot be told from its exports |
+//! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it does not tell it: which argument list is tried first |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end if there was none |
 
 use std::sync::OnceLock;
@@ -143,7 +143,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
     let build = build::number(text);
     if build.is_none() {
         warnings.push(format!(
-            "LLAMA_SIEVE_HOST: {} is neither a build number of llama.cpp, as 10300 or b10300 is, nor a release that was tested, as 0.6.0 is; it is ignored",
+            "LLAMA_SIEVE_HOST: {} is neither a build number of llama.cpp, as 10300 or b10300 is, nor a release that is known, as 0.6.0 is; it is ignored",
             quoted(text)
         ));
     }

@@ -90,6 +90,31 @@ pub(super) static DROP_INS: [&Vtable; 21] = [
     &TAIL_FREE,
 ];
 
+/// True of one of these that is switched off.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
+    // SAFETY: not NULL, and the caller guarantees the sampler.
+    !smpl.is_null() && unsafe { DISABLED.is_of(smpl) }
+}
+
+/// Tokens that begin breakers of DRY, so many at most.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) unsafe fn begin_breakers(smpl: *mut llama_sampler, most: usize) -> Vec<Token> {
+    // SAFETY: not NULL, and the caller guarantees the sampler.
+    if smpl.is_null() || !unsafe { DRY.is_of(smpl) } {
+        return Vec::new();
+    }
+    // SAFETY: the vtable is that of `Dry`.
+    let tokens = unsafe { DRY.run::<Dry, _>(smpl, "breakers", |dry| dry.begin_breakers(most)) };
+    tokens.unwrap_or_default()
+}
+
 /// The export that makes the sampler of this name, in error messages.
 struct Constructor(&'static CStr);
 

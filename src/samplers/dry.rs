@@ -135,6 +135,12 @@ impl Dry {
         self.share_breakers(Arc::new(breakers));
     }
 
+    /// Tokens that are breakers, or begin some: all, or so many of them.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
+        self.breakers.beginnings(most)
+    }
+
     /// The same of breakers that others have, too.
     pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
         if !Arc::ptr_eq(&self.breakers, &breakers) {

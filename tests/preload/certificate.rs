@@ -66,7 +66,10 @@ fn of_an_unknown_build_what_has_changed_is_not_called() {
     let library = paths::shared_library();
     let expected = [ARGUMENTS, ARGUMENTS, ARGUMENTS, VOCABULARY, 0];
     assert_eq!(verdicts(&library, &names, None), expected);
-    // Nor where the user names what nobody has tested.
+    // Nor where the user names what it cannot be.
+    assert_eq!(verdicts(&library, &names, Some("b9000")), expected);
+    // A user who knows better than any list is believed.
+    let expected = [0, 0, 0, VOCABULARY, 0];
     assert_eq!(verdicts(&library, &names, Some("b99999")), expected);
 }
 

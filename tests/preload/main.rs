@@ -35,6 +35,11 @@ mod old_builds;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod other_lists;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod preloaded;
 #[cfg(all(
     target_env = "gnu",

@@ -181,6 +181,15 @@ impl Left {
         }
     }
 
+    /// All of so many candidates, as they were.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(super) fn all(size: usize) -> Self {
+        Self {
+            size,
+            ..Self::nothing()
+        }
+    }
+
     /// The candidates; `None` if they are not in the array.
     fn of<'a>(&self, data: &'a [TokenData]) -> Option<&'a [TokenData]> {
         data.get(self.offset..)?.get(..self.size)
@@ -191,7 +200,7 @@ impl Left {
         self.of(data)?.get(index).map(|candidate| candidate.id)
     }
 
-    fn differs_from(
+    pub(super) fn differs_from(
         &self,
         data: &[TokenData],
         other: &Self,

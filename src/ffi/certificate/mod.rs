@@ -14,6 +14,8 @@ mod arrays;
 mod codes;
 mod compare;
 mod kinds;
+#[cfg(all(target_os = "linux", not(miri)))]
+pub mod layouts;
 
 use std::ffi::{c_char, c_int};
 

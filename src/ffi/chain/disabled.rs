@@ -34,6 +34,11 @@ impl Disabled {
     /// Of a host that has none.
     pub(super) const NONE: Self = Self(null());
 
+    /// Whether the host has such a vtable.
+    pub(super) fn is_known(self) -> bool {
+        !self.0.is_null()
+    }
+
     /// True of a sampler with this vtable.
     pub(super) fn has(self, iface: *const llama_sampler_i) -> bool {
         !self.0.is_null() && ptr::eq(iface, self.0)

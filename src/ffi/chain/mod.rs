@@ -39,6 +39,18 @@ pub(crate) use host::ChainParams;
 use host::{Functions, SamplingFunctions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 
+/// True of a sampler of the host's that is switched off; `None` where the bound host has no vtable
+/// by which that could be told. Not to be called inside the guard: the host is asked.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler of the host's.
+pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
+    let disabled = functions("switched_off").ok()?.disabled;
+    // SAFETY: the caller guarantees the sampler.
+    let iface = unsafe { smpl.as_ref()?.iface };
+    disabled.is_known().then(|| disabled.has(iface))
+}
+
 /// What llama_sampler_sample does, from the same arguments: the chain selects a token among the
 /// logits of output `idx` (-1: the last), and every member accepts it. The same token, without
 /// filling an array with the whole vocabulary.

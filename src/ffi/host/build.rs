@@ -1,13 +1,14 @@
-//! Which build of llama.cpp the host is, where that can be known.
+//! Which build of llama.cpp the host is, where it says so or the user does.
 //!
-//! The arguments of some constructors have changed, and a wrong guess reads an integer as a
-//! pointer. So a build counts only if it has been tested, or lies between tested ones: by its
-//! release's version, by the build number that libllama-common tells, by the build id of a library
-//! that was tried, or because the user names it. The version of anything but a release ends in
-//! "-dev" and says nothing: it is that of all builds until the next release.
+//! The arguments of some constructors have changed. Where a program calls them, its calls prove
+//! which they are (`certificate::layouts`), and a build only says which list is tried first. Where
+//! there is no such call, as where a trial with arguments of ours is asked for, a build that was
+//! told must do: by the user, by the version of a release, or by the build number that
+//! libllama-common tells. The version of anything but a release ends in "-dev" and says nothing: it
+//! is that of all builds until the next release. Nor does a number that is too small to be one,
+//! as builds outside of a whole git checkout have it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::slice;
 
 use crate::environment;
 use crate::ffi::host::linker::{Name, host_name};
@@ -20,8 +21,8 @@ pub struct Build(u32);
 /// The first build that takes samplers of others.
 const OLDEST: Build = Build(4_662);
 
-/// The newest build that was tested, which is release 0.6.0.
-const NEWEST: Build = Build(11_434);
+/// The build whose grammars were compared, which is release 0.6.0.
+const COMPARED: Build = Build(11_434);
 
 /// The first build whose penalties take `n_vocab`, before the four arguments they have had since
 /// b4335.
@@ -38,29 +39,10 @@ const SIGNS: [(Name, Build); 3] = [
     (host_name!(c"llama_set_sampler"), Build(7_627)),
 ];
 
-/// The releases that were tested, and a build number that is no larger than theirs.
-const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", NEWEST)];
+/// Releases, and a build number that is no larger than theirs.
+const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", COMPARED)];
 
-/// Libraries that were tested, by the build id that their linker gave them: those that Node's
-/// prebuilt packages of node-llama-cpp 3.22.1 and 3.20.0 hold for x86-64.
-const LIBRARIES: [([u8; 20], Build); 2] = [
-    (
-        [
-            0x3b, 0x71, 0xad, 0x7d, 0x7c, 0x18, 0x48, 0x2d, 0x74, 0xc4, 0x53, 0xdc, 0x90, 0xea,
-            0x6e, 0xa2, 0x95, 0x8d, 0xa5, 0x2a,
-        ],
-        Build(10_394),
-    ),
-    (
-        [
-            0x85, 0xc9, 0xeb, 0xaf, 0x21, 0x9f, 0x0d, 0xda, 0x26, 0xb7, 0xf1, 0xa3, 0x06, 0xa4,
-            0xe1, 0x17, 0xed, 0xdb, 0xee, 0xe1,
-        ],
-        Build(10_361),
-    ),
-];
-
-/// The build number in a text like `10300` or `b10300`, or that of a tested release, as `0.6.0` or
+/// The build number in a text like `10300` or `b10300`, or that of a known release, as `0.6.0` or
 /// `v0.6.0`.
 pub fn number(text: &str) -> Option<u32> {
     let version = text.strip_prefix('v').unwrap_or(text).as_bytes();
@@ -77,7 +59,15 @@ pub fn named() -> Option<u32> {
 }
 
 impl Build {
-    /// The build of `host`, or why its argument lists are not known. `named` is what the user says.
+    /// One with the newest list of every constructor.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
+
+    /// One with the older list of those that have two.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
+
+    /// The build of `host`, or why it is not known. `named` is what the user says.
     pub fn of(host: &Host, named: Option<u32>) -> Result<Self, String> {
         let proven = SIGNS.iter().find(|(sign, _)| host.function(*sign).is_ok());
         if let Some(named) = named {
@@ -86,14 +76,14 @@ impl Build {
         let told = of_release(host)
             .or_else(|| number_told(host))
             .filter(|build| build.fits(proven).is_ok());
-        told.or_else(|| of_library(host)).ok_or_else(|| {
-            "this llama.cpp is none of those that were tested; if you know its build number, set \
-             LLAMA_SIEVE_HOST to it"
-                .to_owned()
+        told.ok_or_else(|| {
+            "this llama.cpp does not tell its build number; if you know it, set LLAMA_SIEVE_HOST to \
+             it"
+            .to_owned()
         })
     }
 
-    /// Whether a host that exports this sign may be this build, and whether it is a known one.
+    /// This build, if a host that exports this sign may be it, and samplers can be of others there.
     fn fits(self, proven: Option<&(Name, Self)>) -> Result<Self, String> {
         let Self(build) = self;
         if let Some((sign, since)) = proven.filter(|(_, since)| self < *since) {
@@ -109,12 +99,6 @@ impl Build {
             return Err(format!(
                 "b{build} is older than b{}, the first that takes samplers of others",
                 OLDEST.0
-            ));
-        }
-        if self > NEWEST {
-            return Err(format!(
-                "b{build} is newer than b{}, the last that was tested",
-                NEWEST.0
             ));
         }
         Ok(self)
@@ -153,89 +137,6 @@ fn number_told(host: &Host) -> Option<Build> {
     // SAFETY: a function of that name, which takes nothing and returns a number.
     let number = unsafe { std::mem::transmute::<*mut c_void, Number>(number.as_ptr())() };
     u32::try_from(number).ok().map(Build)
-}
-
-/// By the build id of the library itself.
-fn of_library(host: &Host) -> Option<Build> {
-    let id = build_id(host.sampler_init as usize)?;
-    let known = LIBRARIES.iter().find(|(known, _)| *known == id);
-    known.map(|&(_, build)| build)
-}
-
-/// The build id of what `address` is in, if it is one of 20 bytes.
-#[cfg(target_os = "linux")]
-fn build_id(address: usize) -> Option<[u8; 20]> {
-    struct Search {
-        address: usize,
-        found: Option<[u8; 20]>,
-    }
-    /// What the program headers of this architecture look like.
-    #[cfg(target_pointer_width = "64")]
-    type Header = libc::Elf64_Phdr;
-    #[cfg(target_pointer_width = "32")]
-    type Header = libc::Elf32_Phdr;
-    unsafe extern "C" fn collect(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the search below.
-        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-        if info.dlpi_phdr.is_null() {
-            return 0;
-        }
-        // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
-        let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let start =
-            |header: &Header| (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
-        let holds = |header: &&Header| {
-            let offset = search.address.wrapping_sub(start(header));
-            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
-        };
-        if !headers.iter().any(|header| holds(&header)) {
-            return 0;
-        }
-        for header in headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
-            // SAFETY: a segment of a loaded library, which stays loaded during the callback.
-            let notes = unsafe {
-                slice::from_raw_parts(start(header) as *const u8, header.p_memsz as usize)
-            };
-            search.found = search.found.or_else(|| build_id_in(notes));
-        }
-        1
-    }
-    let mut search = Search {
-        address,
-        found: None,
-    };
-    // SAFETY: the callback matches, and the search outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut search).cast()) };
-    search.found
-}
-
-#[cfg(not(target_os = "linux"))]
-fn build_id(_address: usize) -> Option<[u8; 20]> {
-    None
-}
-
-/// The first build id among ELF notes: sizes of name and content, type, and both padded to 4 bytes.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
-fn build_id_in(mut notes: &[u8]) -> Option<[u8; 20]> {
-    const NT_GNU_BUILD_ID: u32 = 3;
-    let mut take = |n: usize| {
-        let (taken, rest) = notes.split_at_checked(n)?;
-        notes = rest.get((n.next_multiple_of(4) - n).min(rest.len())..)?;
-        Some(taken)
-    };
-    loop {
-        let mut word = || Some(u32::from_ne_bytes(take(4)?.try_into().ok()?));
-        let (name, content, kind) = (word()?, word()?, word()?);
-        let name = take(name as usize)?;
-        let content = take(content as usize)?;
-        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
-            return content.try_into().ok();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,11 +15,21 @@ use crate::built_in::BuiltIn;
 use crate::ffi::host::build::{Build, named};
 use crate::ffi::host::linker::{Name, host_name};
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler, llama_token_data_array};
+use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::{Address, Host, host_function};
 use crate::token::TokenData;
 
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
 pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
+
+/// Whether a host's penalties begin with `n_vocab`, by what calls of a program have shown.
+static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
+
+/// Keeps it, for built-ins that are made in the place of ours.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(in crate::ffi) fn penalties_take_n_vocab(host: Host, take: bool) {
+    PENALTIES_TAKE_N_VOCAB.keep(host, take);
+}
 
 /// All that it takes to make a built-in, so that making it needs nothing of ours that could fail.
 pub struct Recipe {
@@ -36,7 +46,12 @@ impl Recipe {
     /// How `host` makes `built_in`, or why it cannot.
     pub fn new(host: &Host, built_in: BuiltIn) -> Result<Self, String> {
         let takes_n_vocab = match built_in {
-            BuiltIn::Penalties { .. } => Build::of(host, named())?.penalties_take_n_vocab(),
+            BuiltIn::Penalties { .. } => match PENALTIES_TAKE_N_VOCAB.known(host) {
+                Some(true) => true,
+                // No host with that list has them in its graph.
+                Some(false) => return Err("the host's penalties do not run in its graph".into()),
+                None => Build::of(host, named())?.penalties_take_n_vocab(),
+            },
             _ => false,
         };
         let biases = match &built_in {
@@ -65,7 +80,7 @@ impl Recipe {
             ($($argument:expr => $kind:ty),*) => {{
                 type Constructor = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
                 // SAFETY: the host's constructor of what the arguments belong to; where its list
-                // has changed, the build was asked.
+                // has changed, it is known.
                 unsafe {
                     transmute::<*mut c_void, Constructor>(self.constructor.as_ptr())(
                         $($argument),*

@@ -17,12 +17,12 @@ impl<T: Copy> PerHost<T> {
     }
 
     /// What is known of this host.
-    fn known(&self, host: &Host) -> Option<T> {
+    pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
-    fn keep(&self, host: Host, value: T) {
+    pub(in crate::ffi) fn keep(&self, host: Host, value: T) {
         let known = self.0.write();
         *known.unwrap_or_else(PoisonError::into_inner) = Some((host, value));
     }

@@ -73,6 +73,16 @@ impl Breakers {
         found.into_breakers()
     }
 
+    /// Tokens that are breakers, or begin some: all, or so many of them, from the smallest to the
+    /// largest.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
+        let mut heads: Vec<Token> = self.heads.keys().copied().collect();
+        heads.sort_unstable();
+        let step = heads.len().div_ceil(most.max(1)).max(1);
+        heads.into_iter().step_by(step).collect()
+    }
+
     /// Whether `token` alone contains a breaker, or is one.
     pub(super) fn is_whole_breaker(&self, token: Token) -> bool {
         let head = self.heads.get(&token);

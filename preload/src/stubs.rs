@@ -1,0 +1,360 @@
+//! The beginning of each constructor's stand-in, in assembly: it keeps all that the call came with,
+//! asks, and either returns a sampler or jumps to the host's function with everything as it came.
+//! So a call is passed on whole, whatever its argument list is.
+//!
+//! What is kept: the registers of arguments that the conventions of C have (System V x86-64,
+//! AAPCS64), and with them where the stacked arguments and the return address lie. Frames are
+//! described for the unwinder, since what the host throws while it is asked passes through.
+
+use std::ffi::c_void;
+use std::mem::transmute;
+
+use llama_sieve::ffi::certificate::layouts::{Registers, confirmed};
+use llama_sieve::ffi::host::libraries::Address;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+
+/// How many integer arguments come in registers.
+#[cfg(target_arch = "x86_64")]
+pub const INTEGERS: usize = 6;
+#[cfg(target_arch = "aarch64")]
+pub const INTEGERS: usize = 8;
+
+/// How many floating-point arguments do.
+pub const VECTORS: usize = 8;
+
+/// How many words of the stack go along where the host is called and not jumped to.
+const STACKED: usize = 16;
+
+/// A call as it came, in the frame of its stand-in.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Saved {
+    vectors: [[u64; 2]; VECTORS],
+    integers: [usize; INTEGERS],
+    /// x86-64: rax, and twice nothing. AArch64: x8, nothing, and x29.
+    _others: [usize; 3],
+    return_address: usize,
+    /// The first of the arguments that have no register.
+    stacked: [usize; 0],
+}
+
+/// What is to be done: where the host's function is given, it is jumped to; otherwise the sampler,
+/// which may be NULL, is returned.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    sampler: *mut llama_sampler,
+    host: Option<Address>,
+}
+
+impl Answer {
+    pub const fn made(sampler: *mut llama_sampler) -> Self {
+        Self {
+            sampler,
+            host: None,
+        }
+    }
+
+    pub const fn theirs(host: Address) -> Self {
+        Self {
+            sampler: std::ptr::null_mut(),
+            host: Some(host),
+        }
+    }
+}
+
+impl Saved {
+    /// An address in the function that has called: the return address may lie behind its end, but
+    /// not the address before it.
+    pub fn caller(&self) -> Option<Address> {
+        Address::new(self.return_address.wrapping_sub(1) as *mut c_void)
+    }
+
+    /// The registers of arguments that a constructor's known lists are read from.
+    pub fn registers(&self) -> Registers {
+        let mut integers = [0; 6];
+        for (to, from) in integers.iter_mut().zip(self.integers) {
+            *to = from;
+        }
+        Registers {
+            integers,
+            vectors: self.vectors.map(|[low, _]| low as u32),
+        }
+    }
+
+    /// Calls the host's function with all registers and the first words of the stack as they came.
+    ///
+    /// # Safety
+    /// `host` is the function that the call was meant for.
+    pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
+        let stack = self.stack();
+        /// Integers, vectors, and what is then left for the stack: in both conventions each kind
+        /// takes its registers in turn, and the stack when they are used up.
+        macro_rules! whole {
+            ($($integer:literal)*) => {{
+                type Word = usize;
+                type Whole = unsafe extern "C-unwind" fn(
+                    $(whole!(@ $integer Word),)*
+                    f64, f64, f64, f64, f64, f64, f64, f64,
+                    Word, Word, Word, Word, Word, Word, Word, Word,
+                    Word, Word, Word, Word, Word, Word, Word, Word,
+                ) -> *mut llama_sampler;
+                let [a, b, c, d, e, f, g, h] =
+                    self.vectors.map(|[low, _]| f64::from_bits(low));
+                let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15] = stack;
+                // SAFETY: the caller guarantees the function, which is given what the program has
+                // called it with.
+                unsafe {
+                    transmute::<*mut c_void, Whole>(host.as_ptr())(
+                        $(self.integers[$integer],)*
+                        a, b, c, d, e, f, g, h,
+                        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15,
+                    )
+                }
+            }};
+            (@ $integer:literal $kind:ty) => { $kind };
+        }
+        #[cfg(target_arch = "x86_64")]
+        return whole!(0 1 2 3 4 5);
+        #[cfg(target_arch = "aarch64")]
+        return whole!(0 1 2 3 4 5 6 7);
+    }
+
+    /// The first words of the stack; where it has no more, zeros.
+    fn stack(&self) -> [usize; STACKED] {
+        let mut words = [0; STACKED];
+        let start = self.stacked.as_ptr() as usize;
+        for (i, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0; size_of::<usize>()];
+            if !confirmed::read(start + i * size_of::<usize>(), &mut bytes) {
+                break;
+            }
+            *word = usize::from_ne_bytes(bytes);
+        }
+        words
+    }
+}
+
+/// The arguments of a known list, one after the other, as a call has them.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    saved: &'a Saved,
+    integers: usize,
+    vectors: usize,
+    stacked: usize,
+}
+
+/// What may stand in an argument list.
+pub trait Argument {
+    /// # Safety
+    /// The next argument is of this type.
+    unsafe fn next(arguments: &mut Arguments<'_>) -> Self;
+}
+
+impl<'a> Arguments<'a> {
+    pub const fn of(saved: &'a Saved) -> Self {
+        Self {
+            saved,
+            integers: 0,
+            vectors: 0,
+            stacked: 0,
+        }
+    }
+
+    /// The next argument.
+    ///
+    /// # Safety
+    /// The call has one more, of this type.
+    pub unsafe fn next<T: Argument>(&mut self) -> T {
+        // SAFETY: the caller guarantees it.
+        unsafe { T::next(self) }
+    }
+
+    /// # Safety
+    /// The call has one more integer or pointer.
+    unsafe fn integer(&mut self) -> usize {
+        let register = self.saved.integers.get(self.integers);
+        self.integers += 1;
+        register.copied().unwrap_or_else(|| {
+            let place = self.stacked;
+            self.stacked += 1;
+            // SAFETY: the caller guarantees that there is one more.
+            unsafe { self.saved.stacked.as_ptr().add(place).read() }
+        })
+    }
+}
+
+macro_rules! integers {
+    ($($kind:ty)*) => {$(
+        impl Argument for $kind {
+            unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
+                // SAFETY: the caller guarantees the argument. Of a small one the upper bits are
+                // anything.
+                unsafe { arguments.integer() as Self }
+            }
+        }
+    )*};
+}
+integers!(i32 u32 usize);
+
+impl<T> Argument for *const T {
+    unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
+        // SAFETY: the caller guarantees the argument.
+        unsafe { arguments.integer() as Self }
+    }
+}
+
+impl<T> Argument for *mut T {
+    unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
+        // SAFETY: the caller guarantees the argument.
+        unsafe { arguments.integer() as Self }
+    }
+}
+
+impl Argument for f32 {
+    unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
+        let register = arguments.saved.vectors.get(arguments.vectors);
+        arguments.vectors += 1;
+        // No list has more of them than there are registers.
+        Self::from_bits(register.map_or(0, |&[low, _]| low as u32))
+    }
+}
+
+/// Exports a constructor's stand-in, which `decide` decides: an
+/// `unsafe extern "C-unwind" fn(&Saved) -> Answer`.
+macro_rules! stand_in {
+    ($symbol:ident, $decide:path) => {
+        /// The built-in constructor's stand-in.
+        ///
+        /// # Safety
+        /// The arguments are what the llama.h of the host asks for.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $symbol() -> *mut llama_sampler {
+            $crate::stubs::beginning!($decide)
+        }
+    };
+}
+pub(crate) use stand_in;
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! beginning {
+    ($decide:path) => {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            // A whole number of times 16, with the return address.
+            "sub rsp, 200",
+            ".cfi_adjust_cfa_offset 200",
+            "movaps [rsp], xmm0",
+            "movaps [rsp + 16], xmm1",
+            "movaps [rsp + 32], xmm2",
+            "movaps [rsp + 48], xmm3",
+            "movaps [rsp + 64], xmm4",
+            "movaps [rsp + 80], xmm5",
+            "movaps [rsp + 96], xmm6",
+            "movaps [rsp + 112], xmm7",
+            "mov [rsp + 128], rdi",
+            "mov [rsp + 136], rsi",
+            "mov [rsp + 144], rdx",
+            "mov [rsp + 152], rcx",
+            "mov [rsp + 160], r8",
+            "mov [rsp + 168], r9",
+            "mov [rsp + 176], rax",
+            "mov rdi, rsp",
+            "call {decide}",
+            "test rdx, rdx",
+            "jne 2f",
+            "add rsp, 200",
+            ".cfi_adjust_cfa_offset -200",
+            "ret",
+            "2:",
+            ".cfi_adjust_cfa_offset 200",
+            "mov r11, rdx",
+            "movaps xmm0, [rsp]",
+            "movaps xmm1, [rsp + 16]",
+            "movaps xmm2, [rsp + 32]",
+            "movaps xmm3, [rsp + 48]",
+            "movaps xmm4, [rsp + 64]",
+            "movaps xmm5, [rsp + 80]",
+            "movaps xmm6, [rsp + 96]",
+            "movaps xmm7, [rsp + 112]",
+            "mov rdi, [rsp + 128]",
+            "mov rsi, [rsp + 136]",
+            "mov rdx, [rsp + 144]",
+            "mov rcx, [rsp + 152]",
+            "mov r8, [rsp + 160]",
+            "mov r9, [rsp + 168]",
+            "mov rax, [rsp + 176]",
+            "add rsp, 200",
+            ".cfi_adjust_cfa_offset -200",
+            "jmp r11",
+            ".cfi_endproc",
+            decide = sym $decide,
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! beginning {
+    ($decide:path) => {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub sp, sp, #224",
+            ".cfi_adjust_cfa_offset 224",
+            "stp q0, q1, [sp]",
+            "stp q2, q3, [sp, #32]",
+            "stp q4, q5, [sp, #64]",
+            "stp q6, q7, [sp, #96]",
+            "stp x0, x1, [sp, #128]",
+            "stp x2, x3, [sp, #144]",
+            "stp x4, x5, [sp, #160]",
+            "stp x6, x7, [sp, #176]",
+            "str x8, [sp, #192]",
+            "stp x29, x30, [sp, #208]",
+            ".cfi_rel_offset x29, 208",
+            ".cfi_rel_offset x30, 216",
+            "add x29, sp, #208",
+            "mov x0, sp",
+            "bl {decide}",
+            ".cfi_remember_state",
+            "cbnz x1, 2f",
+            "ldp x29, x30, [sp, #208]",
+            "add sp, sp, #224",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            ".cfi_adjust_cfa_offset -224",
+            "ret",
+            "2:",
+            ".cfi_restore_state",
+            "mov x16, x1",
+            "ldp q0, q1, [sp]",
+            "ldp q2, q3, [sp, #32]",
+            "ldp q4, q5, [sp, #64]",
+            "ldp q6, q7, [sp, #96]",
+            "ldp x0, x1, [sp, #128]",
+            "ldp x2, x3, [sp, #144]",
+            "ldp x4, x5, [sp, #160]",
+            "ldp x6, x7, [sp, #176]",
+            "ldr x8, [sp, #192]",
+            "ldp x29, x30, [sp, #208]",
+            "add sp, sp, #224",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            ".cfi_adjust_cfa_offset -224",
+            "br x16",
+            ".cfi_endproc",
+            decide = sym $decide,
+        )
+    };
+}
+pub(crate) use beginning;
+
+/// Where the assembly has them.
+const _: () = {
+    assert!(std::mem::offset_of!(Saved, integers) == 128);
+    #[cfg(target_arch = "x86_64")]
+    assert!(std::mem::offset_of!(Saved, return_address) == 200);
+    #[cfg(target_arch = "aarch64")]
+    assert!(std::mem::offset_of!(Saved, return_address) == 216);
+    assert!(std::mem::offset_of!(Saved, stacked) == size_of::<Saved>());
+};

@@ -1,0 +1,351 @@
+//! What a call says, if its list is one of those that are known.
+
+use std::ffi::{CString, c_char};
+use std::ptr::null_mut;
+
+use super::confirmed::{read, text};
+use super::{Changing, Registers};
+use crate::ffi::given::LLAMA_SIEVE_DRY_MAX_BREAKERS;
+use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
+use crate::ffi::samplers::*;
+use crate::samplers::MAX_BREAKER_BYTES;
+
+/// More biases are not compared.
+const MOST_BIASES: usize = 1 << 16;
+
+/// The arguments of a call. Floating-point numbers are kept as their bits, so that equal is equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Arguments {
+    Penalties {
+        n_vocab: i32,
+        last_n: i32,
+        /// Of repetition, frequency and presence.
+        factors: [u32; 3],
+    },
+    Dry {
+        vocab: usize,
+        multiplier: u32,
+        base: u32,
+        allowed_length: i32,
+        last_n: i32,
+        /// Empty ones stand for NULL, too.
+        breakers: Vec<Vec<u8>>,
+    },
+    LogitBias {
+        n_vocab: i32,
+        /// Tokens, and the bits of what is added.
+        biases: Vec<(i32, u32)>,
+    },
+    Infill {
+        vocab: usize,
+    },
+}
+
+/// Why a call says nothing in a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It cannot be this layout: what should be a pointer is none.
+    Impossible,
+    /// What is there is too much to compare, or a vocabulary that was not seen before.
+    Unknown,
+}
+
+impl Arguments {
+    /// What a call with these registers says, if its list is this one. Whether there is a
+    /// vocabulary at an address, `is_vocabulary` knows.
+    pub(super) fn read(
+        kind: Changing,
+        layout: usize,
+        registers: &Registers,
+        is_vocabulary: &dyn Fn(usize) -> bool,
+    ) -> Result<Self, Unread> {
+        let [a, b, c, d, e, f] = registers.integers;
+        let [x, y, z, ..] = registers.vectors;
+        match (kind, layout) {
+            (Changing::Penalties, 0) => Ok(Self::Penalties {
+                n_vocab: a as i32,
+                last_n: b as i32,
+                factors: [x, y, z],
+            }),
+            (Changing::Penalties, _) => Ok(Self::Penalties {
+                n_vocab: 0,
+                last_n: a as i32,
+                factors: [x, y, z],
+            }),
+            (Changing::Dry, _) => {
+                let (allowed_length, last_n, list) = match layout {
+                    0 => (b as i32, c as i32, (d, e)),
+                    // There, a last_n of -1 means all of the context.
+                    _ if d as i32 == -1 => (c as i32, b as i32, (e, f)),
+                    _ => (c as i32, d as i32, (e, f)),
+                };
+                let breakers = breakers(list)?;
+                if breakers.iter().any(|text| !text.is_empty()) && !is_vocabulary(a) {
+                    return Err(Unread::Unknown);
+                }
+                Ok(Self::Dry {
+                    vocab: a,
+                    multiplier: x,
+                    base: y,
+                    allowed_length,
+                    last_n,
+                    breakers,
+                })
+            }
+            (Changing::LogitBias, _) => Ok(Self::LogitBias {
+                n_vocab: a as i32,
+                biases: biases(b as i32, c)?,
+            }),
+            (Changing::Infill, _) => match is_vocabulary(a) {
+                true => Ok(Self::Infill { vocab: a }),
+                false => Err(Unread::Unknown),
+            },
+        }
+    }
+
+    /// Ours with these arguments. DRY asks the host's tokenizer, which may throw.
+    ///
+    /// # Safety
+    /// A vocabulary that was read is one of the bound host's.
+    pub(super) unsafe fn make(&self) -> *mut llama_sampler {
+        match self {
+            &Self::Penalties {
+                n_vocab,
+                last_n,
+                factors,
+            } => {
+                let [repeat, freq, present] = factors.map(f32::from_bits);
+                llama_sieve_init_penalties(n_vocab, last_n, repeat, freq, present)
+            }
+            Self::Dry {
+                vocab,
+                multiplier,
+                base,
+                allowed_length,
+                last_n,
+                breakers,
+            } => {
+                let texts = breakers.iter().cloned().map(CString::new);
+                let texts: Vec<CString> = texts.filter_map(Result::ok).collect();
+                let mut pointers: Vec<*const c_char> =
+                    texts.iter().map(|text| text.as_ptr()).collect();
+                // SAFETY: the caller guarantees the vocabulary; the texts outlive the call.
+                unsafe {
+                    llama_sieve_init_dry(
+                        *vocab as *const _,
+                        f32::from_bits(*multiplier),
+                        f32::from_bits(*base),
+                        *allowed_length,
+                        *last_n,
+                        match pointers.is_empty() {
+                            true => null_mut(),
+                            false => pointers.as_mut_ptr(),
+                        },
+                        pointers.len(),
+                    )
+                }
+            }
+            Self::LogitBias { n_vocab, biases } => {
+                let bias = |&(token, bias)| llama_logit_bias {
+                    token,
+                    bias: f32::from_bits(bias),
+                };
+                let biases: Vec<llama_logit_bias> = biases.iter().map(bias).collect();
+                // SAFETY: so many biases.
+                unsafe {
+                    llama_sieve_init_logit_bias(*n_vocab, biases.len() as i32, biases.as_ptr())
+                }
+            }
+            // SAFETY: the caller guarantees the vocabulary.
+            Self::Infill { vocab } => unsafe { llama_sieve_init_infill(*vocab as *const _) },
+        }
+    }
+
+    /// Which of its arguments the call shows to come from their own registers, as bits: of all
+    /// registers of the kind, no other holds the same, and what it does is not nothing.
+    pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
+        let integer = |place| registers.is_only_integer(place);
+        let vector = |place| registers.is_only_vector(place);
+        let does_something = |bits: u32, nothing: f32| {
+            let distance = (f32::from_bits(bits) - nothing).abs();
+            (1e-3..1e3).contains(&distance)
+        };
+        let shown: &[bool] = match self {
+            &Self::Penalties {
+                last_n,
+                factors: [repeat, freq, present],
+                ..
+            } => &[
+                vector(0) && does_something(repeat, 1.0),
+                // Of a token that there is but once, the two are one.
+                vector(1) && last_n > 1 && does_something(freq, 0.0),
+                vector(2) && last_n > 1 && does_something(present, 0.0),
+                integer(1 - layout),
+            ],
+            Self::Dry {
+                multiplier,
+                base,
+                allowed_length,
+                last_n,
+                breakers,
+                ..
+            } => &[
+                vector(0) && does_something(*multiplier, 0.0),
+                // The least length has no power of it, one that is longer has.
+                vector(1)
+                    && *last_n / 2 > 1 + (*allowed_length).max(1)
+                    && does_something(*base, 1.0),
+                integer(1 + layout),
+                integer(2 + layout) && (layout == 0 || integer(1)),
+                integer(4 + layout) && breakers.iter().any(|text| !text.is_empty()),
+            ],
+            Self::LogitBias { biases, .. } => &[integer(1) && !biases.is_empty()],
+            Self::Infill { .. } => &[integer(0)],
+        };
+        let bits = shown.iter().enumerate();
+        bits.map(|(i, &shown)| u8::from(shown) << i).sum()
+    }
+}
+
+impl Changing {
+    /// All that is to be [shown](Arguments::shown), of calls together.
+    pub(super) const fn all_shown(self) -> u8 {
+        match self {
+            Self::Penalties => 0b1111,
+            Self::Dry => 0b11111,
+            Self::LogitBias | Self::Infill => 1,
+        }
+    }
+}
+
+fn breakers((list, n): (usize, usize)) -> Result<Vec<Vec<u8>>, Unread> {
+    const WORD: usize = size_of::<usize>();
+    if list == 0 || n == 0 {
+        return Ok(Vec::new());
+    }
+    if n > LLAMA_SIEVE_DRY_MAX_BREAKERS || !list.is_multiple_of(WORD) {
+        return Err(Unread::Impossible);
+    }
+    let mut bytes = vec![0; n * WORD];
+    if !read(list, &mut bytes) {
+        return Err(Unread::Impossible);
+    }
+    let (words, _) = bytes.as_chunks();
+    let breaker = |&word: &[u8; WORD]| match usize::from_ne_bytes(word) {
+        0 => Some(Vec::new()),
+        address => text(address, MAX_BREAKER_BYTES),
+    };
+    let breakers: Option<Vec<Vec<u8>>> = words.iter().map(breaker).collect();
+    breakers.ok_or(Unread::Impossible)
+}
+
+fn biases(n: i32, list: usize) -> Result<Vec<(i32, u32)>, Unread> {
+    const EACH: usize = size_of::<llama_logit_bias>();
+    let Some(n) = usize::try_from(n).ok().filter(|&n| n > 0) else {
+        return Ok(Vec::new());
+    };
+    if !list.is_multiple_of(align_of::<llama_logit_bias>()) {
+        return Err(Unread::Impossible);
+    }
+    // Whether it is a list at all, its first page says.
+    let mut bytes = vec![0; n.min(MOST_BIASES) * EACH];
+    if !read(list, &mut bytes) {
+        return Err(Unread::Impossible);
+    }
+    if n > MOST_BIASES {
+        return Err(Unread::Unknown);
+    }
+    let (all, _) = bytes.as_chunks::<EACH>();
+    let bias = |&[a, b, c, d, e, f, g, h]: &[u8; EACH]| {
+        let token = i32::from_ne_bytes([a, b, c, d]);
+        (token, u32::from_ne_bytes([e, f, g, h]))
+    };
+    Ok(all.iter().map(bias).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: Changing, layout: usize, registers: &Registers) -> Result<Arguments, Unread> {
+        Arguments::read(kind, layout, registers, &|vocab| vocab == 77)
+    }
+
+    fn registers(integers: [usize; 6], floats: &[f32]) -> Registers {
+        let mut vectors = [0; 8];
+        for (to, from) in vectors.iter_mut().zip(floats) {
+            *to = from.to_bits();
+        }
+        Registers { integers, vectors }
+    }
+
+    #[test]
+    fn breakers_are_read_where_they_are() {
+        let texts = [
+            c"\n".as_ptr(),
+            c"".as_ptr(),
+            std::ptr::null(),
+            c"ab".as_ptr(),
+        ];
+        let new = registers([77, 2, 64, texts.as_ptr() as usize, 4, 9], &[0.8, 1.75]);
+        let Ok(Arguments::Dry {
+            breakers, last_n, ..
+        }) = read(Changing::Dry, 0, &new)
+        else {
+            panic!("it is a call with breakers");
+        };
+        assert_eq!(breakers, [&b"\n"[..], b"", b"", b"ab"]);
+        assert_eq!(last_n, 64);
+        // Read as the other, the number is where the pointer should be.
+        assert_eq!(read(Changing::Dry, 1, &new), Err(Unread::Impossible));
+        // Of another vocabulary nothing is asked.
+        let mut other = new;
+        other.integers[0] = 78;
+        assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Unknown));
+        other.integers[4] = LLAMA_SIEVE_DRY_MAX_BREAKERS + 1;
+        assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Impossible));
+        // One of the texts is none.
+        let texts = [c"\n".as_ptr(), 8 as *const c_char];
+        other.integers[3..5].copy_from_slice(&[texts.as_ptr() as usize, 2]);
+        assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Impossible));
+    }
+
+    #[test]
+    fn biases_are_read_where_they_are() {
+        let list = [llama_logit_bias {
+            token: 5,
+            bias: -1.5,
+        }; 3];
+        let mut call = registers([1000, 3, list.as_ptr() as usize, 0, 0, 0], &[]);
+        let expected = Arguments::LogitBias {
+            n_vocab: 1000,
+            biases: vec![(5, (-1.5f32).to_bits()); 3],
+        };
+        assert_eq!(read(Changing::LogitBias, 0, &call), Ok(expected));
+        for (n, list) in [(3, 1000), (3, list.as_ptr() as usize + 1), (1 << 20, 8)] {
+            call.integers[1..3].copy_from_slice(&[n, list]);
+            assert_eq!(read(Changing::LogitBias, 0, &call), Err(Unread::Impossible));
+        }
+    }
+
+    #[test]
+    fn only_what_has_a_register_of_its_own_is_shown() {
+        let shown = |layout, integers, floats: &[f32]| {
+            let registers = registers(integers, floats);
+            let read = read(Changing::Penalties, layout, &registers);
+            read.expect("nothing is a pointer")
+                .shown(layout, &registers)
+        };
+        assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.25]), 0b1111);
+        assert_eq!(shown(1, [64, 9, 1, 2, 3, 4], &[1.1, 0.5, 0.25]), 0b1111);
+        // The same in another register, though the upper half differs.
+        assert_eq!(
+            shown(0, [9, 64, 1, 2, 3, 64 | 1 << 32], &[1.1, 0.5, 0.25]),
+            0b111
+        );
+        // Two that could be exchanged, and a third that does nothing.
+        assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.5]), 0b1001);
+        assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.0]), 0b1011);
+        assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.0, 0.5, 0.25]), 0b1110);
+    }
+}

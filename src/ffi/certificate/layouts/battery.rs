@@ -1,0 +1,311 @@
+//! What a sampler of the host's and ours with some arguments are both put through, so that every
+//! argument shows.
+
+use std::mem::transmute;
+use std::ptr::null_mut;
+
+use super::arguments::Arguments;
+use crate::ffi::certificate::arrays::HISTORY;
+use crate::ffi::certificate::compare::{Left, Pair, accept, apply, name_of};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::host_vocabulary;
+use crate::ffi::samplers::begin_breakers;
+use crate::lcg::Lcg;
+use crate::token::{Token, TokenData};
+use crate::vocabulary::Vocabulary;
+
+/// So many tokens are accepted at most, to see where a window ends.
+const MOST_ACCEPTED: usize = 1 << 17;
+
+/// Repetitions of up to so many tokens are tried.
+const MOST_REPEATED: usize = 64;
+
+/// So many tokens that begin breakers are tried.
+const MOST_BREAKERS: usize = 12;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// This token, so often.
+    Accept(Token, usize),
+    /// To the array of this number.
+    Apply(usize),
+}
+
+/// Made before it is run, so that nothing of ours can fail between calls of the host.
+pub(super) struct Battery {
+    steps: Vec<Step>,
+    arrays: Vec<Vec<TokenData>>,
+    /// Whether it shows all that there is to show.
+    is_whole: bool,
+    work: [Vec<TokenData>; 2],
+}
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Differs,
+    /// As far as could be seen.
+    AsFarAsSeen,
+    /// Nothing was changed by any of both.
+    DoesNothing,
+    Same,
+}
+
+impl Battery {
+    fn new() -> Self {
+        Self {
+            steps: Vec::new(),
+            arrays: Vec::new(),
+            is_whole: true,
+            work: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// For the arguments of ours, which is `ours`.
+    ///
+    /// # Safety
+    /// `ours` is a live sampler of ours with these arguments; a vocabulary among these is one of
+    /// the bound host's.
+    pub(super) unsafe fn of(arguments: &Arguments, ours: *mut llama_sampler) -> Self {
+        let mut battery = Self::new();
+        match arguments {
+            Arguments::Penalties { last_n, .. } => battery.penalties(*last_n),
+            Arguments::Dry {
+                allowed_length,
+                last_n,
+                ..
+            } => {
+                // SAFETY: the caller guarantees the sampler.
+                let breakers = unsafe { begin_breakers(ours, MOST_BREAKERS) };
+                battery.dry(*allowed_length, *last_n, &breakers);
+            }
+            Arguments::LogitBias { biases, .. } => battery.logit_bias(biases),
+            Arguments::Infill { vocab } => {
+                // SAFETY: the caller guarantees the vocabulary.
+                if let Ok(vocabulary) = unsafe { host_vocabulary(*vocab as *const _) } {
+                    battery.infill(&vocabulary);
+                }
+            }
+        }
+        let most = battery.arrays.iter().map(Vec::len).max().unwrap_or(0);
+        battery.work = [Vec::with_capacity(most), Vec::with_capacity(most)];
+        battery
+    }
+
+    fn accept(&mut self, token: Token) {
+        self.steps.push(Step::Accept(token, 1));
+    }
+
+    fn accept_all(&mut self, tokens: &[Token]) {
+        for &token in tokens {
+            self.accept(token);
+        }
+    }
+
+    fn accept_often(&mut self, token: Token, n: usize) {
+        self.is_whole &= n <= MOST_ACCEPTED;
+        self.steps.push(Step::Accept(token, n.min(MOST_ACCEPTED)));
+    }
+
+    /// Candidates of these ids, the logits of which have all 24 bits; one of them is 0.
+    fn array(&mut self, ids: impl IntoIterator<Item = Token>) -> usize {
+        let mut lcg = Lcg(1_274_836_067);
+        let candidate = |(i, id)| {
+            let random = lcg.unit() * 16.0 - 8.0;
+            let logit = if i == 2 { 0.0 } else { random };
+            TokenData { id, logit, p: 0.0 }
+        };
+        let data = ids.into_iter().enumerate().map(candidate).collect();
+        self.arrays.push(data);
+        self.arrays.len() - 1
+    }
+
+    fn apply(&mut self, array: usize) {
+        self.steps.push(Step::Apply(array));
+    }
+
+    /// Repetitions, and then tokens that leave the window one by one.
+    fn penalties(&mut self, last_n: i32) {
+        const FILLER: Token = 7;
+        const MARKERS: [Token; 8] = [100, 101, 102, 103, 104, 105, 106, 107];
+        let few = self.array(0..24);
+        self.accept_all(&HISTORY);
+        self.apply(few);
+        let marked = self.array(MARKERS.into_iter().chain([FILLER, 1, 2, 3, 200]));
+        for marker in MARKERS {
+            self.accept(marker);
+            self.apply(marked);
+        }
+        // The first marker is then the second to leave.
+        let window = usize::try_from(last_n).unwrap_or(0);
+        self.accept_often(FILLER, window.saturating_sub(MARKERS.len() + 1));
+        for _ in 0..MARKERS.len() + 4 {
+            self.apply(marked);
+            self.accept(FILLER);
+        }
+    }
+
+    fn dry(&mut self, allowed_length: i32, last_n: i32, breakers: &[Token]) {
+        let least = usize::try_from(allowed_length).unwrap_or(0).max(1);
+        self.is_whole &= least <= MOST_REPEATED;
+        let least = least.min(MOST_REPEATED);
+        let window = usize::try_from(last_n).unwrap_or(0);
+        let mut others = (0..).filter(|token| !breakers.contains(token));
+        let filler = others.next().unwrap_or_default();
+        let mut some = |n: usize| others.by_ref().take(n).collect::<Vec<Token>>();
+
+        // Repetitions of all lengths around the least, and what comes behind them.
+        let run = some(least + 3);
+        let array = self.array(run.iter().copied().chain(some(4)));
+        self.accept_all(&run);
+        for &token in &run {
+            self.accept(token);
+            self.apply(array);
+        }
+        // A breaker within a repetition.
+        for &breaker in breakers {
+            let (before, after, behind) = (some(least), some(least), some(1));
+            let run = [&before[..], &[breaker], &after].concat();
+            let array = self.array(behind.iter().chain(&run).copied());
+            self.accept_all(&run);
+            self.accept_all(&behind);
+            self.accept(filler);
+            self.accept_all(&run);
+            self.apply(array);
+        }
+        // As far back as the window reaches, and one token farther.
+        let (first, second, behind) = (some(least), some(least), some(2));
+        let ids = behind.iter().chain(&first).chain(&second);
+        let array = self.array(ids.chain([&filler]).copied());
+        let runs = [&first, &second];
+        if let Some(between) = window.checked_sub(3 * least + 1) {
+            // Of the first the window has lost one token when it comes again, and of the second it
+            // has all when that comes again behind it.
+            for (run, behind) in runs.into_iter().zip(&behind) {
+                self.accept_all(run);
+                self.accept(*behind);
+            }
+            self.accept_often(filler, between);
+            for run in runs {
+                self.accept_all(run);
+                self.apply(array);
+            }
+            return;
+        }
+        let between = window.checked_sub(2 * least + 1);
+        self.is_whole &= between.is_some();
+        for ((run, behind), farther) in runs.into_iter().zip(&behind).zip(0..) {
+            self.accept_all(run);
+            self.accept(*behind);
+            self.accept_often(filler, between.unwrap_or(0) + farther);
+            self.accept_all(run);
+            self.apply(array);
+        }
+    }
+
+    /// In their places, and out of order.
+    fn logit_bias(&mut self, biases: &[(i32, u32)]) {
+        // Each candidate is compared with each bias.
+        let most = (1 << 20) / biases.len().max(1);
+        let most = most.clamp(8, 128);
+        let spread = |i: usize| biases.get(i * (biases.len() - 1) / (most - 1).max(1));
+        let mut ids: Vec<Token> = match biases.len() <= most {
+            true => biases.iter().map(|&(token, _)| token).collect(),
+            false => (0..most).filter_map(spread).map(|&(id, _)| id).collect(),
+        };
+        let in_place = self.array(0..most as Token);
+        ids.extend(ids.clone().iter().map(|id| id.wrapping_add(1)));
+        ids.sort_unstable();
+        ids.dedup();
+        let backward = self.array(ids.into_iter().rev());
+        self.apply(in_place);
+        self.apply(backward);
+    }
+
+    /// Tokens from all of the vocabulary, some of which end a generation.
+    fn infill(&mut self, vocabulary: &dyn Vocabulary) {
+        const MOST: usize = 40;
+        let n = vocabulary.n_tokens();
+        let spread = (0..MOST).map(|i| (i * n / MOST) as Token);
+        let ends = (0..n as Token).rev().filter(|&id| vocabulary.is_eog(id));
+        let mut ids: Vec<Token> = spread.chain(ends.take(4)).chain(0..8).collect();
+        ids.retain(|&id| (id as usize) < n);
+        ids.sort_unstable();
+        ids.dedup();
+        for part in [ids.len(), 12, 3] {
+            let array = self.array(ids.iter().rev().take(part).copied());
+            self.apply(array);
+        }
+    }
+
+    /// Puts both through it.
+    ///
+    /// # Safety
+    /// The samplers are live or NULL, and nobody else's.
+    pub(super) unsafe fn run(&mut self, pair: &Pair) -> Outcome {
+        let [theirs, ours] = pair.made;
+        // SAFETY: both are live or NULL.
+        let is_there =
+            |smpl: *mut llama_sampler| unsafe { !smpl.is_null() && !(*smpl).iface.is_null() };
+        if !is_there(theirs) || !is_there(ours) {
+            return Outcome::AsFarAsSeen;
+        }
+        // SAFETY: both are live.
+        if unsafe { name_of(theirs) != name_of(ours) } {
+            return Outcome::Differs;
+        }
+        let mut does_something = false;
+        for &step in &self.steps {
+            let array = match step {
+                Step::Accept(token, n) => {
+                    for smpl in pair.made {
+                        for _ in 0..n {
+                            // SAFETY: as above.
+                            unsafe { accept(smpl, token) };
+                        }
+                    }
+                    continue;
+                }
+                Step::Apply(array) => array,
+            };
+            let Some(data) = self.arrays.get(array) else {
+                continue;
+            };
+            let [of_theirs, of_ours] = &mut self.work;
+            let left = [(theirs, of_theirs), (ours, of_ours)].map(|(smpl, work)| {
+                work.clear();
+                work.extend_from_slice(data);
+                // SAFETY: as above, and the array is this call's.
+                unsafe { apply(smpl, work, false) }
+            });
+            let ([theirs, ours], [of_theirs, of_ours]) = (left, &self.work);
+            if theirs.differs_from(of_theirs, &ours, of_ours).is_some() {
+                return Outcome::Differs;
+            }
+            let before = Left::all(data.len());
+            does_something |= before.differs_from(data, &ours, of_ours).is_some();
+        }
+        match (self.is_whole, does_something) {
+            (false, _) => Outcome::AsFarAsSeen,
+            (true, false) => Outcome::DoesNothing,
+            (true, true) => Outcome::Same,
+        }
+    }
+}
+
+/// A copy of a sampler, by its own function; NULL if it has none.
+///
+/// # Safety
+/// `smpl` is live or NULL.
+pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
+    type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sampler;
+    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+    unsafe {
+        let iface = smpl.as_ref().and_then(|smpl| smpl.iface.as_ref());
+        let Some(clone) = iface.and_then(|iface| iface.clone) else {
+            return null_mut();
+        };
+        let clone: Clone = transmute(clone);
+        clone(smpl)
+    }
+}

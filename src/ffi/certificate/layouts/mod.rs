@@ -1,0 +1,424 @@
+//! Which argument list a host's constructor has, proven by the calls of a program.
+//!
+//! Some lists have changed, and will again. So no argument of ours is given to a constructor of
+//! these before its list is known. The host makes its sampler from a program's call, with every
+//! register as it came. Ours is made for each known list, from the same registers; a copy of the
+//! host's and one of ours then accept and apply the same, and all that they leave must be equal,
+//! bit for bit. Every list of which that holds gives the sampler that was asked for.
+//!
+//! That says it of this call. Of all calls it is known when one list alone is left, and calls have
+//! shown each of its arguments to come from its own register: no other register held the same
+//! value, and the value has done something. Otherwise two arguments that were equal by chance could
+//! be exchanged. Until then each call with new values is tried; values that were tried before need
+//! not be.
+//!
+//! What a list takes for a pointer is read only where the kernel confirms that it can be, and for a
+//! vocabulary only what the host has given out as one.
+//!
+//! The host's functions are called outside the guard: what they throw passes through.
+
+mod arguments;
+mod battery;
+pub mod confirmed;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::ffi::certificate::compare::Pair;
+use crate::ffi::chain::switched_off;
+use crate::ffi::guard::guard;
+use crate::ffi::host::Host;
+use crate::ffi::host::build::Build;
+use crate::ffi::host::built_ins::{self, Free, free_of};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::samplers::is_disabled;
+
+use arguments::{Arguments, Unread};
+use battery::{Battery, Outcome, copy_of};
+
+/// The registers in which the known lists have their arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// Of integers and pointers, in order.
+    pub integers: [usize; 6],
+    /// The lower halves of those of floating-point numbers.
+    pub vectors: [u32; 8],
+}
+
+impl Registers {
+    /// Whether no other register of integers has the same lower half.
+    fn is_only_integer(&self, place: usize) -> bool {
+        is_only(&self.integers.map(|value| value as u32), place)
+    }
+
+    fn is_only_vector(&self, place: usize) -> bool {
+        is_only(&self.vectors, place)
+    }
+}
+
+fn is_only(all: &[u32], place: usize) -> bool {
+    let value = all.get(place);
+    value.is_some_and(|value| all.iter().filter(|&other| other == value).count() == 1)
+}
+
+/// The constructors whose lists are not taken for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changing {
+    /// With `n_vocab`, or without.
+    Penalties,
+    /// Without `n_ctx_train`, or with it.
+    Dry,
+    /// One known list, with a pointer.
+    LogitBias,
+    /// One known list, with a pointer.
+    Infill,
+}
+
+impl Changing {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill];
+
+    /// One bit for each known list, of which the newest has number 0.
+    const fn lists(self) -> u8 {
+        match self {
+            Self::Penalties | Self::Dry => 0b11,
+            Self::LogitBias | Self::Infill => 0b1,
+        }
+    }
+
+    /// The number of the list that this build has.
+    pub fn list_of(self, build: Build) -> usize {
+        match self {
+            Self::Penalties => usize::from(!build.penalties_take_n_vocab()),
+            Self::Dry => usize::from(build.dry_takes_n_ctx_train()),
+            Self::LogitBias | Self::Infill => 0,
+        }
+    }
+
+    /// A build with the list of this number.
+    pub const fn build_with(self, list: usize) -> Build {
+        match list {
+            0 => Build::NEW_LISTS,
+            _ => Build::OLD_LISTS,
+        }
+    }
+}
+
+/// What is known of one constructor of one host.
+#[derive(Debug)]
+pub struct Layouts {
+    kind: Changing,
+    settled: AtomicU8,
+    evidence: Mutex<Evidence>,
+}
+
+/// What `settled` says: a number of a list, or one of these.
+const OPEN: u8 = 0xFF;
+const REFUSED: u8 = 0xFE;
+
+#[derive(Debug)]
+struct Evidence {
+    /// One bit for each list that no call has refuted.
+    possible: u8,
+    /// Of each list, what was shown of it.
+    shown: [u8; LISTS],
+    /// Calls that were tried, the last ones.
+    tried: Vec<Read>,
+}
+
+const LISTS: usize = 2;
+const MOST_TRIED: usize = 64;
+
+/// What is known of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Nothing yet for all calls.
+    Open,
+    /// It is the one of this number.
+    Proven(usize),
+    /// It is none of those that are known.
+    Refused,
+}
+
+/// What a call says, by each list that was possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read([Option<Result<Arguments, Unread>>; LISTS]);
+
+/// What came of a list, and ours of that list.
+type Found = Option<(Outcome, Option<Owned>)>;
+
+/// What a call has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// This sampler of ours does the same as the host's, which is to be [freed](free).
+    Ours(*mut llama_sampler),
+    /// Nothing: the host's is to be used for this call.
+    Undecided,
+    /// The list is none of those that are known.
+    Refused,
+}
+
+impl Layouts {
+    /// Nothing is known yet.
+    pub const fn new(kind: Changing) -> Self {
+        Self {
+            kind,
+            settled: AtomicU8::new(OPEN),
+            evidence: Mutex::new(Evidence {
+                possible: kind.lists(),
+                shown: [0; LISTS],
+                tried: Vec::new(),
+            }),
+        }
+    }
+
+    /// What is known for all calls.
+    pub fn settled(&self) -> Settled {
+        match self.settled.load(Ordering::Acquire) {
+            OPEN => Settled::Open,
+            REFUSED => Settled::Refused,
+            list => Settled::Proven(list.into()),
+        }
+    }
+
+    /// The only list that is possible as yet.
+    pub fn only(&self) -> Option<usize> {
+        let possible = self.evidence().possible;
+        possible
+            .is_power_of_two()
+            .then(|| possible.trailing_zeros() as usize)
+    }
+
+    fn evidence(&self) -> MutexGuard<'_, Evidence> {
+        self.evidence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a call with these registers says, and the number of the list that ours may be made by,
+    /// if the same was tried before. To be called inside the guard. Whether there is a vocabulary
+    /// at an address, `is_vocabulary` knows.
+    pub fn read(
+        &self,
+        registers: &Registers,
+        is_vocabulary: &dyn Fn(usize) -> bool,
+    ) -> (Read, Option<usize>) {
+        let possible = self.evidence().possible;
+        let mut read = Read(Default::default());
+        for (list, place) in read.0.iter_mut().enumerate() {
+            if has(possible, list) {
+                *place = Some(Arguments::read(self.kind, list, registers, is_vocabulary));
+            }
+        }
+        let evidence = self.evidence();
+        let tried = |tried: &Read| {
+            let mut both = tried.0.iter().zip(&read.0).enumerate();
+            both.all(|(list, (tried, read))| {
+                !has(evidence.possible, list) || (tried == read && matches!(read, Some(Ok(_))))
+            })
+        };
+        let is_known = evidence.possible != 0 && evidence.tried.iter().any(tried);
+        let list = is_known.then(|| evidence.possible.trailing_zeros() as usize);
+        drop(evidence);
+        (read, list)
+    }
+
+    /// Tries a call that said this: the host has made `theirs` of it. The list of number `first` is
+    /// taken where several give the same sampler.
+    ///
+    /// # Safety
+    /// `theirs` is a live sampler that the bound host has just made of a call with these registers.
+    pub unsafe fn judge(
+        &self,
+        registers: &Registers,
+        read: &Read,
+        first: usize,
+        theirs: *mut llama_sampler,
+    ) -> Verdict {
+        let Ok(host) = Host::get() else {
+            return Verdict::Undecided;
+        };
+        let Ok(free) = free_of(&host) else {
+            return Verdict::Undecided;
+        };
+        // SAFETY: the caller guarantees the sampler.
+        let tells_off = unsafe { switched_off(theirs) }.is_some();
+        let mut found = [const { None }; LISTS];
+        for (place, read) in found.iter_mut().zip(&read.0) {
+            *place = match read {
+                None => None,
+                Some(Err(Unread::Impossible)) => Some((Outcome::Differs, None)),
+                Some(Err(Unread::Unknown)) => Some((Outcome::AsFarAsSeen, None)),
+                Some(Ok(arguments)) => {
+                    // SAFETY: the caller guarantees the sampler, and what was read.
+                    let (outcome, ours) = unsafe { compared(arguments, theirs, free) };
+                    // SAFETY: ours was just made, or is NULL.
+                    let is_off = unsafe { is_disabled(ours.0) };
+                    let outcome = match outcome {
+                        // It says nothing of what does nothing.
+                        Outcome::DoesNothing if is_off && !tells_off => Outcome::DoesNothing,
+                        Outcome::DoesNothing if is_off => Outcome::Differs,
+                        Outcome::DoesNothing => Outcome::AsFarAsSeen,
+                        other => other,
+                    };
+                    Some((outcome, Some(ours)))
+                }
+            };
+        }
+        guard(
+            "layouts",
+            || Verdict::Undecided,
+            || self.conclude(registers, read, first, (&host, found)),
+        )
+    }
+
+    fn conclude(
+        &self,
+        registers: &Registers,
+        read: &Read,
+        first: usize,
+        (host, mut found): (&Host, [Found; LISTS]),
+    ) -> Verdict {
+        let mut evidence = self.evidence();
+        let mut agree = 0;
+        for (list, found) in found.iter().enumerate() {
+            match found {
+                Some((Outcome::Differs, _)) => evidence.possible &= !bit(list),
+                Some((Outcome::Same | Outcome::DoesNothing, _)) => agree |= bit(list),
+                Some((Outcome::AsFarAsSeen, _)) | None => {}
+            }
+        }
+        agree &= evidence.possible;
+        if evidence.possible == 0 {
+            let open = (OPEN, REFUSED);
+            let (order, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+            let _ = self
+                .settled
+                .compare_exchange(open.0, open.1, order, otherwise);
+            return Verdict::Refused;
+        }
+        if agree == 0 {
+            return Verdict::Undecided;
+        }
+        for (list, read) in read.0.iter().enumerate() {
+            if let Some(Ok(arguments)) = read
+                && matches!(found.get(list), Some(Some((Outcome::Same, _))))
+                && let Some(shown) = evidence.shown.get_mut(list)
+            {
+                *shown |= arguments.shown(list, registers);
+            }
+        }
+        let list = match has(agree, first) {
+            true => first,
+            false => agree.trailing_zeros() as usize,
+        };
+        if self.kind == Changing::Penalties {
+            built_ins::penalties_take_n_vocab(*host, list == 0);
+        }
+        let is_shown = evidence.shown.get(list) == Some(&self.kind.all_shown());
+        if evidence.possible == bit(list) && is_shown {
+            self.settled.store(list as u8, Ordering::Release);
+            evidence.tried = Vec::new();
+        } else if agree == evidence.possible {
+            if evidence.tried.len() == MOST_TRIED {
+                evidence.tried.remove(0);
+            }
+            evidence.tried.push(read.clone());
+        }
+        drop(evidence);
+        let ours = found.get_mut(list).and_then(|found| found.take()?.1);
+        match ours {
+            Some(ours) => Verdict::Ours(ours.given_away()),
+            None => Verdict::Undecided,
+        }
+    }
+}
+
+const fn bit(list: usize) -> u8 {
+    1 << list
+}
+
+const fn has(lists: u8, list: usize) -> bool {
+    lists & bit(list) != 0
+}
+
+/// A sampler that is freed, also when the host throws. May be NULL.
+#[derive(Debug)]
+struct Owned(*mut llama_sampler, Free);
+
+impl Owned {
+    fn given_away(self) -> *mut llama_sampler {
+        let sampler = self.0;
+        std::mem::forget(self);
+        sampler
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: a live sampler of the host, not used again.
+            unsafe { (self.1)(self.0) };
+        }
+    }
+}
+
+/// What a copy of `theirs` does beside ours of these arguments, which comes along as it was made.
+///
+/// # Safety
+/// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its.
+unsafe fn compared(
+    arguments: &Arguments,
+    theirs: *mut llama_sampler,
+    free: Free,
+) -> (Outcome, Owned) {
+    // SAFETY: the caller guarantees the vocabulary.
+    let ours = Owned(unsafe { arguments.make() }, free);
+    let other = match arguments {
+        // Of a vocabulary, it would say that tokens are not in it.
+        &Arguments::Penalties {
+            last_n, factors, ..
+        } => Some(Arguments::Penalties {
+            n_vocab: 0,
+            last_n,
+            factors,
+        }),
+        _ => None,
+    };
+    // SAFETY: all are live or NULL; the caller guarantees theirs and the vocabulary.
+    let (theirs, other) = unsafe {
+        let theirs = Owned(copy_of(theirs), free);
+        let other = match other {
+            Some(other) => other.make(),
+            None => copy_of(ours.0),
+        };
+        (theirs, Owned(other, free))
+    };
+    let pair = Pair {
+        made: [theirs.given_away(), other.given_away()],
+        free,
+    };
+    let make = || {
+        // SAFETY: ours was made of these arguments; the caller guarantees the vocabulary.
+        Some(unsafe { Battery::of(arguments, ours.0) })
+    };
+    let battery = guard("layouts", || None, make);
+    let outcome = match battery {
+        // SAFETY: copies that are nobody else's.
+        Some(mut battery) => unsafe { battery.run(&pair) },
+        None => Outcome::AsFarAsSeen,
+    };
+    (outcome, ours)
+}
+
+/// Frees a sampler of the host's that is not needed.
+///
+/// # Safety
+/// `smpl` is a live sampler of the bound host, not used again.
+pub unsafe fn free(smpl: *mut llama_sampler) {
+    if let Ok(free) = Host::get().and_then(|host| free_of(&host)) {
+        // SAFETY: the caller guarantees the sampler.
+        unsafe { free(smpl) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

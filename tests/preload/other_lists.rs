@@ -1,0 +1,446 @@
+//! Hosts whose constructors have other argument lists, under the preload library: llama.cpp's own
+//! source, and a program that calls it by the same lists. Nothing tells of what build they are.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::preloaded::{made, preloaded, warnings};
+use crate::programs::{Run, Said, build, model, source};
+use crate::toolchain::{Build, compile_common, empty_folder, succeed};
+use vendor_llama_cpp::paths;
+
+/// A constructor: its list, what it does first, how the program calls it with the arguments of
+/// today, and how the host does.
+struct List {
+    list: &'static str,
+    body: &'static str,
+    call: &'static str,
+    clone: &'static str,
+}
+
+const fn list(
+    list: &'static str,
+    body: &'static str,
+    call: &'static str,
+    clone: &'static str,
+) -> List {
+    List {
+        list,
+        body,
+        call,
+        clone,
+    }
+}
+
+/// Of today.
+const PENALTIES: List = list(
+    "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
+     float penalty_present",
+    "",
+    "n_vocab, last_n, repeat, freq, present",
+    "n_vocab, last_n, repeat, freq, present",
+);
+const DRY: List = list(
+    "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
+     int32_t dry_allowed_length, int32_t dry_penalty_last_n, const char ** seq_breakers, \
+     size_t num_breakers",
+    "",
+    "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+    "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+);
+const LOGIT_BIAS: List = list(
+    "int32_t n_vocab, int32_t n_logit_bias, const llama_logit_bias * logit_bias",
+    "",
+    "n_vocab, n, bias",
+    "n_vocab, n, bias",
+);
+
+/// The host of that name.
+fn lists(name: &str) -> [List; 3] {
+    match name {
+        "today" => [PENALTIES, DRY, LOGIT_BIAS],
+        "old" => [
+            list(
+                "int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
+                 float penalty_present",
+                "const int32_t n_vocab = 0;",
+                "last_n, repeat, freq, present",
+                "last_n, repeat, freq, present",
+            ),
+            list(
+                "const struct llama_vocab * vocab, int32_t context_size, float dry_multiplier, \
+                 float dry_base, int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
+                 const char ** seq_breakers, size_t num_breakers",
+                "if (dry_penalty_last_n == -1) { dry_penalty_last_n = context_size; }",
+                // All of the context, where that is as long.
+                "vocab, last_n == 32 ? 32 : 512, multiplier, base, allowed_length, \
+                 last_n == 32 ? -1 : last_n, breakers, n_breakers",
+                "vocab, 0, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+            ),
+            LOGIT_BIAS,
+        ],
+        "leading integer" => [
+            list(
+                "int32_t, int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
+                 float penalty_freq, float penalty_present",
+                "",
+                "7, n_vocab, last_n, repeat, freq, present",
+                "0, n_vocab, last_n, repeat, freq, present",
+            ),
+            list(
+                "int32_t, const struct llama_vocab * vocab, float dry_multiplier, \
+                 float dry_base, int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
+                 const char ** seq_breakers, size_t num_breakers",
+                "",
+                "7, vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+                "0, vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+            ),
+            list(
+                "int32_t, int32_t n_vocab, int32_t n_logit_bias, \
+                 const llama_logit_bias * logit_bias",
+                "",
+                "7, n_vocab, n, bias",
+                "0, n_vocab, n, bias",
+            ),
+        ],
+        "trailing float" => [
+            list(
+                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
+                 float penalty_freq, float penalty_present, float more",
+                "penalty_present += more;",
+                "n_vocab, last_n, repeat, freq, present, 0.25f",
+                "n_vocab, last_n, repeat, freq, present, 0.0f",
+            ),
+            list(
+                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
+                 int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
+                 const char ** seq_breakers, size_t num_breakers, float more",
+                "dry_multiplier += more;",
+                "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers, 0.25f",
+                "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers, 0.0f",
+            ),
+            list(
+                "int32_t n_vocab, int32_t n_logit_bias, const llama_logit_bias * logit_bias, \
+                 float more",
+                "if (more > 0.0f) { n_logit_bias -= 1; }",
+                "n_vocab, n, bias, 0.25f",
+                "n_vocab, n, bias, 0.0f",
+            ),
+        ],
+        "pointer in the middle" => [
+            list(
+                "int32_t n_vocab, const char *, int32_t penalty_last_n, float penalty_repeat, \
+                 float penalty_freq, float penalty_present",
+                "",
+                "n_vocab, extra, last_n, repeat, freq, present",
+                "n_vocab, nullptr, last_n, repeat, freq, present",
+            ),
+            list(
+                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
+                 int32_t dry_allowed_length, int32_t dry_penalty_last_n, const char * extra, \
+                 const char ** seq_breakers, size_t num_breakers",
+                "(void) extra;",
+                "vocab, multiplier, base, allowed_length, last_n, extra, breakers, n_breakers",
+                "vocab, multiplier, base, allowed_length, last_n, nullptr, breakers, n_breakers",
+            ),
+            list(
+                "int32_t n_vocab, const char *, int32_t n_logit_bias, \
+                 const llama_logit_bias * logit_bias",
+                "",
+                "n_vocab, extra, n, bias",
+                "n_vocab, nullptr, n, bias",
+            ),
+        ],
+        "exchanged" => [
+            list(
+                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
+                 float penalty_present, float penalty_freq",
+                "",
+                "n_vocab, last_n, repeat, present, freq",
+                "n_vocab, last_n, repeat, present, freq",
+            ),
+            list(
+                "const struct llama_vocab * vocab, float dry_base, float dry_multiplier, \
+                 int32_t dry_penalty_last_n, int32_t dry_allowed_length, \
+                 const char ** seq_breakers, size_t num_breakers",
+                "",
+                "vocab, base, multiplier, last_n, allowed_length, breakers, n_breakers",
+                "vocab, base, multiplier, last_n, allowed_length, breakers, n_breakers",
+            ),
+            list(
+                "int32_t n_logit_bias, int32_t n_vocab, const llama_logit_bias * logit_bias",
+                "",
+                "n, n_vocab, bias",
+                "n, n_vocab, bias",
+            ),
+        ],
+        "pointers exchanged" => [
+            list(
+                "int32_t penalty_last_n, int32_t n_vocab, float penalty_repeat, \
+                 float penalty_freq, float penalty_present",
+                "",
+                "last_n, n_vocab, repeat, freq, present",
+                "last_n, n_vocab, repeat, freq, present",
+            ),
+            list(
+                "const char ** seq_breakers, int32_t dry_allowed_length, \
+                 int32_t dry_penalty_last_n, const struct llama_vocab * vocab, \
+                 float dry_multiplier, float dry_base, size_t num_breakers",
+                "",
+                "breakers, allowed_length, last_n, vocab, multiplier, base, n_breakers",
+                "breakers, allowed_length, last_n, vocab, multiplier, base, n_breakers",
+            ),
+            list(
+                "const llama_logit_bias * logit_bias, int32_t n_logit_bias, int32_t n_vocab",
+                "",
+                "bias, n, n_vocab",
+                "bias, n, n_vocab",
+            ),
+        ],
+        "one fewer" => [
+            list(
+                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
+                 float penalty_freq",
+                "const float penalty_present = 0.3f;",
+                "n_vocab, last_n, repeat, freq",
+                "n_vocab, last_n, repeat, freq",
+            ),
+            list(
+                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
+                 int32_t dry_allowed_length, const char ** seq_breakers, size_t num_breakers",
+                "int32_t dry_penalty_last_n = 64;",
+                "vocab, multiplier, base, allowed_length, breakers, n_breakers",
+                "vocab, multiplier, base, allowed_length, breakers, n_breakers",
+            ),
+            list(
+                "int32_t n_logit_bias, const llama_logit_bias * logit_bias",
+                "const int32_t n_vocab = 0;",
+                "n, bias",
+                "n, bias",
+            ),
+        ],
+        _ => unreachable!("no host is named {name}"),
+    }
+}
+
+/// By which both know the lists.
+fn header(lists: &[List; 3]) -> String {
+    let [penalties, dry, logit_bias] = lists;
+    let mut text = "#include \"llama.h\"\n".to_owned();
+    for (
+        name,
+        arguments,
+        List {
+            list, call, clone, ..
+        },
+    ) in [
+        (
+            "penalties",
+            "n_vocab, last_n, repeat, freq, present",
+            penalties,
+        ),
+        (
+            "dry",
+            "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+            dry,
+        ),
+        ("logit_bias", "n_vocab, n, bias", logit_bias),
+    ] {
+        let upper = name.to_uppercase();
+        let _ = write!(
+            text,
+            "extern \"C\" llama_sampler * mutant_{name}({list})
+                 __asm__(\"llama_sampler_init_{name}\");
+             #define {upper}_CALL({arguments}) {call}
+             #define {upper}_CLONE({arguments}) {clone}\n"
+        );
+    }
+    text
+}
+
+/// llama.cpp's samplers, with these lists.
+fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
+    let file = paths::source_dir().join("src/llama-sampler.cpp");
+    let mut source = std::fs::read_to_string(&file).expect("llama.cpp's source is there");
+    for (name, clones, List { list, body, .. }) in [
+        (
+            "penalties",
+            "auto * result = llama_sampler_init_penalties(",
+            penalties,
+        ),
+        ("dry", "auto * result = llama_sampler_init_dry(", dry),
+        (
+            "logit_bias",
+            "return llama_sampler_init_logit_bias(",
+            logit_bias,
+        ),
+    ] {
+        // The definition.
+        let start = format!("struct llama_sampler * llama_sampler_init_{name}(");
+        let at = source.find(&start).expect("it is defined");
+        let end = at + source[at..].find('{').expect("it has a body") + 1;
+        let definition = format!("struct llama_sampler * mutant_{name}({list}) {{ {body}");
+        source.replace_range(at..end, &definition);
+        // And where it is called.
+        let mut found = 0;
+        while let Some(at) = source.find(clones) {
+            let open = at + clones.len();
+            let close = open + source[open..].find(");").expect("the call ends");
+            let arguments = source[open..close].to_owned();
+            let before = clones
+                .split("llama_sampler_init")
+                .next()
+                .unwrap_or_default();
+            let upper = name.to_uppercase();
+            let call = format!("{before}mutant_{name}({upper}_CLONE({arguments})");
+            source.replace_range(at..close, &call);
+            found += 1;
+        }
+        assert!(found > 0, "{clones}");
+    }
+    format!("#include \"lists.h\"\n{source}")
+}
+
+/// A program and its host.
+fn program(name: &str) -> PathBuf {
+    let lists = lists(name);
+    let name = format!("other_lists_{}", name.replace(' ', "_"));
+    let folder = empty_folder(&format!("c_programs/{name}_library"));
+    let write = |file: &str, text: String| {
+        std::fs::write(folder.join(file), text).expect("a writable folder");
+        folder.join(file)
+    };
+    write("lists.h", header(&lists));
+    let source_file = write("llama-sampler.cpp", samplers(&lists));
+    let object = folder.join("sampler.o");
+    let here = folder.display().to_string();
+    let include = paths::source_dir().join("src").display().to_string();
+    let flags = ["-O1", "-fPIC", "-I", &include, "-I", &here];
+    compile_common(&source_file, &flags, &object);
+    // In the place of the one in the library.
+    let library = folder.join("libllama.so");
+    let mut link = Command::new(paths::cxx_compiler());
+    link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
+    link.arg("-Wl,--whole-archive").arg(paths::static_library());
+    link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
+    succeed(link.arg(&library));
+    let program = Build::new(&name, &source("other_lists.cpp")).flag(&library);
+    build(
+        program
+            .flag(format!("-Wl,-rpath,{here}"))
+            .flag("-I")
+            .flag(&here)
+            .flag("-pthread")
+            .with_llama_h(),
+    )
+}
+
+fn said(run: Run<'_>, settings: &[usize]) -> Said {
+    let run = run.env("LLAMA_SIEVE_VERBOSE", 1).arg(model());
+    let run = settings.iter().fold(run, |run, setting| run.arg(setting));
+    run.said()
+}
+
+/// Each setting alone, and all of them in one process, in both orders and from the middle.
+const ORDERS: [&[usize]; 10] = [
+    &[0],
+    &[1],
+    &[2],
+    &[3],
+    &[4],
+    &[5],
+    &[6],
+    &[0, 1, 2, 3, 4, 5, 6, 0, 2],
+    &[6, 5, 4, 3, 2, 1, 0, 6],
+    &[4, 0, 0, 3, 6, 2, 1, 5],
+];
+
+/// Runs the host of that name in all orders, and all at once; gives what was made each time.
+fn runs_as_alone(name: &str) -> Vec<Said> {
+    let program = program(name);
+    let in_turn = ORDERS.map(|order| {
+        let alone = said(Run::of(&program), order);
+        assert_eq!(alone.out.lines().count(), order.len(), "{name}");
+        let ours = said(preloaded(&program), order);
+        assert_eq!(ours.out, alone.out, "{name}, {order:?}: {}", ours.err);
+        ours
+    });
+    let mut all = Vec::from(in_turn);
+    for _ in 0..3 {
+        let order = ORDERS[7];
+        let alone = said(Run::of(&program), order);
+        let ours = said(preloaded(&program).env("IN_THREADS", 1), order);
+        assert_eq!(ours.out, alone.out, "{name}, at once: {}", ours.err);
+        all.push(ours);
+    }
+    all
+}
+
+/// Whatever build it is: each of the three is ours, or llama.cpp's own and switched off.
+fn is_ours(name: &str) {
+    let kinds = ["penalties", "dry", "logit-bias"];
+    for said in runs_as_alone(name) {
+        assert_eq!(warnings(&said), Vec::<&str>::new(), "{name}");
+        for key in made(&said).keys() {
+            let kind = kinds.iter().find(|kind| key.starts_with(**kind));
+            let of_kind = kind.is_some();
+            let off = "llama.cpp's own: switched off";
+            let shown = "llama.cpp's own: its arguments do not show which list it has";
+            let is_well = key.ends_with(": ours") || key.ends_with(off);
+            // Of a window of one token, DRY finds no repetition.
+            let is_unseen = key.starts_with("dry") && key.ends_with(shown);
+            assert!(!of_kind || is_well || is_unseen, "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn both_lists_that_there_have_been_are_found_out() {
+    is_ours("today");
+    is_ours("old");
+}
+
+/// Keeps these kinds, once it shows that they have changed, and says so. Of others, what is told
+/// may depend on what lies in registers and memory that the call does not use.
+fn is_kept(name: &str, kinds: &[&str]) {
+    let all = runs_as_alone(name);
+    // In the first of the long ones everything shows.
+    let said = &all[7];
+    for kind in kinds {
+        let line = format!("own {kind} is used: its calls have none of the argument lists");
+        let told = warnings(said).iter().filter(|w| w.contains(&line)).count();
+        assert_eq!(told, 1, "{name}, {kind}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_leading_integer() {
+    is_kept("leading integer", &["penalties", "logit-bias"]);
+}
+
+#[test]
+fn a_trailing_float() {
+    is_kept("trailing float", &["penalties", "dry", "logit-bias"]);
+}
+
+#[test]
+fn a_pointer_in_the_middle() {
+    is_kept("pointer in the middle", &["penalties", "dry", "logit-bias"]);
+}
+
+#[test]
+fn arguments_exchanged() {
+    is_kept("exchanged", &["penalties", "dry", "logit-bias"]);
+}
+
+#[test]
+fn pointers_exchanged() {
+    // These penalties have the older list and one argument more, of which nothing shows.
+    is_kept("pointers exchanged", &["logit-bias"]);
+}
+
+#[test]
+fn an_argument_fewer() {
+    is_kept("one fewer", &["penalties"]);
+}
