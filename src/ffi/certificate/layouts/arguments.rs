@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(shown(1, [64, 9, 1, 2, 3, 4], &[1.1, 0.5, 0.25]), 0b1111);
         // The same in another register, though the upper half differs.
         assert_eq!(
-            shown(0, [9, 64, 1, 2, 3, 64 | 1 << 32], &[1.1, 0.5, 0.25]),
+            shown(0, [9, 64, 1, 2, 3, 64 | (1 << 31 << 1)], &[1.1, 0.5, 0.25]),
             0b111
         );
         // Two that could be exchanged, and a third that does nothing.

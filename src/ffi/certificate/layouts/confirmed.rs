@@ -61,16 +61,16 @@ mod tests {
     fn edge() -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let size = 2 * PIECE;
         // SAFETY: new pages, which are never freed.
         unsafe {
-            let pages = libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0);
+            let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+            let pages = libc::mmap(std::ptr::null_mut(), 2 * page, access, flags, -1, 0);
             assert_ne!(pages, libc::MAP_FAILED);
             assert_eq!(
-                libc::mprotect(pages.byte_add(PIECE), PIECE, libc::PROT_NONE),
+                libc::mprotect(pages.byte_add(page), page, libc::PROT_NONE),
                 0
             );
-            pages.byte_add(PIECE).cast()
+            pages.byte_add(page).cast()
         }
     }
 
@@ -86,7 +86,14 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused() {
         let mut bytes = [0; 16];
-        for address in [0, 8, 1 << 20, usize::MAX - 3, 1 << 63, edge() as usize - 15] {
+        for address in [
+            0,
+            8,
+            1 << 20,
+            usize::MAX - 3,
+            usize::MAX / 2 + 1,
+            edge() as usize - 15,
+        ] {
             assert!(!read(address, &mut bytes), "{address:x}");
         }
         assert!(read(edge() as usize - 16, &mut bytes));
