@@ -10,8 +10,8 @@
 //! are.
 //!
 //! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
-//! is the host's equal, it steps aside, and the host's own constructor gets the call as it came: see
-//! `choice` for when, and `stubs` for how. In a program that offloads its chain into the graph
+//! is the host's equal, it steps aside, and the host's own constructor gets the call as it came:
+//! see `choice` for when, and `stubs` for how. In a program that offloads its chain into the graph
 //! (`llama_set_sampler`), ours give way to the built-ins.
 //!
 //! Every export decides inside the guard, and calls the host outside it: an exception that the
