@@ -77,9 +77,9 @@ impl Build {
             .or_else(|| number_told(host))
             .filter(|build| build.fits(proven).is_ok());
         told.ok_or_else(|| {
-            "this llama.cpp does not tell its build number; if you know it, set LLAMA_SIEVE_HOST to \
-             it"
-            .to_owned()
+            "this llama.cpp does not tell its build number; if you know it, set LLAMA_SIEVE_HOST \
+             to it"
+                .to_owned()
         })
     }
 
