@@ -215,8 +215,7 @@ def test_the_doctor_tries_a_library(llama_cpp):
     assert found["kinds"]["dist"] == "" and found["since"] >= 10_394
     ran = command("doctor", llama_cpp.llama_cpp._lib._name, LLAMA_SIEVE_HOST="4000")
     assert "its own: dry:" in ran.stdout and "b4000" in ran.stdout
-    assert "its own: infill: its arguments are not known" in ran.stdout
-    assert "grammar" in ran.stdout
+    assert "program's vocabulary: infill, grammar" in ran.stdout
 
 
 def test_the_doctor_takes_ours_for_no_caller(llama_cpp):

@@ -1,6 +1,7 @@
 """Loads a llama.cpp and tries every kind of sampler: a process of its own for the doctor's sake.
 
-`python -m llama_sieve._probe LIBRARY` prints one line of JSON.
+`python -m llama_sieve._probe LIBRARY [KIND BUILD]` prints one line of JSON. With a kind, that alone
+is tried, with the arguments that it had in that build: a wrong list may end the process.
 """
 
 from __future__ import annotations
@@ -34,5 +35,14 @@ def probe(path: str) -> Dict[str, Any]:
     return {"version": _version(library), "known_build": not unknown, "kinds": kinds}
 
 
+def probe_list(path: str, kind: str, build: int) -> Dict[str, Any]:
+    """Whether a kind has the arguments of that build, and does what ours does: "" or why not."""
+    host.bind_host(path)
+    return {"reason": host.certify(kind, build).reason}
+
+
 if __name__ == "__main__":
-    print(json.dumps(probe(sys.argv[1])))
+    if len(sys.argv) > 2:
+        print(json.dumps(probe_list(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    else:
+        print(json.dumps(probe(sys.argv[1])))

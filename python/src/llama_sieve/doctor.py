@@ -27,6 +27,15 @@ _PRELOAD_MARK = "llama_sieve_preload_marker"
 # What is ours and calls them, too.
 _OURS = {"llama_sieve_version", _PRELOAD_MARK}
 
+# Kinds whose argument lists have changed, or may, with a build that has each of the known lists.
+_LISTS = {"penalties": (11_434, 10_000), "dry": (11_434, 10_000), "logit-bias": (11_434,)}
+
+# What needs a vocabulary, and so is compared when the program first asks for it.
+_AT_FIRST_CALL = {
+    "infill": "llama_sampler_init_infill",
+    "grammar": "llama_sampler_init_grammar_lazy_patterns",
+}
+
 # How long a library may take to load and to be tried.
 _PATIENCE = 120
 
@@ -43,6 +52,8 @@ class Found:
     build_id: Optional[str] = None
     kinds: Dict[str, str] = field(default_factory=dict)
     """Each kind of sampler: "" where ours would be made, else why not."""
+    at_first_call: List[str] = field(default_factory=list)
+    """Kinds among these that are compared, with the program's vocabulary, when it asks for one."""
     problem: Optional[str] = None
     """Why none of it could be tried."""
     callers: List[Path] = field(default_factory=list)
@@ -63,8 +74,8 @@ class Report:
         return any(reason == "" for host in self.hosts for reason in host.kinds.values())
 
 
-def _probe(path: Path) -> Dict[str, Any]:
-    command = [sys.executable, "-m", "llama_sieve._probe", str(path)]
+def _probe(path: Path, *what: str) -> Dict[str, Any]:
+    command = [sys.executable, "-m", "llama_sieve._probe", str(path), *what]
     # Without our own preload library, and with this very package.
     variables = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     package = str(Path(__file__).resolve().parent.parent)
@@ -99,11 +110,29 @@ def examine(elf: _elf.Elf, loaded: Iterable[_elf.Elf] = ()) -> Found:
     found.problem = answer.get("problem")
     found.version = answer.get("version")
     found.kinds = answer.get("kinds", {})
-    if found.kinds:
-        # What a build reads otherwise is found out at the first grammar, with its vocabulary.
-        known = "llama_sampler_init_grammar_lazy_patterns" in elf.exports
-        found.kinds["grammar"] = "" if known else "it is older than its lazy grammars of today"
+    if not found.kinds:
+        return found
+    if not answer.get("known_build"):
+        for kind, builds in _LISTS.items():
+            if found.kinds[kind]:
+                found.kinds[kind] = _by_lists(elf.path, kind, builds)
+    for kind, constructor in _AT_FIRST_CALL.items():
+        has_it = constructor in elf.exports
+        found.kinds[kind] = "" if has_it else f"it exports no {constructor}"
+        found.at_first_call += [kind] if has_it else []
     return found
+
+
+def _by_lists(path: Path, kind: str, builds: Iterable[int]) -> str:
+    """Tries each known argument list in a process of its own: "" if one is the library's."""
+    reasons = []
+    for build in builds:
+        answer = _probe(path, kind, str(build))
+        reason = str(answer.get("reason", answer.get("problem")))
+        if not reason:
+            return ""
+        reasons.append(f"as in b{build}: {reason}")
+    return "its calls have none of the argument lists that are known (" + "; ".join(reasons) + ")"
 
 
 def _read(paths: Iterable[Path]) -> List[_elf.Elf]:
@@ -250,9 +279,13 @@ def text(report: Report) -> str:
         lines += [f"  called through the linker by: {path}" for path in found.callers]
         if found.problem is not None:
             lines.append(f"  not tried: {found.problem}")
-        ours = [kind for kind, reason in found.kinds.items() if not reason]
+        later = found.at_first_call
+        ours = [kind for kind, reason in found.kinds.items() if not reason and kind not in later]
         if ours:
             lines.append(f"  ours: {', '.join(ours)}")
+        if found.at_first_call:
+            names = ", ".join(found.at_first_call)
+            lines.append(f"  compared at the first call, with the program's vocabulary: {names}")
         lines += [f"  its own: {kind}: {why}" for kind, why in found.kinds.items() if why]
     if report.remarks:
         lines += ["", *report.remarks]
