@@ -26,8 +26,7 @@ def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
         program = llama_server.built(folder, name)
         command = [sys.executable, with_it, program, mode, common.SMALL_MODEL, large, common.PROMPT]
         row = common.Row(f"{name} 0.6.0", llama_server.BUILD)
-        named = {"LLAMA_SIEVE_HOST": llama_server.BUILD}
-        yield common.alternate(row, command, preload, repeats, **named)
+        yield common.alternate(row, command, preload, repeats)
 
 
 def main() -> int:

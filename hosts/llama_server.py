@@ -212,8 +212,9 @@ def run(
     command: List[str], preloaded: Optional[Path], options: argparse.Namespace, name: str
 ) -> Run:
     """Starts a server, lets all streams run, and ends it."""
-    variables = {**os.environ, "LLAMA_SIEVE_VERBOSE": "1", "LLAMA_SIEVE_HOST": BUILD}
-    variables.pop("LD_PRELOAD", None)
+    variables = {**os.environ, "LLAMA_SIEVE_VERBOSE": "1"}
+    for name_set in ("LD_PRELOAD", "LLAMA_SIEVE_HOST"):
+        variables.pop(name_set, None)
     if preloaded is not None:
         variables["LD_PRELOAD"] = str(preloaded)
     port = free_port()

@@ -2,8 +2,7 @@
 """The wheel xllamacpp with and without the preload library: `hosts/xllamacpp.py [VERSION...]`.
 
 It is llama-server in one library: llama.cpp, its common library and the server call each other
-inside of it. Its builds are newer than any that was tested; the newest of those is named for it
-(LLAMA_SIEVE_HOST), as a user would do who vouches for it.
+inside of it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from pathlib import Path
 from typing import Iterator, List
 
 import common
-
-TESTED = "b11434"
 
 VERSIONS = ("2026.10.11549", "2026.8.10229")
 
@@ -39,8 +36,7 @@ def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row
         build = f"b{version.split('.')[2]}"
         command = [install(version, folder), program, common.SMALL_MODEL, large, common.PROMPT]
         row = common.Row(f"xllamacpp {version}", build)
-        named = {"LLAMA_SIEVE_HOST": TESTED}
-        yield common.alternate(row, command, preload, repeats, **named)
+        yield common.alternate(row, command, preload, repeats)
 
 
 def main() -> int:
