@@ -61,7 +61,7 @@ struct Served {
     /// What the trial of each constructor came to: nothing, or what differs.
     verdicts: [OnceLock<Option<String>>; ALL.len()],
     /// What the program's calls have shown of the argument lists that have changed.
-    layouts: [Layouts; Changing::ALL.len()],
+    layouts: [Layouts; Changing::all().len()],
 }
 
 /// The first llama.cpp that asked; if that was unloaded, the first one that asked afterwards. Never
@@ -93,7 +93,7 @@ impl Served {
             host,
             build,
             verdicts: [const { OnceLock::new() }; ALL.len()],
-            layouts: Changing::ALL.map(Layouts::new),
+            layouts: Changing::all().map(Layouts::new),
         }
     }
 

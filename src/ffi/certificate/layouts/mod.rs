@@ -76,7 +76,9 @@ pub enum Changing {
 
 impl Changing {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill];
+    pub const fn all() -> [Self; 4] {
+        [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill]
+    }
 
     /// One bit for each known list, of which the newest has number 0.
     const fn lists(self) -> u8 {
