@@ -11,6 +11,7 @@
 namespace {
 
 struct state {
+    uint32_t     seed;
     std::mt19937 rng;
 };
 
@@ -20,6 +21,15 @@ struct state {
 
 [[maybe_unused]] void dist_free(llama_sampler * smpl) {
     delete static_cast<state *>(smpl->ctx);
+}
+
+[[maybe_unused]] void dist_reset(llama_sampler * smpl) {
+    state & of_it = *static_cast<state *>(smpl->ctx);
+    of_it.rng.seed(of_it.seed);
+}
+
+[[maybe_unused]] llama_sampler * dist_clone(const llama_sampler * smpl) {
+    return llama_sampler_init(smpl->iface, new state(*static_cast<const state *>(smpl->ctx)));
 }
 
 // The definition of the draw, with what an older build did otherwise.
@@ -109,7 +119,9 @@ llama_sampler * llama_sampler_init_greedy() {
 llama_sampler * llama_sampler_init_dist(uint32_t seed) {
     iface.name  = dist_name;
     iface.apply = dist_apply;
+    iface.reset = dist_reset;
+    iface.clone = dist_clone;
     iface.free  = dist_free;
-    return llama_sampler_init(&iface, new state{ std::mt19937(seed) });
+    return llama_sampler_init(&iface, new state{ seed, std::mt19937(seed) });
 }
 #endif

@@ -63,7 +63,7 @@ struct llama_sampler * llama_sampler_init_dist(uint32_t seed) {
 struct llama_sampler * llama_sampler_init_min_p(float p, size_t min_keep) {
     struct llama_sampler * (*init)(float, size_t);
     own("llama_sampler_init_min_p", &init);
-    if (p == 0.5f) {
+    if (p == 0.5f && min_keep == 1) {
         printf("host: min_p(%g, %zu)\n", p, min_keep);
     }
     return init(p, min_keep);

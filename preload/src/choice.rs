@@ -288,7 +288,9 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
         Some(verdict) => verdict,
         None => {
             // Outside of the initialiser: what is tried may call us. Two threads find the same.
+            let trying = Trying::begin();
             let verdict = certify(constructor.name, build).err();
+            drop(trying);
             place.get_or_init(|| verdict)
         }
     };

@@ -1,5 +1,7 @@
 //! The arrays that both work on.
 
+use std::f32::consts::LN_2;
+
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
@@ -24,8 +26,21 @@ const ARRAYS: [Shape; 6] = [
     },
 ];
 
-/// Which of them every trial but the first uses.
-pub(super) const FEW: std::ops::Range<usize> = 2..4;
+/// Those of every trial, and of the copies of its samplers. Equal candidates and halves come first:
+/// their probabilities have no rounding, so that a bound shows that is met exactly, of sums, of
+/// differences and of what a sampler has just begun with.
+pub(super) const FEW: [Shape; 7] = [
+    Shape::halves(4, 0.0),
+    Shape::halves(2, 0.0),
+    Shape::halves(2, 1.0),
+    Shape::halves(8, 1.0),
+    Shape {
+        sorted: true,
+        ..Shape::halves(4, 0.0)
+    },
+    ARRAYS[2],
+    ARRAYS[3],
+];
 
 pub(super) const LARGEST: usize = 1025;
 
@@ -88,6 +103,8 @@ pub(super) struct Shape {
     ids_backward: bool,
     /// The first state of the random numbers.
     beginning: u32,
+    /// No random numbers: how many times half as likely each is as the one before it.
+    halved: Option<f32>,
 }
 
 impl Shape {
@@ -100,6 +117,14 @@ impl Shape {
             ids_backward: false,
             // One of those with which a fused build leaves other logits.
             beginning: 1_274_836_067,
+            halved: None,
+        }
+    }
+
+    const fn halves(size: usize, times: f32) -> Self {
+        Self {
+            halved: Some(times),
+            ..Self::scattered(size)
         }
     }
 
@@ -112,10 +137,12 @@ impl Shape {
             let random = lcg.unit();
             let descending = (16.0 - self.scatter) * (1.0 - i as f32 / self.size as f32);
             let equal = (self.tied && i % 4 == 3).then(|| data.get(i - 3));
-            let logit = equal.flatten().map_or(
+            let scattered = equal.flatten().map_or(
                 descending + random * self.scatter - 8.0,
                 |other: &TokenData| other.logit,
             );
+            let halved = |times: f32| -times * i as f32 * LN_2;
+            let logit = self.halved.map_or(scattered, halved);
             let id = match self.ids_backward {
                 true => self.size - 1 - i,
                 false => i,

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::transmute;
+use std::ptr::null_mut;
 
 use crate::ffi::failure::Failure;
 use crate::ffi::host::built_ins::Free;
@@ -53,25 +54,22 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Lets both work on these arrays, one after the other.
+    /// Lets both work on these arrays, one after the other; then, on a few, their clones, both
+    /// again with the state of these, and both from the beginning.
     ///
     /// # Safety
-    /// The samplers are live or NULL.
+    /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
     pub(super) unsafe fn compare(
         &self,
         arrays: &[Array],
+        few: &[Array],
+        copy: Option<CopyTo>,
         work: &mut [Vec<TokenData>; 2],
     ) -> Result<(), Difference> {
-        let [theirs, ours] = self.made;
-        let differ = |code, size| Err(Difference { code, size });
-        // SAFETY: both are live or NULL.
-        let complete =
-            |smpl: *mut llama_sampler| unsafe { !smpl.is_null() && !(*smpl).iface.is_null() };
-        if !complete(theirs) || !complete(ours) {
-            return differ(LLAMA_SIEVE_CERTIFY_NOT_MADE, 0);
-        }
+        self.are_complete()?;
         // SAFETY: both are live.
-        if unsafe { name_of(theirs) != name_of(ours) } {
+        let [theirs, ours] = self.made.map(|smpl| unsafe { name_of(smpl) });
+        if theirs != ours {
             return differ(LLAMA_SIEVE_CERTIFY_NAME, 0);
         }
         for token in HISTORY {
@@ -80,14 +78,56 @@ impl Pair {
                 unsafe { accept(smpl, token) };
             }
         }
-        for Array { data, sorted } in arrays {
+        // SAFETY: as above; clones are as live as what they are made of.
+        unsafe {
+            self.work_on(arrays, work)?;
+            let clones = Self {
+                made: self.made.map(|smpl| copy_of(smpl)),
+                free: self.free,
+            };
+            clones.are_complete()?;
+            clones.work_on(few, work)?;
+            if let Some(copy) = copy {
+                for (from, to) in clones.made.into_iter().zip(self.made) {
+                    copy(from, to);
+                }
+                self.work_on(few, work)?;
+            }
+            for smpl in self.made {
+                reset(smpl);
+            }
+            self.work_on(few, work)
+        }
+    }
+
+    /// Whether both were made.
+    fn are_complete(&self) -> Result<(), Difference> {
+        // SAFETY: both are live or NULL.
+        let complete =
+            |smpl: *mut llama_sampler| unsafe { !smpl.is_null() && !(*smpl).iface.is_null() };
+        match self.made.into_iter().all(complete) {
+            true => Ok(()),
+            false => differ(LLAMA_SIEVE_CERTIFY_NOT_MADE, 0),
+        }
+    }
+
+    /// Lets both work on these arrays. Of some they accept another candidate than is selected.
+    ///
+    /// # Safety
+    /// The samplers are live.
+    unsafe fn work_on(
+        &self,
+        arrays: &[Array],
+        work: &mut [Vec<TokenData>; 2],
+    ) -> Result<(), Difference> {
+        for (place, Array { data, sorted }) in arrays.iter().enumerate() {
             let left = std::array::from_fn(|side| {
                 let (Some(&smpl), Some(work)) = (self.made.get(side), work.get_mut(side)) else {
                     return Left::nothing();
                 };
                 work.clear();
                 work.extend_from_slice(data);
-                // SAFETY: as above, and the array is this call's.
+                // SAFETY: the caller guarantees the samplers, and the array is this call's.
                 unsafe { apply(smpl, work, *sorted) }
             });
             let [theirs, ours]: [Left; 2] = left;
@@ -96,12 +136,50 @@ impl Pair {
                 return differ(code, data.len());
             }
             let chosen = theirs.chosen(of_theirs).unwrap_or(1);
+            let accepted = chosen.wrapping_add(Token::from(place % 3 == 2));
             for smpl in self.made {
                 // SAFETY: as above.
-                unsafe { accept(smpl, chosen) };
+                unsafe { accept(smpl, accepted) };
             }
         }
         Ok(())
+    }
+}
+
+fn differ<T>(code: c_int, size: usize) -> Result<T, Difference> {
+    Err(Difference { code, size })
+}
+
+/// The host's `llama_sampler_copy`.
+pub(super) type CopyTo = unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler);
+
+/// A copy of a sampler, by its own function; NULL if it has none.
+///
+/// # Safety
+/// `smpl` is live or NULL.
+pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
+    type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sampler;
+    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+    unsafe {
+        let iface = smpl.as_ref().and_then(|smpl| smpl.iface.as_ref());
+        let Some(clone) = iface.and_then(|iface| iface.clone) else {
+            return null_mut();
+        };
+        let clone: Clone = transmute(clone);
+        clone(smpl)
+    }
+}
+
+/// # Safety
+/// `smpl` is live.
+unsafe fn reset(smpl: *mut llama_sampler) {
+    type Reset = unsafe extern "C-unwind" fn(*mut llama_sampler);
+    // SAFETY: as above.
+    unsafe {
+        if let Some(reset) = (*(*smpl).iface).reset {
+            let reset: Reset = transmute(reset);
+            reset(smpl);
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) type Samplers = [*mut llama_sampler; 2];
 
 /// A line for each trial: ours with its arguments, and those of the host's. The first works on all
 /// arrays, and its arguments are those with which each of these shows what it is there for. The
-/// others work on two.
+/// others work on a few.
 macro_rules! kinds {
     ($(
         $name:literal, $constructor:literal, $takes:expr,
@@ -102,14 +102,18 @@ kinds! {
     "top-p", c"llama_sampler_init_top_p", None, llama_sieve_init_top_p, (f32, usize):
         (0.9, 1) (0.9, 1);
         (0.3, 3) (0.3, 3);
+        (0.5, 1) (0.5, 1);
         (1.0, 1) (1.0, 1);
     "min-p", c"llama_sampler_init_min_p", None, llama_sieve_init_min_p, (f32, usize):
         (0.02, 1) (0.02, 1);
         (0.9, 6) (0.9, 6);
+        (0.5, 0) (0.5, 0);
+        (1.0, 1) (1.0, 1);
         (0.0, 1) (0.0, 1);
     "typical", c"llama_sampler_init_typical", None, llama_sieve_init_typical, (f32, usize):
         (0.8, 1) (0.8, 1);
         (0.1, 4) (0.1, 4);
+        (0.5, 0) (0.5, 0);
         (1.0, 1) (1.0, 1);
     "temp", c"llama_sampler_init_temp", None, llama_sieve_init_temp, (f32):
         (0.7) (0.7);
@@ -118,14 +122,19 @@ kinds! {
     "temp-ext", c"llama_sampler_init_temp_ext", None, llama_sieve_init_temp_ext, (f32, f32, f32):
         (0.8, 0.3, 1.5) (0.8, 0.3, 1.5);
         (0.7, 0.0, 1.0) (0.7, 0.0, 1.0);
+        (0.2, 0.5, 1.0) (0.2, 0.5, 1.0);
+        (0.0, 0.0, 1.0) (0.0, 0.0, 1.0);
         (1.0, 0.0, 1.0) (1.0, 0.0, 1.0);
     "xtc", c"llama_sampler_init_xtc", None, llama_sieve_init_xtc, (f32, f32, usize, u32):
         (0.7, 0.02, 1, 3) (0.7, 0.02, 1, 3);
         (1.0, 0.05, 3, 7) (1.0, 0.05, 3, 7);
+        (1.0, 0.25, 1, 7) (1.0, 0.25, 1, 7);
+        (1.0, 0.5, 0, 7) (1.0, 0.5, 0, 7);
         (0.0, 0.1, 1, 42) (0.0, 0.1, 1, 42);
     "top-n-sigma", c"llama_sampler_init_top_n_sigma", None, llama_sieve_init_top_n_sigma, (f32):
         (1.3) (1.3);
         (0.4) (0.4);
+        (1.7) (1.7);
         (-1.0) (-1.0);
     "mirostat", c"llama_sampler_init_mirostat", None, llama_sieve_init_mirostat,
         (i32, u32, f32, f32, i32):
@@ -135,19 +144,23 @@ kinds! {
         (u32, f32, f32):
         (42, 4.0, 0.1) (42, 4.0, 0.1);
         (7, 2.0, 0.3) (7, 2.0, 0.3);
+        (7, 1.0, 0.1) (7, 1.0, 0.1);
     "adaptive-p", c"llama_sampler_init_adaptive_p", None, llama_sieve_init_adaptive_p,
         (f32, f32, u32):
         (0.4, 0.9, 42) (0.4, 0.9, 42);
+        (0.2, 1.0, 7) (0.2, 1.0, 7);
         (-1.0, 0.9, 7) (-1.0, 0.9, 7);
     "penalties", c"llama_sampler_init_penalties", Some(new_penalties), llama_sieve_init_penalties,
         (i32, i32, f32, f32, f32):
         (1025, 8, 1.3, 0.17, 0.2) (1025, 8, 1.3, 0.17, 0.2);
         (1025, 64, 1.0, 0.3, 0.0) (1025, 64, 1.0, 0.3, 0.0);
+        (1025, -1, 1.3, 0.1, 0.2) (1025, -1, 1.3, 0.1, 0.2);
         (1025, 0, 1.3, 0.1, 0.2) (1025, 0, 1.3, 0.1, 0.2);
     "penalties", c"llama_sampler_init_penalties", Some(old_penalties), llama_sieve_init_penalties,
         (i32, f32, f32, f32):
         (0, 8, 1.3, 0.17, 0.2) (8, 1.3, 0.17, 0.2);
         (0, 64, 1.0, 0.3, 0.0) (64, 1.0, 0.3, 0.0);
+        (0, -1, 1.3, 0.1, 0.2) (-1, 1.3, 0.1, 0.2);
         (0, 0, 1.3, 0.1, 0.2) (0, 1.3, 0.1, 0.2);
     "dry", c"llama_sampler_init_dry", Some(new_dry), llama_sieve_init_dry,
         (*const llama_vocab, f32, f32, i32, i32, *mut *const c_char, usize):

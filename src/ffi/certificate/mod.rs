@@ -6,7 +6,9 @@
 //! be equal, bit for bit. The arrays hold what tells builds apart: one and two candidates, of which
 //! older builds draw nothing; several draws in a row; ties, which show the order that a sort
 //! leaves; products and sums that round otherwise where they are fused, and change what is left;
-//! sizes on both sides of the kernels' thresholds.
+//! sizes on both sides of the kernels' thresholds; probabilities without rounding, which meet a
+//! bound exactly. The arguments are those at which a sampler does something else. Then clones,
+//! copies and what was reset go on in the same way.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -25,7 +27,7 @@ use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};
 use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::vocabulary::c_bytes;
-use crate::ffi::host::{Address, Host};
+use crate::ffi::host::{Address, Host, host_function};
 use crate::quoted::quoted;
 use crate::token::TokenData;
 
@@ -112,6 +114,10 @@ pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
     verdict.map_err(|failure| failure.text().to_owned())
 }
 
+fn copy_to(host: &Host) -> Result<CopyTo, String> {
+    Ok(host_function!(host, c"llama_sampler_copy", CopyTo))
+}
+
 /// The one sampler that needs a vocabulary.
 const INFILL: &str = "infill";
 
@@ -120,7 +126,10 @@ struct Trials {
     kind: &'static Kind,
     constructor: Address,
     free: Free,
+    /// The host's `llama_sampler_copy`; older ones have none.
+    copy: Option<CopyTo>,
     arrays: Vec<Array>,
+    few: Vec<Array>,
     /// What the host's works on, and ours.
     work: [Vec<TokenData>; 2],
 }
@@ -158,7 +167,9 @@ impl Trials {
             kind,
             constructor: no_host(host.function(kind.constructor))?,
             free: no_host(free_of(host))?,
+            copy: copy_to(host).ok(),
             arrays: shapes_for(name).map(Shape::array).collect(),
+            few: FEW.map(Shape::array).into(),
             work: [Vec::with_capacity(LARGEST), Vec::with_capacity(LARGEST)],
         })
     }
@@ -178,11 +189,11 @@ impl Trials {
                 free: self.free,
             };
             let arrays = match trial {
-                0 => self.arrays.as_slice(),
-                _ => self.arrays.get(FEW).unwrap_or_default(),
+                0 => &self.arrays,
+                _ => &self.few,
             };
-            // SAFETY: the samplers were just made.
-            let found = unsafe { pair.compare(arrays, &mut self.work) };
+            // SAFETY: the samplers were just made, and the function is their host's.
+            let found = unsafe { pair.compare(arrays, &self.few, self.copy, &mut self.work) };
             drop(pair);
             if let Err(found) = found {
                 return Err(found.failure(self.kind.name));

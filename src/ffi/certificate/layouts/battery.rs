@@ -1,9 +1,6 @@
 //! What a sampler of the host's and ours with some arguments are both put through, so that every
 //! argument shows.
 
-use std::mem::transmute;
-use std::ptr::null_mut;
-
 use super::arguments::Arguments;
 use crate::ffi::certificate::arrays::HISTORY;
 use crate::ffi::certificate::compare::{Left, Pair, accept, apply, name_of};
@@ -290,22 +287,5 @@ impl Battery {
             (true, false) => Outcome::DoesNothing,
             (true, true) => Outcome::Same,
         }
-    }
-}
-
-/// A copy of a sampler, by its own function; NULL if it has none.
-///
-/// # Safety
-/// `smpl` is live or NULL.
-pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
-    type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sampler;
-    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
-    unsafe {
-        let iface = smpl.as_ref().and_then(|smpl| smpl.iface.as_ref());
-        let Some(clone) = iface.and_then(|iface| iface.clone) else {
-            return null_mut();
-        };
-        let clone: Clone = transmute(clone);
-        clone(smpl)
     }
 }

@@ -24,7 +24,7 @@ pub mod confirmed;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::certificate::compare::Pair;
+use crate::ffi::certificate::compare::{Pair, copy_of};
 use crate::ffi::chain::switched_off;
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
@@ -34,7 +34,7 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::samplers::is_disabled;
 
 use arguments::{Arguments, Unread};
-use battery::{Battery, Outcome, copy_of};
+use battery::{Battery, Outcome};
 
 /// The registers in which the known lists have their arguments.
 #[derive(Clone, Copy, Debug)]
