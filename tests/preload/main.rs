@@ -30,6 +30,11 @@ mod loading;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod mutants;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod old_builds;
 #[cfg(all(
     target_env = "gnu",
