@@ -30,6 +30,8 @@ struct option_set {
     const char *                                    name;
     bool                                            grammar_first;
     std::function<void(common_params_sampling & params)> set;
+    // What the template has put in front, if anything.
+    llama_token begun = LLAMA_TOKEN_NULL;
 };
 
 const char * letters = "root ::= [a-z ,.;]+";
@@ -125,6 +127,28 @@ std::vector<option_set> option_sets() {
               p.logit_bias              = { { 5, 20.0f } };
               p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^q]*" };
           } },
+        { "thoughts that have begun, lazy grammar first", true,
+          [](P p) {
+              p.reasoning_budget_tokens = 4;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 7 } };
+              p.reasoning_budget_forced = { 9, 400, 7 };
+              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^aeiou]*" };
+              p.grammar_lazy            = true;
+              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 7 } };
+          },
+          5 },
+        { "thoughts that have begun, lazy grammar", false,
+          [](P p) {
+              p.reasoning_budget_tokens = 4;
+              p.reasoning_budget_start  = { 5 };
+              p.reasoning_budget_end    = { { 7 } };
+              p.reasoning_budget_forced = { 9, 400, 7 };
+              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^aeiou]*" };
+              p.grammar_lazy            = true;
+              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 7 } };
+          },
+          5 },
         { "budget and lazy grammar", false,
           [](P p) {
               p.reasoning_budget_tokens = 3;
@@ -167,6 +191,9 @@ sampler_ptr make(const llama_model * model, const option_set & options, uint32_t
     sampler_ptr sampler(common_sampler_init(model, params));
     if (!sampler) {
         fail("common_sampler_init returned NULL");
+    }
+    if (options.begun != LLAMA_TOKEN_NULL) {
+        common_sampler_accept(sampler.get(), options.begun, true);
     }
     return sampler;
 }

@@ -161,8 +161,11 @@ impl Entered {
         };
         // Where the budget was freed, nothing is known any more.
         let is_known = known & noted == noted && listed.is_some() == budget.is_some();
+        // While a model thinks, a lazy grammar that comes first is not applied: that none was seen
+        // says nothing.
+        let may_change = grammar_first && listed.is_some();
         let stage = match is_known {
-            _ if known & aside != 0 => Stage::Done,
+            _ if known & aside != 0 || may_change => Stage::Done,
             true if !proof::is_due() => Stage::Waiting,
             _ => Stage::Watched,
         };
@@ -641,6 +644,9 @@ impl Call {
         };
         match self.seen.verdict(token) {
             Verdict::Nothing => {}
+            Verdict::Same if self.grammar_first && self.seen.has_new_budget() => {
+                note(ASIDE_BEHIND_GRAMMAR);
+            }
             Verdict::Same => note(self.noted),
             // A grammar, or whatever it is, which some chains have and others do not.
             Verdict::Before if self.entry == Entry::Common && !self.is_known => {

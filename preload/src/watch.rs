@@ -163,6 +163,11 @@ impl Seen {
         (self.before, self.new_budget) = (false, true);
     }
 
+    /// Whether that was so in this call.
+    pub fn has_new_budget(&self) -> bool {
+        self.new_budget
+    }
+
     /// The host applies the chain, or a budget that is known, or something else.
     ///
     /// # Safety
