@@ -225,15 +225,19 @@ impl Adjustments {
         }
     }
 
-    /// Makes a pool of these candidates, with their biases.
+    /// Makes a pool of these candidates, with their biases. As by the built-in, one that is not in
+    /// its place gets only the first of several, and the mark of a sorted array stays.
     pub(super) fn bias_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
-        let sorted = candidates.is_sorted() && self.biases.is_empty();
-        pool.keep(candidates.as_slice(), sorted);
+        pool.keep(candidates.as_slice(), candidates.is_sorted());
         if self.biases.is_empty() {
             return;
         }
-        for candidate in pool.array().0 {
-            candidate.logit = self.biased(candidate.id, candidate.logit);
+        for (place, candidate) in pool.array().0.iter_mut().enumerate() {
+            let biases = self.biases_of(candidate.id);
+            let is_in_place = usize::try_from(candidate.id) == Ok(place);
+            let n = if is_in_place { biases.len() } else { 1 };
+            let added = biases.get(..n).unwrap_or_default();
+            candidate.logit = adjust_by(added, candidate.logit, None);
         }
     }
 

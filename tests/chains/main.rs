@@ -4,6 +4,7 @@
 mod generations;
 mod logits;
 mod random;
+mod sieve_member;
 #[path = "../support/mod.rs"]
 mod support;
 mod typical;
