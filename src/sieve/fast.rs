@@ -19,6 +19,7 @@
 //! out at once. With them the built-in typical computes with NaN; here they have no part in the
 //! entropy.
 
+use crate::algorithms::host_order::overflows;
 use crate::kernels;
 use crate::kernels::layout::CHUNK;
 use crate::kernels::packed::Packed;
@@ -113,6 +114,11 @@ pub(super) fn filter(
     if done < Done::TopP && keep_infinite(candidates, sorted) {
         stats.set_all(candidates.len());
         return Ok(Kept::Together(true));
+    }
+    if done < Done::TopP && !sorted && overflows(kernels::max_logit(candidates, false)) {
+        // The host's sort, which the samplers replay, would put the largest last.
+        sort(candidates, &mut workspace.keys);
+        sorted = true;
     }
     if done == Done::TopK && sorted && few::fits(stages, candidates) {
         stats.after_top_k = candidates.len();

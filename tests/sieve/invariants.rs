@@ -569,3 +569,36 @@ fn other_parameters_act_as_those_of_a_new_sieve() {
         }
     }
 }
+
+/// Where llama.cpp's sort puts it last: above what an `int` holds of its bucket's number.
+#[test]
+fn the_largest_logit_wins_however_large_it_is() {
+    use llama_sieve::sieve::{Method, Params, Sieve};
+    for n in [2, 129, 500, 4096, 8192, 8193, 32_000] {
+        let logits: Vec<f32> = (0..n).map(|i| (i * 37 % 101) as f32 / 10.0).collect();
+        for large in [3.3e8, 3.4e8, 1e9, 1e30, f32::MAX, f32::INFINITY] {
+            for (method, min_p, typical_p, min_keep) in [
+                (Method::Cdf, 0.05, 1.0, 1),
+                (Method::Cdf, 0.0, 1.0, 1),
+                (Method::Gumbel, 0.05, 1.0, 1),
+                (Method::Gumbel, 0.0, 0.9, 200),
+            ] {
+                let params = Params {
+                    top_k: 0,
+                    method,
+                    min_p,
+                    typical_p,
+                    min_keep,
+                    bias: vec![(1, large)],
+                    seed: 7,
+                    ..Params::default()
+                };
+                let mut sieve = Sieve::new(&params).expect("valid parameters");
+                for _ in 0..20 {
+                    let token = sieve.sample(&logits).expect("there is a candidate");
+                    assert_eq!(token, 1, "{n}, {large}, {params:?}");
+                }
+            }
+        }
+    }
+}
