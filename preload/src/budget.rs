@@ -28,7 +28,7 @@ use llama_sieve::memory;
 
 use crate::routes::{Function, Route};
 
-/// What `llama_sampler_name` says of one.
+/// The name that `llama_sampler_name` reports for one.
 const NAME: &CStr = c"reasoning-budget";
 
 static APPLY: Function = Function::new(c"llama_sampler_apply");
@@ -149,7 +149,7 @@ pub unsafe fn recognise(
     }
 }
 
-/// What the budget makes of the logits before the chain; `None`: that is not known.
+/// The logits that the budget leaves for the chain; `None`: that is not known.
 ///
 /// # Safety
 /// `budget` is a live sampler of the host that is served, which is used by no other thread.
@@ -200,7 +200,7 @@ unsafe fn apply_to(
     (marks == (candidates.as_mut_ptr(), candidates.len(), -1, 0)).then_some(())
 }
 
-/// Whether a copy does on candidates of several kinds what a budget does: nothing to any of them,
+/// True if a copy does to candidates of several kinds as a budget does: nothing to any of them,
 /// or minus infinity to all but one token.
 ///
 /// # Safety
@@ -232,7 +232,7 @@ unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool>
     Some(true)
 }
 
-/// What a budget does.
+/// The effect of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
@@ -259,7 +259,7 @@ impl Outcome {
         is_alone.then(|| Self::Forces(forced.map(|(_, after)| after.id)))
     }
 
-    /// Whether both can be of one budget, without a token in between.
+    /// True if both can be of one budget, without a token in between.
     fn agrees(self, other: Self) -> bool {
         match (self, other) {
             (Self::Nothing, Self::Nothing) => true,

@@ -38,7 +38,7 @@ pub struct Saved {
     stacked: [usize; 0],
 }
 
-/// What is to be done: where the host's function is given, it is jumped to; otherwise the sampler,
+/// The decision: where the host's function is given, it is jumped to; otherwise the sampler,
 /// which may be NULL, is returned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ pub struct Arguments<'a> {
     stacked: usize,
 }
 
-/// What may stand in an argument list.
+/// A type that may stand in an argument list.
 pub trait Argument {
     /// # Safety
     /// The next argument is of this type.

@@ -39,7 +39,7 @@ pub fn forget(model: *mut llama_model) {
     LAST.store(0, Ordering::Relaxed);
 }
 
-/// Whether this is one.
+/// True if this is one.
 pub fn is_one(vocab: usize) -> bool {
     vocab != 0 && given_out().iter().any(|&(_, known)| known == vocab)
 }

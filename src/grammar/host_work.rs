@@ -104,7 +104,7 @@ impl Empty {
     }
 }
 
-/// Whether a mark was set that was not.
+/// True if a mark was set that was not.
 fn mark(marks: &mut [bool], number: usize, value: bool) -> bool {
     let changed = marks.get_mut(number).filter(|mark| value && !**mark);
     changed.is_some_and(|mark| {

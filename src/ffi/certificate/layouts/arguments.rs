@@ -1,4 +1,4 @@
-//! What a call says, if its list is one of those that are known.
+//! The arguments of a call, if its list is one of those that are known.
 
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
@@ -46,12 +46,12 @@ pub(super) enum Arguments {
 pub(super) enum Unread {
     /// It cannot be this layout: what should be a pointer is none.
     Impossible,
-    /// What is there is too much to compare, or a vocabulary that was not seen before.
+    /// There is too much to compare, or a vocabulary that was not seen before.
     Unknown,
 }
 
 impl Arguments {
-    /// What a call with these registers says, if its list is this one. Whether there is a
+    /// The arguments of a call with these registers, if its list is this one. Whether there is a
     /// vocabulary at an address, `is_vocabulary` knows.
     pub(super) fn read(
         kind: Changing,

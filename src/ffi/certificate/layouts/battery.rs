@@ -1,4 +1,4 @@
-//! What a sampler of the host's and ours with some arguments are both put through, so that every
+//! Steps that a sampler of the host's and ours with some arguments both go through, so that every
 //! argument shows.
 
 use super::arguments::Arguments;
@@ -32,12 +32,12 @@ enum Step {
 pub(super) struct Battery {
     steps: Vec<Step>,
     arrays: Vec<Vec<TokenData>>,
-    /// Whether it shows all that there is to show.
+    /// True if it shows all that there is to show.
     is_whole: bool,
     work: [Vec<TokenData>; 2],
 }
 
-/// What comes of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,

@@ -46,7 +46,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Whether no other register of integers has the same lower half.
+    /// True if no other register of integers has the same lower half.
     fn is_only_integer(&self, place: usize) -> bool {
         is_only(&self.integers.map(|value| value as u32), place)
     }
@@ -106,7 +106,7 @@ impl Changing {
     }
 }
 
-/// What is known of one constructor of one host.
+/// Knowledge of one constructor of one host.
 #[derive(Debug)]
 pub struct Layouts {
     kind: Changing,
@@ -114,7 +114,7 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// What `settled` says: a number of a list, or one of these.
+/// Values of `settled`: a number of a list, or one of these.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
 
@@ -131,7 +131,7 @@ struct Evidence {
 const LISTS: usize = 2;
 const MOST_TRIED: usize = 64;
 
-/// What is known of a list.
+/// Knowledge of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// Nothing yet for all calls.
@@ -142,14 +142,14 @@ pub enum Settled {
     Refused,
 }
 
-/// What a call says, by each list that was possible.
+/// The arguments of a call, by each list that was possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read([Option<Result<Arguments, Unread>>; LISTS]);
 
-/// What came of a list, and ours of that list.
+/// The outcome of a list, and ours of that list.
 type Found = Option<(Outcome, Option<Owned>)>;
 
-/// What a call has shown.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// This sampler of ours does the same as the host's, which is to be [freed](free).
@@ -174,7 +174,7 @@ impl Layouts {
         }
     }
 
-    /// What is known for all calls.
+    /// Knowledge that holds for all calls.
     pub fn settled(&self) -> Settled {
         match self.settled.load(Ordering::Acquire) {
             OPEN => Settled::Open,
@@ -195,7 +195,7 @@ impl Layouts {
         self.evidence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a call with these registers says, and the number of the list that ours may be made by,
+    /// The arguments of a call with these registers, and the number of a list that ours may follow,
     /// if the same was tried before. To be called inside the guard. Whether there is a vocabulary
     /// at an address, `is_vocabulary` knows.
     pub fn read(
@@ -363,7 +363,7 @@ impl Drop for Owned {
     }
 }
 
-/// What a copy of `theirs` does beside ours of these arguments, which comes along as it was made.
+/// Compares a copy of `theirs` with ours of these arguments, which comes along as it was made.
 ///
 /// # Safety
 /// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its.

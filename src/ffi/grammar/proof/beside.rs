@@ -23,7 +23,7 @@ use crate::token::{Token, TokenData};
 
 /// Why two are not proven equal.
 pub(super) enum Unequal {
-    /// What they leave differs, or the host makes none.
+    /// They leave different candidates, or the host makes none.
     Differs,
     /// Something of ours has failed.
     Internal,
@@ -35,9 +35,9 @@ pub(super) struct Beside<'a> {
     theirs: Owned,
     ours: Grammar,
     samples: &'a Samples,
-    /// What the host's works on, and ours.
+    /// The candidates that the host's works on, and ours.
     work: [Vec<TokenData>; 2],
-    /// What both allow.
+    /// Tokens that both allow.
     allowed: Vec<Token>,
     random: u64,
 }
@@ -223,7 +223,7 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Whether the host's own allows this token.
+    /// True if the host's own allows this token.
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).

@@ -18,7 +18,7 @@ pub(super) struct Case {
     pub(super) plan: Plan,
 }
 
-/// What a grammar waits for.
+/// The triggers that a grammar waits for.
 pub(super) enum Triggers {
     /// It is not lazy.
     None,
@@ -171,7 +171,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
     (&["^[\\s\\S]{2}([\\s\\S]+)$"], "abcd"),
 ];
 
-/// What stands for itself in a word, and not in a pattern.
+/// Characters that stand for themselves in a word, and not in a pattern.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
 /// Allows every text of so many characters, but none: an end is refused as long as nothing waits.

@@ -1,4 +1,4 @@
-//! What was found of the host's grammars, kept with the vocabulary that it was found with.
+//! Findings on the host's grammars, kept with the vocabulary that they were made with.
 
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -9,8 +9,9 @@ use crate::ffi::grammar::proof::samples::Samples;
 use crate::grammar::limits::MAX_CACHED;
 use crate::sync::Mutex;
 
-/// What builds of llama.cpp differ in. Each part is proven when the first grammar needs it, so that
-/// a build without, say, token elements is not asked for them by us alone.
+/// A part of grammars that builds of llama.cpp differ in. Each part is proven when the first
+/// grammar needs it, so that a build without, say, token elements is not asked for them by us
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Everything that every build has.
@@ -23,11 +24,11 @@ pub(super) enum Part {
     Counts,
     /// More than 2000, which have no end.
     Beyond,
-    /// What waits for words.
+    /// Grammars that wait for words.
     Words,
-    /// What waits for patterns.
+    /// Grammars that wait for patterns.
     Patterns,
-    /// What waits for tokens.
+    /// Grammars that wait for tokens.
     Triggers,
 }
 
@@ -38,7 +39,7 @@ const N_PARTS: usize = Part::Triggers as usize + 1;
 pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
     verdicts: [OnceLock<Verdict>; N_PARTS],
-    /// What the host's constructors have accepted.
+    /// Digests of the texts that the host's constructors have accepted.
     accepted: Mutex<Option<LruCache<Digest, ()>>>,
 }
 
@@ -57,7 +58,7 @@ impl Proofs {
         self.verdicts.get(part as usize)
     }
 
-    /// Whether the host has accepted this before.
+    /// True if the host has accepted this before.
     pub(in crate::ffi::grammar) fn is_accepted(&self, digest: &Digest) -> bool {
         let mut accepted = self.accepted.lock();
         accepted

@@ -1,4 +1,4 @@
-//! Whether the host's own grammars do what ours do, found out by trying, on the vocabulary at hand.
+//! Compares the host's own grammars with ours by trying both on the vocabulary at hand.
 //!
 //! What a grammar's text may say, and what it means, has changed from build to build of llama.cpp.
 //! So before ours stands in for one, small grammars that between them use every construct are made
@@ -32,12 +32,12 @@ use crate::grammar::elements::About;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// What is written out of repetitions where nothing else is said.
+/// The most repetitions of texts that need no part of their own.
 const FEW_REPETITIONS: u64 = 40;
-/// What most builds allow.
+/// The most repetitions that most builds allow.
 const MANY_REPETITIONS: u64 = 2000;
 
-/// What a text and its triggers need.
+/// The parts that a text and its triggers need.
 fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
     let most = about.most_repetitions;
     let (words, patterns, tokens) = match triggers {
@@ -60,7 +60,7 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
         .filter_map(|(part, is_needed)| is_needed.then_some(part))
 }
 
-/// Whether the host's own of such a text does what ours does, or what it does otherwise.
+/// Ok if the host's own of such a text does as ours does, or how it differs.
 ///
 /// # Safety
 /// `functions` are those of the bound host, and `vocab` is its vocabulary of which `proofs` and
@@ -167,7 +167,7 @@ unsafe fn tried(
     Ok(())
 }
 
-/// What differs.
+/// A text that tells the difference.
 fn told(case: &Case) -> String {
     let text = quoted(case.text.as_bytes());
     match &case.triggers {

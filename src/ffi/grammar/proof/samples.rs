@@ -70,7 +70,7 @@ impl Samples {
             .collect()
     }
 
-    /// Whether a token ends the generation.
+    /// True of a token that ends the generation.
     pub(super) fn ends(&self, token: Token) -> bool {
         self.ends.contains(&token)
     }
@@ -86,7 +86,7 @@ pub(super) fn candidate(id: Token) -> TokenData {
     TokenData { id, logit, p: 0.0 }
 }
 
-/// What was found so far.
+/// The samples found so far.
 struct Found {
     singles: [Option<Token>; 128],
     /// The shortest text that begins with a character of ASCII, and its length.
