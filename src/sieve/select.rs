@@ -310,18 +310,17 @@ pub(super) fn top_k(
         let max = Logits::F32(maxima).max();
         sampled_threshold(k, max, source)
     });
-    let most_blocks = k.saturating_mul(2).saturating_add(MANY_BLOCKS);
-    if blocks_from(threshold, maxima) > most_blocks {
+    if blocks_from(threshold, maxima) > 2 * k + MANY_BLOCKS {
         collect_keys(k, source, maxima, threshold, candidates, keys);
     } else {
-        // How many pass differs from one token to the next: there is room for all that may.
-        let most = most_blocks.saturating_mul(GROUP).min(source.len());
-        reserve(candidates, most + ROOM);
-        reserve(keys, most);
         collect(source, maxima, threshold, candidates);
         if candidates.len() < k && threshold > f32::MIN {
             collect(source, maxima, f32::MIN, candidates);
         }
+        // How many pass differs from one token to the next: there is room for twice as many.
+        let usual = 2 * candidates.len();
+        reserve(candidates, usual + ROOM);
+        reserve(keys, usual);
         if candidates.len() <= rank::MOST {
             sort_few(candidates);
             candidates.truncate(k);

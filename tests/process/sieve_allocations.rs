@@ -161,34 +161,6 @@ fn an_order_that_warmed_up_has_room_for_few() {
     }
 }
 
-/// How many logits pass the threshold of the k largest differs from one array to the next.
-#[test]
-fn what_a_threshold_lets_pass_was_reserved_by_the_first_token() {
-    const N: usize = 20_000;
-    let _alone = alone();
-    let mut sieve = Sieve::new(&Params {
-        top_k: 40,
-        ..Params::default()
-    })
-    .expect("valid parameters");
-    // The largest lie together in blocks, which pass whole, or each for itself.
-    let logits = |together: usize| -> Vec<f32> {
-        (0..N)
-            .map(|i| match i % 448 < together {
-                true => 10.0 + (i % 1000) as f32 * 1e-3,
-                false => (i % 5) as f32,
-            })
-            .collect()
-    };
-    sieve.sample(&logits(1)).expect("there is a candidate");
-    for together in [2, 8, 32, 64, 16] {
-        let logits = logits(together);
-        without_allocating(&together, || {
-            sieve.sample(&logits).expect("there is a candidate");
-        });
-    }
-}
-
 /// Nor does the first token, after `reserve`, on logits of any shape and ties.
 #[test]
 fn no_first_token_allocates_after_reserve() {

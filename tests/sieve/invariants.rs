@@ -527,9 +527,9 @@ fn workspace_reuse_grows_by_powers_of_two_and_never_shrinks() {
         assert_eq!(sieve.workspace_bytes(), large);
     }
     // 320 candidates of 12 bytes, what reaches their threshold besides, and room for a block: 1024;
-    // their 8-byte keys before the cut: 512, as many exponentials and a sum of them; 625 maxima of
-    // blocks, and as many to select from: 1024.
-    assert_eq!(large, 1024 * 12 + 512 * (8 + 4) + 8 + 1024 * (4 + 4));
+    // 8-byte keys for twice as many as there were before the cut: 1024; 320 exponentials: 512, and
+    // a sum of them; 625 maxima of blocks, and as many to select from: 1024.
+    assert_eq!(large, 1024 * (12 + 8) + 512 * 4 + 8 + 1024 * (4 + 4));
 }
 
 /// Whatever the parameters were before.
