@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::null;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, TryLockError};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::llama_model;
@@ -19,29 +19,49 @@ static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 /// The last one, which most programs ask for again and again.
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
-fn given_out() -> MutexGuard<'static, Vec<(usize, usize)>> {
-    GIVEN_OUT.lock().unwrap_or_else(PoisonError::into_inner)
+/// A vocabulary could not be forgotten: none counts any more.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+/// How often the list is asked for while another thread has it.
+const PATIENCE: usize = 1000;
+
+/// Hands the list to `look`. `None` where it cannot be had: in a forked child, another thread of
+/// the parent may have had it, and nobody will ever give it back.
+fn with_list<T>(look: impl FnOnce(&mut Vec<(usize, usize)>) -> T) -> Option<T> {
+    for _ in 0..PATIENCE {
+        match GIVEN_OUT.try_lock() {
+            Ok(mut all) => return Some(look(&mut all)),
+            Err(TryLockError::Poisoned(all)) => return Some(look(&mut all.into_inner())),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
 }
 
 fn keep(model: usize, vocab: usize) {
-    let mut all = given_out();
-    if !all.contains(&(model, vocab)) {
-        all.push((model, vocab));
+    let add = |all: &mut Vec<(usize, usize)>| {
+        if !all.contains(&(model, vocab)) {
+            all.push((model, vocab));
+        }
+    };
+    if with_list(add).is_some() {
+        LAST.store(vocab, Ordering::Relaxed);
     }
-    LAST.store(vocab, Ordering::Relaxed);
 }
 
 /// Forgets those of a model that is freed.
 pub fn forget(model: *mut llama_model) {
     let model = model.addr();
-    let mut all = given_out();
-    all.retain(|&(of, _)| of != model);
+    if with_list(|all| all.retain(|&(of, _)| of != model)).is_none() {
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
     LAST.store(0, Ordering::Relaxed);
 }
 
 /// True if this is one.
 pub fn is_one(vocab: usize) -> bool {
-    vocab != 0 && given_out().iter().any(|&(_, known)| known == vocab)
+    let is_known = |all: &mut Vec<(usize, usize)>| all.iter().any(|&(_, known)| known == vocab);
+    vocab != 0 && !IS_LOST.load(Ordering::Relaxed) && with_list(is_known) == Some(true)
 }
 
 /// Stand-in for `llama_model_get_vocab`: keeps what the host gives.
