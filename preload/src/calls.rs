@@ -32,7 +32,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Before, Candidates, First};
@@ -46,15 +46,15 @@ use crate::routes::Route;
 use crate::watch::{self, Question, Seen, Verdict};
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
-const NOTHING_BEFORE: u32 = 1;
+const NOTHING_BEFORE: u64 = 1;
 /// Notes of a chain: nothing precedes it where the grammar comes first; so there is none.
-const NOTHING_AT_ALL_BEFORE: u32 = 2;
+const NOTHING_AT_ALL_BEFORE: u64 = 2;
 /// Notes of a chain: the host does it all.
-const ASIDE: u32 = 4;
+const ASIDE: u64 = 4;
 /// Notes of a chain: the host does it all where the grammar comes first.
-const ASIDE_BEHIND_GRAMMAR: u32 = 8;
+const ASIDE_BEHIND_GRAMMAR: u64 = 8;
 /// Notes of a chain: `llama_sampler_sample` does with it what ours does.
-const SAMPLED_ALIKE: u32 = 16;
+const SAMPLED_ALIKE: u64 = 16;
 
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,9 @@ struct Call {
     idx: i32,
     chain: *mut llama_sampler,
     grammar_first: bool,
-    note: &'static AtomicU32,
+    note: &'static AtomicU64,
     /// The notes that the chain gets when ours would have given the same.
-    noted: u32,
+    noted: u64,
     /// True if the chain has them already.
     is_known: bool,
     /// The host that is to show how it takes answers.
@@ -146,11 +146,11 @@ impl Entered {
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
         grammar_first: bool,
-        note: &'static AtomicU32,
+        note: &'static AtomicU64,
     ) -> Self {
         let host = host.address() as usize;
-        let known = note.load(Ordering::Relaxed);
-        let listed = Listed::in_note(known);
+        let known = known_of(chain, note);
+        let listed = Listed::in_note(known as u32);
         let budget = listed.sampler();
         let (noted, aside) = match grammar_first {
             true => (
@@ -184,7 +184,7 @@ impl Entered {
     pub fn sampler(
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
-        note: &'static AtomicU32,
+        note: &'static AtomicU64,
     ) -> Self {
         Self::new(Call {
             is_known: is_sampled_alike(note),
@@ -219,13 +219,28 @@ impl Entered {
     }
 }
 
+/// Bits of a note that tell which chain it is of.
+const OF_CHAIN: u64 = !0xFFFF_FFFF;
+
+/// The note, if it is of this chain: a host may have moved the member that it lives with to another
+/// chain, of which nothing is known.
+fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
+    let known = note.load(Ordering::Relaxed);
+    let of_chain = (chain.addr() as u64 >> 4) << u32::BITS;
+    if known & OF_CHAIN == of_chain {
+        return known;
+    }
+    note.store(of_chain, Ordering::Relaxed);
+    of_chain
+}
+
 /// Whether llama_sampler_sample was seen to do with a chain what ours does.
-fn is_sampled_alike(note: &AtomicU32) -> bool {
+fn is_sampled_alike(note: &AtomicU64) -> bool {
     note.load(Ordering::Relaxed) & SAMPLED_ALIKE != 0
 }
 
 /// Whether ours is to sample in the place of llama_sampler_sample, with a chain of this note.
-pub fn may_sample(note: &AtomicU32) -> bool {
+pub fn may_sample(note: &AtomicU64) -> bool {
     is_sampled_alike(note) && !proof::is_due()
 }
 
@@ -461,7 +476,7 @@ impl Call {
         entry: Entry,
         (ctx, idx): (*mut llama_context, i32),
         chain: *mut llama_sampler,
-        (note, noted): (&'static AtomicU32, u32),
+        (note, noted): (&'static AtomicU64, u64),
     ) -> Self {
         Self {
             entry,
@@ -666,7 +681,10 @@ impl Call {
 pub fn comes_first(budget: Option<Listed>) {
     with_call(|call| {
         let budget = budget?;
-        let named = |note| Some(budget.noted(note));
+        let named = |note: u64| {
+            let named = budget.noted(note as u32);
+            Some(note & OF_CHAIN | u64::from(named))
+        };
         let _ = call
             .note
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, named);
@@ -731,5 +749,24 @@ unsafe fn select_any(array: *mut llama_token_data_array) {
     // SAFETY: the caller guarantees the array.
     if let Some(array) = unsafe { array.as_mut() } {
         array.selected = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_counts_for_the_chain_that_it_is_of() {
+        let mut chains = [0u64; 4];
+        let [first, .., second] = chains.each_mut().map(|c| (&raw mut *c).cast_const().cast());
+        let note = AtomicU64::new(0);
+        let of_first = known_of(first, &note);
+        assert_eq!(of_first as u32, 0);
+        note.fetch_or(NOTHING_BEFORE, Ordering::Relaxed);
+        assert_eq!(known_of(first, &note), of_first | NOTHING_BEFORE);
+        // Its member is moved to another, and back.
+        assert_eq!(known_of(second, &note) as u32, 0);
+        assert_eq!(known_of(first, &note), of_first);
     }
 }

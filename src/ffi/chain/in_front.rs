@@ -2,7 +2,7 @@
 //! without the host's array. Where anything speaks against that, nothing has been run, and the
 //! host's own function does it all.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 use super::host::{Functions, SamplingFunctions};
 use super::workspace::{Taken, Workspace};
@@ -88,7 +88,7 @@ pub enum Sampled<'a> {
     /// This token, which every member has accepted.
     Token(Token),
     /// Nothing: what the chain's [`note`] says did not allow it.
-    Nothing(&'a AtomicU32),
+    Nothing(&'a AtomicU64),
 }
 
 /// What llama_sampler_sample does, for a chain of ours alone: samples, and lets every member accept
@@ -101,7 +101,7 @@ pub unsafe fn sample<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,
     idx: i32,
-    may: impl FnOnce(&'a AtomicU32) -> bool,
+    may: impl FnOnce(&'a AtomicU64) -> bool,
 ) -> Option<Sampled<'a>> {
     // SAFETY: the caller guarantees chain and context; an output's logits stay during the call.
     unsafe {
@@ -266,7 +266,7 @@ unsafe fn behind<'a>(
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
-pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU32> {
+pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
     let host = prepare(CALL, chain).ok()?;
     let mut workspace = Taken::<Workspace>::new();
     workspace.members.clear();
@@ -283,7 +283,7 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU32> {
 ///
 /// # Safety
 /// They are alive, and live on during `'a`.
-unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU32> {
+unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU64> {
     let first = members.first()?;
     // SAFETY: the caller guarantees the member; `list` has compared the vtables.
     unsafe { first.own?.note_of(first.smpl) }

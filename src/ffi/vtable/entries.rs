@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 use crate::ffi::guard::guard;
 use crate::ffi::host::built_ins::{Recipe, give_way};
@@ -223,7 +223,7 @@ pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_
 
 /// # Safety
 /// `smpl` is a live sampler with the vtable of `S`.
-pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonNull<AtomicU32>> {
+pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonNull<AtomicU64>> {
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     Some(NonNull::from(&object.note))

@@ -21,7 +21,7 @@ mod tests;
 use std::any::Any;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 use crate::built_in::InGraph;
 use crate::ffi::host::Host;
@@ -49,7 +49,7 @@ pub struct Vtable {
     /// Nor this: a clone in every respect.
     twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
     /// Nor this: a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
-    note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU32>>,
+    note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
 }
 
 impl Vtable {
@@ -144,7 +144,7 @@ impl Vtable {
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
-    pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU32> {
+    pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU64> {
         // SAFETY: the caller guarantees it; the word is part of the sampler.
         unsafe { Some((self.note)(smpl)?.as_ref()) }
     }

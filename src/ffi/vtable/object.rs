@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::ffi::exclusive::{Exclusive, Taken};
@@ -25,7 +25,7 @@ pub(super) struct Object<S> {
     /// inconsistent, so it is not asked again.
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
-    pub(super) note: AtomicU32,
+    pub(super) note: AtomicU64,
 }
 
 /// The name of a sampler, which changes where a copy makes one that is switched off another.
@@ -77,7 +77,7 @@ impl<S: Sampler> Object<S> {
             name: Name::new(name),
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
-            note: AtomicU32::new(0),
+            note: AtomicU64::new(0),
         }
     }
 
