@@ -37,6 +37,17 @@ struct option_set {
 const char * letters = "root ::= [a-z ,.;]+";
 const char * phrase  = "root ::= \" the\" [a-z ]* \" and\" [a-z ]* \".\"";
 
+// A budget, and a grammar that waits for the end of what it limits.
+void thoughts(common_params_sampling & p) {
+    p.reasoning_budget_tokens = 4;
+    p.reasoning_budget_start  = { 5 };
+    p.reasoning_budget_end    = { { 7 } };
+    p.reasoning_budget_forced = { 9, 400, 7 };
+    p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^aeiou]*" };
+    p.grammar_lazy            = true;
+    p.grammar_triggers        = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 7 } };
+}
+
 std::vector<option_set> option_sets() {
     using P = common_params_sampling &;
     return {
@@ -127,28 +138,8 @@ std::vector<option_set> option_sets() {
               p.logit_bias              = { { 5, 20.0f } };
               p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^q]*" };
           } },
-        { "thoughts that have begun, lazy grammar first", true,
-          [](P p) {
-              p.reasoning_budget_tokens = 4;
-              p.reasoning_budget_start  = { 5 };
-              p.reasoning_budget_end    = { { 7 } };
-              p.reasoning_budget_forced = { 9, 400, 7 };
-              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^aeiou]*" };
-              p.grammar_lazy            = true;
-              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 7 } };
-          },
-          5 },
-        { "thoughts that have begun, lazy grammar", false,
-          [](P p) {
-              p.reasoning_budget_tokens = 4;
-              p.reasoning_budget_start  = { 5 };
-              p.reasoning_budget_end    = { { 7 } };
-              p.reasoning_budget_forced = { 9, 400, 7 };
-              p.grammar                 = { COMMON_GRAMMAR_TYPE_USER, "root ::= [^aeiou]*" };
-              p.grammar_lazy            = true;
-              p.grammar_triggers = { { COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN, "", 7 } };
-          },
-          5 },
+        { "thoughts that have begun, lazy grammar first", true, thoughts, 5 },
+        { "thoughts that have begun, lazy grammar", false, thoughts, 5 },
         { "budget and lazy grammar", false,
           [](P p) {
               p.reasoning_budget_tokens = 3;

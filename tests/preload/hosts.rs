@@ -241,13 +241,17 @@ fn a_chain_in_the_graph_is_made_of_the_built_ins() {
     }
 }
 
+/// A program whose llama.cpp is the same source, compiled as a library.
+fn with_host_of_its_own(name: &str, file: &str) -> PathBuf {
+    let host = Build::new(&format!("{name}_host"), &source(file));
+    let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
+    build(Build::new(name, &source(file)).flag(host))
+}
+
 /// In whose program: the host's exception has a handler there.
 #[test]
 fn what_the_host_throws_reaches_its_handler() {
-    let host = Build::new("preload_throwing_host", &source("throwing.cpp"));
-    let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
-    let program = Build::new("preload_throwing", &source("throwing.cpp"));
-    let program = build(program.flag(host));
+    let program = with_host_of_its_own("preload_throwing", "throwing.cpp");
     let caught = Run::of(&program).said();
     assert_eq!(caught.out.matches("caught: ").count(), 5, "{}", caught.out);
     for value in ["on", "off", "top-k"] {
@@ -259,10 +263,7 @@ fn what_the_host_throws_reaches_its_handler() {
 /// Whatever it is: jumped to, and called to see what it makes.
 #[test]
 fn a_call_with_more_arguments_than_registers_is_passed_on_whole() {
-    let host = Build::new("preload_whole_call_host", &source("whole_call.cpp"));
-    let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
-    let program = Build::new("preload_whole_call", &source("whole_call.cpp"));
-    let program = build(program.flag(host));
+    let program = with_host_of_its_own("preload_whole_call", "whole_call.cpp");
     let alone = Run::of(&program).said();
     assert_eq!(
         alone.out.matches("made nothing").count(),

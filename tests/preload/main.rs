@@ -2,6 +2,11 @@
 //! certificate that says which of a host's samplers may be replaced.
 #![cfg(target_os = "linux")]
 
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod altered;
 mod certificate;
 #[cfg(all(
     target_env = "gnu",

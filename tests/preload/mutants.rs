@@ -4,24 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::altered::{self, PREAMBLE};
 use crate::preloaded::{made, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, Said, build, model, source};
-use crate::toolchain::{Build, compile_common, empty_folder, succeed};
-use vendor_llama_cpp::paths;
-
-/// The variable `MUTANT` names what is done otherwise.
-const PREAMBLE: &str = r#"
-#include <cstdlib>
-#include <cstring>
-static bool is_chosen(const char * name) {
-    const char * chosen = std::getenv("MUTANT");
-    return chosen != nullptr && std::strcmp(chosen, name) == 0;
-}
-#define MUTANT(name) ([] { static const bool is = is_chosen(name); return is; }())
-"#;
+use crate::toolchain::{Build, empty_folder};
 
 /// What is done otherwise.
 struct Mutant {
@@ -321,8 +309,7 @@ const OF_KNOWN_BUILDS: [&str; 3] = ["penalties", "dry", "logit-bias"];
 
 /// llama.cpp's source with all of them.
 fn changed() -> String {
-    let file = paths::source_dir().join("src/llama-sampler.cpp");
-    let mut source = std::fs::read_to_string(file).expect("llama.cpp's source is there");
+    let mut source = altered::original("src/llama-sampler.cpp");
     for Mutant {
         name,
         behind,
@@ -341,7 +328,7 @@ fn changed() -> String {
             .split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
             .map(|word| match word.strip_prefix('M') {
                 Some(end) if !end.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
-                    format!("MUTANT(\"{name}\"){end}")
+                    format!("mutant(\"{name}\"){end}")
                 }
                 _ => word.to_owned(),
             })
@@ -353,10 +340,9 @@ fn changed() -> String {
 
 /// The file with all of these texts exchanged.
 fn exchanged(file: &str, changes: &[(&str, &str)]) -> String {
-    let file = paths::source_dir().join(file);
-    let mut text = std::fs::read_to_string(&file).expect("llama.cpp's source is there");
+    let mut text = altered::original(file);
     for (from, to) in changes {
-        assert!(text.contains(from), "{}: {from}", file.display());
+        assert!(text.contains(from), "{file}: {from}");
         text = text.replace(from, to);
     }
     text
@@ -447,22 +433,12 @@ fn an_array_may_have_its_members_exchanged() {
 /// A library with these samplers, and the program that is linked with it.
 fn program_with(name: &str, source_text: &str, header: Option<&str>) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
-    let (unit, object) = (folder.join("llama-sampler.cpp"), folder.join("sampler.o"));
-    std::fs::write(&unit, source_text).expect("a writable folder");
     if let Some(header) = header {
         std::fs::write(folder.join("llama.h"), header).expect("a writable folder");
     }
     let own = folder.display().to_string();
-    let include = paths::source_dir().join("src").display().to_string();
-    let flags = ["-O1", "-DNDEBUG", "-fPIC", "-I", &own, "-I", &include];
-    compile_common(&unit, &flags, &object);
-    // In the place of the one in the library.
-    let library = folder.join("libllama.so");
-    let mut link = Command::new(paths::cxx_compiler());
-    link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
-    link.arg("-Wl,--whole-archive").arg(paths::static_library());
-    link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
-    succeed(link.arg(&library));
+    let flags = ["-DNDEBUG", "-I", &own];
+    let library = altered::library(&folder, "llama-sampler.cpp", source_text, &flags);
     let program = Build::new(name, &source("mutants.cpp"))
         .flag("-isystem")
         .flag(&own)

@@ -3,12 +3,11 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 
+use crate::altered;
 use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
-use crate::toolchain::{Build, compile_common, empty_folder, succeed};
-use vendor_llama_cpp::paths;
+use crate::toolchain::{Build, empty_folder};
 
 /// A constructor: its list, what it does first, how the program calls it with the arguments of
 /// today, and how the host does.
@@ -261,8 +260,7 @@ fn header(lists: &[List; 3]) -> String {
 
 /// llama.cpp's samplers, with these lists.
 fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
-    let file = paths::source_dir().join("src/llama-sampler.cpp");
-    let mut source = std::fs::read_to_string(&file).expect("llama.cpp's source is there");
+    let mut source = altered::original("src/llama-sampler.cpp");
     for (name, clones, List { list, body, .. }) in [
         (
             "penalties",
@@ -307,24 +305,10 @@ fn program(name: &str) -> PathBuf {
     let lists = lists(name);
     let name = format!("other_lists_{}", name.replace(' ', "_"));
     let folder = empty_folder(&format!("c_programs/{name}_library"));
-    let write = |file: &str, text: String| {
-        std::fs::write(folder.join(file), text).expect("a writable folder");
-        folder.join(file)
-    };
-    write("lists.h", header(&lists));
-    let source_file = write("llama-sampler.cpp", samplers(&lists));
-    let object = folder.join("sampler.o");
+    std::fs::write(folder.join("lists.h"), header(&lists)).expect("a writable folder");
     let here = folder.display().to_string();
-    let include = paths::source_dir().join("src").display().to_string();
-    let flags = ["-O1", "-fPIC", "-I", &include, "-I", &here];
-    compile_common(&source_file, &flags, &object);
-    // In the place of the one in the library.
-    let library = folder.join("libllama.so");
-    let mut link = Command::new(paths::cxx_compiler());
-    link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
-    link.arg("-Wl,--whole-archive").arg(paths::static_library());
-    link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
-    succeed(link.arg(&library));
+    let include = ["-I", &here];
+    let library = altered::library(&folder, "llama-sampler.cpp", &samplers(&lists), &include);
     let program = Build::new(&name, &source("other_lists.cpp")).flag(&library);
     build(
         program

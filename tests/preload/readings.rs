@@ -3,25 +3,12 @@
 //! gives alone, and where grammars are the same, they are ours.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::altered::{self, PREAMBLE};
 use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
-use crate::toolchain::{Build, compile_common, empty_folder, succeed};
-use vendor_llama_cpp::paths;
-
-/// What a host may do otherwise: the variable `MUTANT` names one.
-const PREAMBLE: &str = r#"
-#include <cstdlib>
-#include <cstring>
-#include <stdexcept>
-static bool is_chosen(const char * name) {
-    const char * chosen = std::getenv("MUTANT");
-    return chosen != nullptr && std::strcmp(chosen, name) == 0;
-}
-#define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
-"#;
+use crate::toolchain::{Build, empty_folder};
 
 /// Where llama.cpp's source is changed: what is there, and what is put there.
 const CHANGES: [(&str, &str); 23] = [
@@ -169,24 +156,10 @@ const REFUSES: [&str; 4] = ["new escape", "construct", "throws", "narrow"];
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let file = paths::source_dir().join("src/llama-grammar.cpp");
-        let mut text = std::fs::read_to_string(&file).expect("llama.cpp's source is there");
-        for (from, to) in CHANGES {
-            assert!(text.contains(from), "{from}");
-            text = text.replacen(from, to, 1);
-        }
         let folder = empty_folder("c_programs/readings_library");
-        let (changed, object) = (folder.join("llama-grammar.cpp"), folder.join("grammar.o"));
-        std::fs::write(&changed, format!("{PREAMBLE}{text}")).expect("a writable folder");
-        let include = paths::source_dir().join("src").display().to_string();
-        compile_common(&changed, &["-O1", "-fPIC", "-I", &include], &object);
-        // In the place of the one in the library.
-        let library = folder.join("libllama.so");
-        let mut link = Command::new(paths::cxx_compiler());
-        link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
-        link.arg("-Wl,--whole-archive").arg(paths::static_library());
-        link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
-        succeed(link.arg(&library));
+        let changed = altered::changed("src/llama-grammar.cpp", &CHANGES);
+        let text = format!("{PREAMBLE}#include <stdexcept>\n{changed}");
+        let library = altered::library(&folder, "llama-grammar.cpp", &text, &[]);
         let program = Build::new("readings", &source("readings.cpp")).flag(&library);
         let program = program.flag(format!("-Wl,-rpath,{}", folder.display()));
         build(program.flag("-pthread").with_llama_h())

@@ -3,26 +3,18 @@
 //! so what ours may do there follows from watching them.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::altered::{self, PREAMBLE};
 use crate::common::{SOURCES, common_library, objects, sampling_with};
 use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model};
-use crate::toolchain::{Build, Link, compile_common, empty_folder, succeed};
-use vendor_llama_cpp::paths;
+use crate::toolchain::{Build, Link, compile_common, empty_folder};
 
-/// What a host may do otherwise: the variable `MUTANT` names one, and the host tells at its end how
-/// often it has begun with all candidates.
-const PREAMBLE: &str = r#"
+/// Comes before each changed source: the host tells at its end how often it has begun with all
+/// candidates.
+const FILLED: &str = r#"
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-static bool is_chosen(const char * name) {
-    const char * chosen = std::getenv("MUTANT");
-    return chosen != nullptr && std::strcmp(chosen, name) == 0;
-}
-#define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
 static struct fills {
     int n = 0;
     ~fills() { if (n > 0) std::fprintf(stderr, "host: filled in %d times\n", n); }
@@ -111,21 +103,15 @@ const BUDGETS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The source with each text exchanged where it is first found.
-fn changed(file: &Path, changes: &[(&str, &str)]) -> String {
-    let mut source = std::fs::read_to_string(file).expect("llama.cpp's source is there");
-    for (from, to) in changes {
-        assert!(source.contains(from), "{}: {from}", file.display());
-        source = source.replacen(from, to, 1);
-    }
-    format!("{PREAMBLE}{source}")
+/// A file of llama.cpp's with these changes.
+fn changed(file: &str, changes: &[(&str, &str)]) -> String {
+    format!("{PREAMBLE}{FILLED}{}", altered::changed(file, changes))
 }
 
 /// That of the common library.
 fn common() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let file = paths::source_dir().join("common/sampling.cpp");
         let apply = "llama_sampler_apply(chain, &cur_p);";
         let in_front = format!("{IN_FRONT} {apply}");
         let probs = "const float *       sampled_probs  =";
@@ -153,10 +139,12 @@ fn common() -> &'static Path {
             compile_common(&file, &["-O1", "-fPIC", "-pthread"], &object);
             object
         };
-        let budget = paths::source_dir().join("common").join(SOURCES[1]);
         let mut objects = objects().to_vec();
-        objects[0] = compile(SOURCES[0], changed(&file, &changes.concat()));
-        objects[1] = compile(SOURCES[1], changed(&budget, &BUDGETS));
+        objects[0] = compile(
+            SOURCES[0],
+            changed("common/sampling.cpp", &changes.concat()),
+        );
+        objects[1] = compile(SOURCES[1], changed("common/reasoning-budget.cpp", &BUDGETS));
         let library = common_library("watched_common", &objects, false);
         let program = sampling_with("watched_common", "watched.cpp", &library);
         build(program.flag("-DWITH_COMMON").with_llama(Link::Shared))
@@ -167,7 +155,6 @@ fn common() -> &'static Path {
 fn sampler() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let file = paths::source_dir().join("src/llama-sampler.cpp");
         let apply = "llama_sampler_apply(smpl, &cur_p);\n\n    GGML_ASSERT";
         let in_front = format!("{IN_FRONT} {apply}");
         let token = "const llama_token   sampled_token  =";
@@ -186,17 +173,8 @@ fn sampler() -> &'static Path {
             ],
         ];
         let folder = empty_folder("c_programs/watched_sampler_library");
-        let (source, object) = (folder.join("llama-sampler.cpp"), folder.join("sampler.o"));
-        std::fs::write(&source, changed(&file, &changes.concat())).expect("a writable folder");
-        let include = paths::source_dir().join("src").display().to_string();
-        compile_common(&source, &["-O1", "-fPIC", "-I", &include], &object);
-        // In the place of the one in the library.
-        let library = folder.join("libllama.so");
-        let mut link = Command::new(paths::cxx_compiler());
-        link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
-        link.arg("-Wl,--whole-archive").arg(paths::static_library());
-        link.args(["-Wl,--no-whole-archive", "-ldl", "-pthread", "-o"]);
-        succeed(link.arg(&library));
+        let source = changed("src/llama-sampler.cpp", &changes.concat());
+        let library = altered::library(&folder, "llama-sampler.cpp", &source, &[]);
         let program =
             Build::new("watched_sampler", &crate::programs::source("watched.cpp")).flag(&library);
         build(
