@@ -111,14 +111,17 @@ pub(super) fn filter(
         }
     };
     let candidates = &mut workspace.candidates;
-    if done < Done::TopP && keep_infinite(candidates, sorted) {
-        stats.set_all(candidates.len());
-        return Ok(Kept::Together(true));
-    }
-    if done < Done::TopP && !sorted && overflows(kernels::max_logit(candidates, false)) {
-        // The host's sort, which the samplers replay, would put the largest last.
-        sort(candidates, &mut workspace.keys);
-        sorted = true;
+    if done < Done::TopP {
+        let max = kernels::max_logit(candidates, sorted);
+        if max == f32::INFINITY && keep_infinite(candidates, sorted) {
+            stats.set_all(candidates.len());
+            return Ok(Kept::Together(true));
+        }
+        if !sorted && overflows(max) {
+            // The host's sort, which the samplers replay, would put the largest last.
+            sort(candidates, &mut workspace.keys);
+            sorted = true;
+        }
     }
     if done == Done::TopK && sorted && few::fits(stages, candidates) {
         stats.after_top_k = candidates.len();
