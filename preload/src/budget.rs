@@ -11,7 +11,7 @@
 //! else                 -> apply to all tokens; the chain works on what they are then
 //! ```
 //!
-//! What comes before a chain may be anything, so a budget must be recognised: by its name, and by
+//! Anything may come before a chain, so a budget must be recognised: by its name, and by
 //! a copy of it that is tried on other candidates. Recognised ones are listed, since a chain's note
 //! outlives the sampler: when one is freed, it is taken off.
 

@@ -521,18 +521,17 @@ impl Call {
             return Some(unsafe { self.try_answers(smpl, array) });
         }
         self.applied = Applied::Other;
-        let is_budget = self.budget == Some(smpl);
         match self.stage {
             Stage::Watched => {
                 let asks = self.entry == Entry::Common && self.seen.is_before_all() && !is_chain;
                 // SAFETY: the caller guarantees sampler and array.
                 self.applied = unsafe { self.watch(smpl, array) };
-                if asks && !is_budget {
+                if asks && !self.is_budget(smpl) {
                     return Some(Apply::First(Applying { outermost: true }));
                 }
             }
             // The candidates are what it, among others, has left.
-            Stage::Answering | Stage::Answered if is_budget => {
+            Stage::Answering | Stage::Answered if self.is_budget(smpl) => {
                 self.applied = Applied::Nothing;
                 return Some(Apply::Nothing);
             }
@@ -577,8 +576,8 @@ impl Call {
             if self.seen.chain && !is_chain && is_check(smpl, array) {
                 return Applied::Check(smpl);
             }
-            let is_budget = self.budget == Some(smpl);
-            self.seen.apply(self.entry, (is_chain, is_budget), array);
+            let kind = (is_chain, self.is_budget(smpl));
+            self.seen.apply(self.entry, kind, array);
         }
         match is_chain {
             true => Applied::Chain,
@@ -586,7 +585,12 @@ impl Call {
         }
     }
 
-    /// What is to be run like this.
+    /// True of the budget that the chain is known to have before it.
+    fn is_budget(&self, smpl: *mut llama_sampler) -> bool {
+        self.budget == Some(smpl)
+    }
+
+    /// This chain, with what comes before it, to be run like this.
     fn now(&self, run: Run) -> Now {
         let first = |sampler| First {
             sampler,
@@ -616,7 +620,7 @@ impl Call {
         array: *mut llama_token_data_array,
     ) -> Apply {
         let is_chain = smpl == self.chain;
-        if self.budget == Some(smpl) {
+        if self.is_budget(smpl) {
             return Apply::Nothing;
         }
         if self.stage != Stage::Failed {
@@ -677,7 +681,7 @@ impl Call {
     }
 }
 
-/// What the host applies first is this budget, or none.
+/// Notes that the host applies this budget first; `None`: it is none.
 pub fn comes_first(budget: Option<Listed>) {
     with_call(|call| {
         let budget = budget?;

@@ -10,7 +10,8 @@
 //! Ours is made where the host's own was found to do the same (`certificate`), and, where arguments
 //! have changed or are pointers, where the calls of the program have proven which they are
 //! (`certificate::layouts`): until then the host's own constructor gets each call first, and ours
-//! takes the place of what it makes. For grammars the host's build must be known (`host::build`).
+//! takes the place of what it makes. Grammars are compared on the vocabulary that they are given
+//! (`grammar::proof`).
 //!
 //! Nothing of the host that could throw is called inside the guard.
 
@@ -60,7 +61,7 @@ struct Served {
     build: Result<Build, String>,
     /// What the trial of each constructor came to: nothing, or what differs.
     verdicts: [OnceLock<Option<String>>; ALL.len()],
-    /// What the program's calls have shown of the argument lists that have changed.
+    /// The argument lists that have changed, as far as the program's calls have shown them.
     layouts: [Layouts; Changing::all().len()],
 }
 
@@ -215,7 +216,7 @@ enum Reason {
     Unwanted,
     /// As asked for; nobody needs to be told.
     Wanted(&'static str),
-    /// What is made is not the program's.
+    /// The sampler is made for a trial, not for the program.
     OfATrial,
     /// As the arguments are; nobody needs to be told either.
     Refused(String),
@@ -276,8 +277,8 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     Ok(served)
 }
 
-/// Whether the host's own, with the argument list of this build, does what ours does: tried once.
-/// Not inside the guard, since the host may throw.
+/// Ok if the host's own, with the argument list of this build, does what ours does: tried once. Not
+/// inside the guard, since the host may throw.
 fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
@@ -300,7 +301,7 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
     }
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 enum Made {
     Ours(*mut llama_sampler),
     /// NULL is the answer.
@@ -332,7 +333,7 @@ impl Drop for Trying {
     }
 }
 
-/// Why none of the known lists is the host's.
+/// The reason where none of the known lists is the host's.
 fn of_no_known_list() -> Reason {
     let text = "its calls have none of the argument lists that are known";
     Reason::OfThisKind(text.into())
@@ -514,7 +515,7 @@ pub struct Call<'a> {
     pub saved: &'a Saved,
     /// With their names, if the list is the one of this number; `None`: any.
     pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
-    /// Whether ours give the arguments the built-in's meaning.
+    /// True if ours give the arguments the built-in's meaning.
     pub are_finite: bool,
 }
 
