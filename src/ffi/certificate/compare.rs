@@ -87,7 +87,7 @@ impl Pair {
             };
             clones.are_complete()?;
             clones.work_on(few, work)?;
-            if let Some(copy) = copy {
+            if let Some(copy) = copy.filter(|_| self.are_of_the_kinds_of(&clones)) {
                 for (from, to) in clones.made.into_iter().zip(self.made) {
                     copy(from, to);
                 }
@@ -98,6 +98,17 @@ impl Pair {
             }
             self.work_on(few, work)
         }
+    }
+
+    /// Whether each has the vtable of its clone, without which the host's `llama_sampler_copy`
+    /// aborts: where constructors are interposed, what a built-in clones itself by may be another's.
+    ///
+    /// # Safety
+    /// All are live.
+    unsafe fn are_of_the_kinds_of(&self, clones: &Self) -> bool {
+        let mut pairs = self.made.into_iter().zip(clones.made);
+        // SAFETY: the caller guarantees it.
+        pairs.all(|(made, clone)| unsafe { (*made).iface == (*clone).iface })
     }
 
     /// Whether both were made.
