@@ -100,8 +100,8 @@ impl Pair {
         }
     }
 
-    /// Whether each has the vtable of its clone, without which the host's `llama_sampler_copy`
-    /// aborts: where constructors are interposed, what a built-in clones itself by may be another's.
+    /// True if each has the vtable of its clone, without which the host's `llama_sampler_copy`
+    /// aborts. A built-in may clone itself by a constructor that is interposed.
     ///
     /// # Safety
     /// All are live.

@@ -1,7 +1,7 @@
 //! Steps that a sampler of the host's and ours with some arguments both go through, so that every
 //! argument shows.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, MOST_ACCEPTED};
 use crate::ffi::certificate::arrays::HISTORY;
 use crate::ffi::certificate::compare::{Left, Pair, accept, apply, name_of};
 use crate::ffi::host::llama_h::llama_sampler;
@@ -10,9 +10,6 @@ use crate::ffi::samplers::begin_breakers;
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
-
-/// So many tokens are accepted at most, to see where a window ends.
-const MOST_ACCEPTED: usize = 1 << 17;
 
 /// Repetitions of up to so many tokens are tried.
 const MOST_REPEATED: usize = 64;
