@@ -16,8 +16,10 @@ use crate::routes::Function;
 /// Of a model, and where it is.
 static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
-/// The last one, which most programs ask for again and again.
-static LAST: AtomicUsize = AtomicUsize::new(0);
+/// Some that are in the list: programs ask for theirs at each token, and no token waits for it.
+static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECENT];
+
+const N_RECENT: usize = 16;
 
 /// A vocabulary could not be forgotten: none counts any more.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
@@ -38,14 +40,27 @@ fn with_list<T>(look: impl FnOnce(&mut Vec<(usize, usize)>) -> T) -> Option<T> {
     None
 }
 
+/// The place that a vocabulary has among the recent ones.
+fn recent(vocab: usize) -> Option<&'static AtomicUsize> {
+    // Upper bits of a product depend on all bits.
+    let mixed = (vocab as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    RECENT.get(mixed as usize % N_RECENT)
+}
+
+fn is_recent(vocab: usize) -> bool {
+    recent(vocab).is_some_and(|recent| recent.load(Ordering::Relaxed) == vocab)
+}
+
 fn keep(model: usize, vocab: usize) {
     let add = |all: &mut Vec<(usize, usize)>| {
         if !all.contains(&(model, vocab)) {
             all.push((model, vocab));
         }
     };
-    if with_list(add).is_some() {
-        LAST.store(vocab, Ordering::Relaxed);
+    if with_list(add).is_some()
+        && let Some(recent) = recent(vocab)
+    {
+        recent.store(vocab, Ordering::Relaxed);
     }
 }
 
@@ -55,7 +70,9 @@ pub fn forget(model: *mut llama_model) {
     if with_list(|all| all.retain(|&(of, _)| of != model)).is_none() {
         IS_LOST.store(true, Ordering::Relaxed);
     }
-    LAST.store(0, Ordering::Relaxed);
+    for recent in &RECENT {
+        recent.store(0, Ordering::Relaxed);
+    }
 }
 
 /// True if this is one.
@@ -79,7 +96,7 @@ pub unsafe extern "C-unwind" fn llama_model_get_vocab(
         (model),
         null()
     );
-    if !vocab.is_null() && LAST.load(Ordering::Relaxed) != vocab.addr() {
+    if !vocab.is_null() && !is_recent(vocab.addr()) {
         let keep = || keep(model.addr(), vocab.addr());
         guard("llama_model_get_vocab", || (), keep);
     }
