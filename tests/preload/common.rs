@@ -123,6 +123,24 @@ fn what_the_user_does_not_want_is_the_hosts() {
     }
 }
 
+/// Where a budget comes before one chain, nothing follows for the chain that a member moves to.
+#[test]
+fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
+    let library = common_library("preload_moved", objects(), false);
+    let program = sampling_with("preload_moved", "moved.cpp", &library);
+    let program = build(program.with_llama(Link::Shared));
+    let built_in = Run::of(&program).arg(model()).said();
+    let lines: Vec<&str> = built_in.out.lines().collect();
+    assert!(lines[0].starts_with(" 200") && lines[1].starts_with(" 200"));
+    assert!(!lines[2].starts_with(" 100") && !lines[2].starts_with(" 200"));
+    let ours = preloaded(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(model()).said();
+    assert_eq!(ours.out, built_in.out);
+    for served in [SERVED, "common_sampler_sample after a budget: ours"] {
+        assert_eq!(made(&ours).get(served), Some(&1), "{}", ours.err);
+    }
+}
+
 /// Also where the build is not known: that the samplers in between are the host's own is no
 /// obstacle as long as they are switched off.
 #[test]
