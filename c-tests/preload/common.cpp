@@ -1,6 +1,6 @@
 // Samples as llama-server does, through llama.cpp's common library. The tests run it with the
 // built-in samplers and with ours, and compare what it prints: of every token the candidates that
-// are left, to the bit.
+// are left, to the bit; and what is taken of drafts.
 //
 //   common MODEL FIRST_SEED N_SEEDS
 #include <cstdint>
@@ -189,16 +189,26 @@ sampler_ptr make(const llama_model * model, const option_set & options, uint32_t
     return sampler;
 }
 
-void generate(llama_context * context, const std::vector<llama_token> & prompt,
-              const option_set & options, uint32_t seed) {
-    const llama_model * model   = llama_get_model(context);
-    sampler_ptr         sampler = make(model, options, seed);
-    sampler_ptr         other   = make(model, options, seed + 1000);
-    llama_token         last    = prompt.back();
+// Forgets all but so many tokens.
+void rewind(llama_context * context, size_t n_past) {
+    llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(n_past), -1);
+}
 
-    llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(prompt.size()) - 1,
-                        -1);
-    std::string line = std::string(options.name) + ", seed " + std::to_string(seed) + ":";
+std::string heading(const option_set & options, const char * way, uint32_t seed) {
+    return std::string(options.name) + way + ", seed " + std::to_string(seed) + ":";
+}
+
+// Tokens one by one, which are the result.
+std::vector<llama_token> generate(llama_context * context, const std::vector<llama_token> & prompt,
+                                  const option_set & options, uint32_t seed) {
+    const llama_model *      model   = llama_get_model(context);
+    sampler_ptr              sampler = make(model, options, seed);
+    sampler_ptr              other   = make(model, options, seed + 1000);
+    llama_token              last    = prompt.back();
+    std::vector<llama_token> tokens;
+
+    rewind(context, prompt.size() - 1);
+    std::string line = heading(options, "", seed);
     for (int i = 0; i < n_tokens; i++) {
         decode(context, &last, 1);
         if (i == n_tokens / 3) {
@@ -226,10 +236,68 @@ void generate(llama_context * context, const std::vector<llama_token> & prompt,
                       static_cast<unsigned long long>(sorted));
         line += text;
         last = token;
+        tokens.push_back(token);
         if (llama_vocab_is_eog(llama_model_get_vocab(model), token)) {
             break;
         }
     }
+    std::printf("%s\n", line.c_str());
+    return tokens;
+}
+
+// Has these tokens drafted, a few a step, some of them wrong: taken as far as they are what is
+// sampled, or by rejection sampling, which reads the candidates' probabilities.
+void draft(llama_context * context, const std::vector<llama_token> & prompt,
+           const option_set & options, uint32_t seed, const std::vector<llama_token> & tokens,
+           bool rejecting) {
+    constexpr size_t    n_drafts = 3;
+    const llama_model * model    = llama_get_model(context);
+    sampler_ptr         sampler  = make(model, options, seed);
+    llama_token         last     = prompt.back();
+    size_t              n_past   = prompt.size() - 1;
+    llama_batch         batch    = llama_batch_init(n_drafts + 1, 0, 1);
+
+    rewind(context, n_past);
+    std::string line = heading(options, rejecting ? ", rejecting drafts" : ", drafts", seed);
+    for (size_t at = 0; at + n_drafts <= tokens.size();) {
+        llama_tokens                               drafts;
+        std::vector<std::vector<llama_token_data>> chances;
+        for (size_t i = at; i < at + n_drafts; i++) {
+            const llama_token token = tokens[i] + (i % 5 == 4 ? 1 : 0);
+            drafts.push_back(token);
+            chances.push_back({ { token, 0.0f, 0.5f }, { token + 1, 0.0f, 0.5f } });
+        }
+        batch.n_tokens = 0;
+        for (size_t i = 0; i <= n_drafts; i++) {
+            batch.token[i]     = i == 0 ? last : drafts[i - 1];
+            batch.pos[i]       = static_cast<llama_pos>(n_past + i);
+            batch.n_seq_id[i]  = 1;
+            batch.seq_id[i][0] = 0;
+            batch.logits[i]    = 1;
+            batch.n_tokens++;
+        }
+        if (llama_decode(context, batch) != 0) {
+            fail("llama_decode failed");
+        }
+        const std::vector<int> outputs = { 0, 1, 2, 3 };
+        const llama_tokens     taken =
+            rejecting ? common_sampler_sample_and_accept_n_rejection(
+                            sampler.get(), context, outputs, drafts, chances, options.grammar_first)
+                      : common_sampler_sample_and_accept_n(sampler.get(), context, outputs, drafts,
+                                                           options.grammar_first);
+        line += " |";
+        for (const llama_token token : taken) {
+            line += " " + std::to_string(token);
+        }
+        at += taken.size();
+        n_past += taken.size();
+        last = taken.back();
+        rewind(context, n_past);
+        if (llama_vocab_is_eog(llama_model_get_vocab(model), last)) {
+            break;
+        }
+    }
+    llama_batch_free(batch);
     std::printf("%s\n", line.c_str());
 }
 
@@ -248,11 +316,17 @@ int main(int argc, char ** argv) {
     const uint32_t n_seeds    = static_cast<uint32_t>(std::strtoul(argv[3], nullptr, 10));
     for (const option_set & options : option_sets()) {
         for (uint32_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
+            const auto sample = [&] {
+                const std::vector<llama_token> tokens = generate(context, prompt, options, seed);
+                for (const bool rejecting : { false, true }) {
+                    draft(context, prompt, options, seed, tokens, rejecting);
+                }
+            };
             // On other threads, too: a server's are not the one that made the samplers.
             if (seed % 2 == 0) {
-                std::thread([&] { generate(context, prompt, options, seed); }).join();
+                std::thread(sample).join();
             } else {
-                generate(context, prompt, options, seed);
+                sample();
             }
         }
     }
