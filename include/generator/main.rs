@@ -22,7 +22,7 @@ const SOURCES: [&str; 11] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ffi = here.join("../../src/ffi");
-    let config = cbindgen::Config::from_file(here.join("cbindgen.toml"))?;
+    let config = cbindgen::Config::from_file(here.join("../../cbindgen.toml"))?;
     let builder = cbindgen::Builder::new().with_config(config);
     let add = |builder: cbindgen::Builder, file| builder.with_src(ffi.join(file));
     let bindings = SOURCES.iter().fold(builder, add).generate()?;
