@@ -516,6 +516,7 @@ static void tokens_outside_the_vocabulary(messages * seen) {
 static void handles_that_are_no_host(void) {
     clear_error();
     CHECK(llama_sieve_bind_host(NULL) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_NULL);
     CHECK(has_error());
     void * libm = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
     CHECK(libm != NULL);

@@ -34,6 +34,7 @@ int main(int argc, char ** argv) {
         // Told once more, it is the same: nothing is kept of a trial.
         CHECK(llama_sieve_certify(argv[i]) == number);
         CHECK((strlen(llama_sieve_last_error()) > 0) == (number != LLAMA_SIEVE_OK));
+        CHECK(llama_sieve_last_error_code() == number);
         CHECK(llama_sieve_certify_build(argv[i], 0) == number);
         // Of one whose arguments are the same in all builds, the build says nothing.
         CHECK(strcmp(argv[i], "top-k") != 0 || llama_sieve_certify_build(argv[i], 1) == number);

@@ -833,6 +833,13 @@ const char *llama_sieve_simd(void);
 const char *llama_sieve_last_error(void);
 
 /*
+ The number of what llama_sieve_last_error says: the LLAMA_SIEVE_ERROR_* that the call gave, or
+ would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify. 0 where
+ nothing went wrong, and for a warning, of a call that succeeded.
+ */
+int llama_sieve_last_error_code(void);
+
+/*
  Sends log messages to callback with user, from now on and from all threads. NULL: to stderr,
  as at the start.
 

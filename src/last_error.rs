@@ -1,21 +1,70 @@
-//! The text of the last thing that went wrong, one per thread.
+//! The last thing that went wrong, as a text and a number, one per thread.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 use crate::per_thread::PerThread;
+
+/// Kinds of errors, with the numbers that the C border has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// An argument is NULL, or not aligned for its type.
+    Null = -1,
+    /// There is no llama.cpp.
+    NoHost = -2,
+    /// A panic that was caught, or no memory.
+    Internal = -3,
+    /// An argument has a value that is not allowed.
+    Invalid = -4,
+    /// There is nothing of that name.
+    NotFound = -5,
+    /// A size that cannot be.
+    Size = -6,
+    /// A parameter that cannot be.
+    Params = -7,
+    /// There is no token to choose.
+    NoCandidate = -8,
+    /// Saved bytes that cannot be restored.
+    State = -9,
+    /// Another thread uses the object, or it is out of use.
+    Busy = -10,
+    /// A token was accepted that the grammar does not allow.
+    GrammarToken = -20,
+    /// The generation was ended too early for the grammar.
+    GrammarEnd = -21,
+    /// The grammar exceeds its limits.
+    GrammarLimit = -22,
+}
+
+impl From<Code> for c_int {
+    fn from(code: Code) -> Self {
+        code as Self
+    }
+}
 
 /// What is told where there is no memory for more.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
+    static CODE: Cell<c_int> = const { Cell::new(0) };
     /// Stands before the other: a text that needs no memory.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
     static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }
 
-/// Keeps `text` until the next error or [`clear`].
-pub fn set(text: &str) {
+/// Keeps an error's number and text until the next one or [`clear`].
+pub fn set(code: impl Into<c_int>, text: &str) {
+    keep(code.into(), text);
+}
+
+/// Keeps the text of a warning: the call that it is of has succeeded.
+pub fn set_warning(text: &str) {
+    keep(0, text);
+}
+
+fn keep(code: c_int, text: &str) {
+    CODE.set(code);
     FIXED.set(None);
     let room = PerThread::with(&TEXT, |kept| {
         let mut kept = kept.borrow_mut();
@@ -25,17 +74,19 @@ pub fn set(text: &str) {
         Some(())
     });
     if room.flatten().is_none() {
-        set_fixed(NO_MEMORY);
+        FIXED.set(Some(NO_MEMORY));
     }
 }
 
-/// The same without an allocation, for where there is no memory.
-pub fn set_fixed(text: &'static CStr) {
-    FIXED.set(Some(text));
+/// Keeps that there is no memory, without taking any.
+pub fn set_no_memory() {
+    CODE.set(Code::Internal.into());
+    FIXED.set(Some(NO_MEMORY));
 }
 
-/// Forgets the text.
+/// Forgets the error.
 pub fn clear() {
+    CODE.set(0);
     FIXED.set(None);
     let _ = PerThread::with(&TEXT, |kept| kept.borrow_mut().clear());
 }
@@ -43,6 +94,7 @@ pub fn clear() {
 /// What was kept, to be given back to [`put`].
 #[derive(Debug)]
 pub struct Kept {
+    code: c_int,
     fixed: Option<&'static CStr>,
     text: Option<String>,
 }
@@ -59,6 +111,7 @@ pub fn kept() -> Kept {
     let text = text.flatten();
     let fixed = FIXED.get();
     Kept {
+        code: CODE.get(),
         fixed: fixed.or_else(|| text.is_none().then_some(NO_MEMORY)),
         text,
     }
@@ -67,12 +120,18 @@ pub fn kept() -> Kept {
 /// Keeps again what [`kept`] gave, without an allocation: there was room for it before.
 pub fn put(kept: &Kept) {
     if let Some(text) = &kept.text {
-        set(text);
+        keep(kept.code, text);
     }
+    CODE.set(kept.code);
     FIXED.set(kept.fixed);
 }
 
-/// The text, if it is one that [`set_fixed`] was given.
+/// The error's number; 0 if there is none, or a warning.
+pub fn code() -> c_int {
+    CODE.get()
+}
+
+/// The text, if it is the one that needs no memory.
 pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }

@@ -8,6 +8,7 @@
 //! Nothing is written on a path that runs per token, except the first time that something is wrong.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -137,17 +138,14 @@ pub fn log(level: Level, text: &str) {
 
 /// A warning, which is also kept as this thread's last error.
 pub fn warn(text: &str) {
-    kept(Level::Warn, text);
+    last_error::set_warning(text);
+    log(Level::Warn, text);
 }
 
 /// An error, which is also kept as this thread's last error.
-pub fn error(text: &str) {
-    kept(Level::Error, text);
-}
-
-fn kept(level: Level, text: &str) {
-    last_error::set(text);
-    log(level, text);
+pub fn error(code: impl Into<c_int>, text: &str) {
+    last_error::set(code, text);
+    log(Level::Error, text);
 }
 
 /// Without memory the message is the last error alone.

@@ -32,7 +32,8 @@ use llama_sieve::ffi::host::Host;
 use llama_sieve::ffi::host::build::Build;
 use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
-use llama_sieve::{last_error, log};
+use llama_sieve::last_error::{self, Code};
+use llama_sieve::log;
 
 use crate::callers::Functions;
 use crate::constructors::{ALL, Constructor};
@@ -662,7 +663,8 @@ impl Call<'_> {
         let text = reason.text();
         self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
         let symbol = self.constructor.function.symbol.to_string_lossy();
-        log::error(&format!("{symbol}: llama.cpp's own was not found ({text})"));
+        let text = format!("{symbol}: llama.cpp's own was not found ({text})");
+        log::error(Code::NoHost, &text);
     }
 
     fn warn(&self, reason: &Reason) {

@@ -15,7 +15,7 @@ use crate::chain::ChainError;
 use crate::ffi::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
     LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS,
-    LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_STATE,
+    LLAMA_SIEVE_ERROR_SIZE,
 };
 use crate::ffi::guard::guard;
 use crate::last_error;
@@ -107,8 +107,8 @@ impl Failure {
     /// Keeps the text for `llama_sieve_last_error`.
     fn keep(&self, call: &dyn Display) {
         match &self.text {
-            Text::Of(text) => last_error::set(&format!("{call}: {text}")),
-            Text::NoMemory => last_error::set_fixed(last_error::NO_MEMORY),
+            Text::Of(text) => last_error::set(self.code, &format!("{call}: {text}")),
+            Text::NoMemory => last_error::set_no_memory(),
             Text::Told => {}
         }
     }
@@ -123,14 +123,10 @@ impl From<String> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match error {
-            Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,
-            Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
-            Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
-            Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
-            Error::NoMemory => return Self::no_memory(),
-        };
-        Self::new(code, error.to_string())
+        match error {
+            Error::NoMemory => Self::no_memory(),
+            error => Self::new(error.code().into(), error.to_string()),
+        }
     }
 }
 

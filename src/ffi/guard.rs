@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault;
+use crate::last_error::Code;
 use crate::log::{self, Inside};
 use crate::memory::Exhausted;
 
@@ -45,7 +46,7 @@ pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
 #[cold]
 pub fn report(what: &dyn Display, payload: Payload) {
     if payload.is::<Exhausted>() {
-        return log::error(&format!("{what}: not enough memory"));
+        return log::error(Code::Internal, &format!("{what}: not enough memory"));
     }
     let text = payload
         .downcast_ref::<&str>()
@@ -53,7 +54,7 @@ pub fn report(what: &dyn Display, payload: Payload) {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text");
     let message = format!("{what}: internal error (please report it): {text}");
-    log::error(&message);
+    log::error(Code::Internal, &message);
     // A payload's own destructor may panic, too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }

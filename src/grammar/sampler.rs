@@ -18,6 +18,7 @@ use crate::grammar::states::TooMuch;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
+use crate::last_error::Code;
 use crate::log;
 use crate::pool::Pool;
 use crate::quoted::quoted;
@@ -39,6 +40,18 @@ pub enum Dead {
     Limit,
     /// An internal error.
     Internal,
+}
+
+impl Dead {
+    /// The kind of error.
+    pub fn code(self) -> Code {
+        match self {
+            Self::NotAllowed => Code::GrammarToken,
+            Self::TooEarly => Code::GrammarEnd,
+            Self::Limit => Code::GrammarLimit,
+            Self::Internal => Code::Internal,
+        }
+    }
 }
 
 /// Why there is no constraint by a text.
@@ -334,10 +347,11 @@ impl Core {
             return;
         }
         self.dead = Some(why);
-        log::error(&format!(
+        let text = format!(
             "grammar: {what}; only tokens that end the generation are allowed until the sampler is \
              reset"
-        ));
+        );
+        log::error(why.code(), &text);
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -32,7 +32,7 @@ fn messages_wait_for_the_outermost_call_to_return() {
         drop(inner);
         assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(false));
         assert_eq!(last_error::get(), "said inside");
-        last_error::set("a later one");
+        last_error::set(last_error::Code::Invalid, "a later one");
         drop(outer);
         assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(true));
         assert_eq!(last_error::get(), "a later one");

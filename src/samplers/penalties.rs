@@ -140,7 +140,7 @@ impl Penalties {
             self.n_vocab
         );
         if std::mem::replace(&mut self.warned, true) {
-            return last_error::set(&text);
+            return last_error::set_warning(&text);
         }
         log::warn(&text);
     }

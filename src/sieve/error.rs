@@ -3,6 +3,8 @@
 use std::collections::TryReserveError;
 use std::fmt;
 
+use crate::last_error::Code;
+
 /// What was wrong. Its text names the parameter or size, its value, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -18,6 +20,19 @@ pub enum Error {
     State(String),
     /// There is no memory for what the parameters ask for.
     NoMemory,
+}
+
+impl Error {
+    /// The kind of error.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::Parameter(_) => Code::Params,
+            Error::EmptyVocabulary | Error::TooManyTokens(_) => Code::Size,
+            Error::NoCandidate => Code::NoCandidate,
+            Error::State(_) => Code::State,
+            Error::NoMemory => Code::Internal,
+        }
+    }
 }
 
 impl From<TryReserveError> for Error {

@@ -40,7 +40,7 @@ impl Sampler for SieveSampler {
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if let Err(error) = self.0.sample_candidates(candidates) {
-            last_error::set(&format!("sieve: {error}"));
+            last_error::set(error.code(), &format!("sieve: {error}"));
             let best = candidates.argmax();
             candidates.select(best);
         }

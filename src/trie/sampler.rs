@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::fault;
+use crate::last_error::Code;
 use crate::log;
 use crate::quoted::{listed, quoted};
 use crate::sampler::{Kind, Sampler};
@@ -252,6 +253,7 @@ impl Sampler for TrieSampler {
                  Put the trie before the samplers that truncate",
             ),
             Some(Lack::Banned) => log::error(
+                Code::NoCandidate,
                 "token-trie: every token that may follow is banned: an earlier sampler (a bias, \
                  a grammar) has left each with logit minus infinity. They stay in the array so",
             ),

@@ -17,6 +17,11 @@ pub(crate) fn last_error() -> String {
     text.to_str().expect("UTF-8").to_owned()
 }
 
+/// The last error has this number.
+fn assert_code(answer: c_int) {
+    assert_eq!(llama_sieve_last_error_code(), answer, "{}", last_error());
+}
+
 /// A failure has a reason, and no internal one.
 pub(crate) fn assert_reason() {
     let text = last_error();
@@ -29,6 +34,7 @@ pub(crate) fn assert_reason() {
 
 /// The answer is 0 or one of `errors`; a success has forgotten older errors.
 pub(crate) fn assert_answer(answer: c_int, errors: &[c_int]) -> bool {
+    assert_code(answer);
     if answer == LLAMA_SIEVE_OK {
         assert_eq!(last_error(), "");
         return true;
@@ -41,6 +47,7 @@ pub(crate) fn assert_answer(answer: c_int, errors: &[c_int]) -> bool {
 /// The answer is a number or one of `errors`.
 pub(crate) fn assert_count(answer: c_int, errors: &[c_int]) {
     if answer < 0 {
+        assert_code(answer);
         assert!(errors.contains(&answer), "{answer}: {}", last_error());
         assert_reason();
     }

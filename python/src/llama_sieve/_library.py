@@ -181,6 +181,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "version": (c_char_p, []),
     "simd": (c_char_p, []),
     "last_error": (c_char_p, []),
+    "last_error_code": (c_int, []),
     "log_set": (None, [LOG_CALLBACK, c_void_p]),
     "bind_host": (c_int, [c_void_p]),
     "certify_build": (c_int, [c_char_p, c_int]),
@@ -288,10 +289,7 @@ def made(handle: Optional[int]) -> int:
     """The handle, or why there is none."""
     if handle:
         return handle
-    text = last_error()
-    if "llama.cpp" in text and "process" in text:
-        raise NoHostError(text, -2)
-    raise InvalidError(text or "the library gave no object and no reason", -4)
+    raise error_of(library.llama_sieve_last_error_code() or -4)
 
 
 def int32(value: int, what: str) -> int:

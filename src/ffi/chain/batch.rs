@@ -200,7 +200,7 @@ impl First {
         let Some((_, code, text)) = self.0 else {
             return Ok(LLAMA_SIEVE_OK);
         };
-        last_error::set(&text);
+        last_error::set(code, &text);
         Err(code)
     }
 }

@@ -29,7 +29,7 @@ use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;
 use crate::ffi::vtable::Vtable;
 use crate::kernels::logits::Logits;
-use crate::last_error;
+use crate::last_error::{self, Code};
 use crate::memory;
 use crate::pool::Pool;
 use crate::token::{Token, TokenData};
@@ -231,6 +231,7 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
         let mut workspace = Taken::<Workspace>::new();
         let Some(last) = workspace.last.filter(|last| last.chain == chain) else {
             last_error::set(
+                Code::Invalid,
                 "llama_sieve_chain_candidates: the last token that this library sampled on this \
                  thread was not this chain's",
             );

@@ -44,7 +44,7 @@ use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::host_work::DEEP;
 pub use crate::grammar::parser::Repetitions;
 use crate::grammar::{Grammar, Refusal};
-use crate::last_error;
+use crate::last_error::{self, Code};
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
@@ -114,7 +114,11 @@ pub unsafe fn hosted(
     if !is_trap {
         return Hosted::Theirs;
     }
-    guard(CALL, || (), || log::error(&last_error::get()));
+    guard(
+        CALL,
+        || (),
+        || log::error(last_error::code(), &last_error::get()),
+    );
     Hosted::Nothing
 }
 
@@ -150,7 +154,7 @@ unsafe fn judged(
             // SAFETY: the host's constructor, called as the program calls it.
             if unsafe { refuses(functions, (vocab, text, root), triggers) } {
                 let what = "llama.cpp's own constructor gives NULL";
-                guard(CALL, || (), || last_error::set(what));
+                guard(CALL, || (), || last_error::set(Code::Invalid, what));
                 return Hosted::Nothing;
             }
             guard(CALL, || (), || known.proofs.accept(digest));
@@ -289,9 +293,10 @@ impl HostSide {
             let made = Owned(made, self.functions.free);
             (self.functions.accept)(made.0, token);
         }
-        log::error(&format!(
-            "grammar: token {token} is not allowed, but llama.cpp did not say so"
-        ));
+        log::error(
+            Code::GrammarToken,
+            &format!("grammar: token {token} is not allowed, but llama.cpp did not say so"),
+        );
     }
 }
 

@@ -14,11 +14,7 @@ pub(super) mod proof;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use crate::ffi::errors::{
-    LLAMA_SIEVE_ERROR_GRAMMAR_END, LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT,
-    LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID,
-    LLAMA_SIEVE_OK,
-};
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, usable, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::hosted::{HOSTED, HostedGrammar};
@@ -28,7 +24,7 @@ use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::known_vocabularies::forget;
 use crate::ffi::trie::llama_sieve_cache_stats;
 use crate::grammar::sampler::Slot;
-use crate::grammar::{Dead, Grammar, cache, limits};
+use crate::grammar::{Grammar, cache, limits};
 
 /// The most bytes of a grammar's text.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TEXT: usize = 8_388_608;
@@ -149,13 +145,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
         || {
             // SAFETY: the caller guarantees the sampler.
             let dead = unsafe { slot_of(smpl) }?.dead();
-            Ok::<_, Failure>(match dead {
-                None => LLAMA_SIEVE_OK,
-                Some(Dead::NotAllowed) => LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
-                Some(Dead::TooEarly) => LLAMA_SIEVE_ERROR_GRAMMAR_END,
-                Some(Dead::Limit) => LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT,
-                Some(Dead::Internal) => LLAMA_SIEVE_ERROR_INTERNAL,
-            })
+            Ok::<_, Failure>(dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()))
         },
     )
 }

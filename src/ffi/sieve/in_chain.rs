@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_INVALID;
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID};
 use crate::ffi::failure::{Failure, made, usable};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
@@ -93,7 +93,7 @@ impl InChain {
 }
 
 fn tell(failure: &Failure) {
-    last_error::set(&format!("sieve: {}", failure.text()));
+    last_error::set(failure.code(), &format!("sieve: {}", failure.text()));
 }
 
 impl Clone for InChain {
@@ -118,6 +118,7 @@ impl Drop for InChain {
     fn drop(&mut self) {
         if self.0.lock().is_err() {
             log::error(
+                LLAMA_SIEVE_ERROR_BUSY,
                 "free: the sieve of the sampler is in use by another thread; its memory is leaked, \
                  not pulled away",
             );

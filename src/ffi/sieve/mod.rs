@@ -17,7 +17,9 @@ use std::ffi::c_int;
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::errors::{
+    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK,
+};
 use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::given::vocabulary_of;
 use crate::ffi::guard::guard;
@@ -100,6 +102,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
             // SAFETY: the caller guarantees that it is one of ours.
             if unsafe { handle(sieve) }.is_ok_and(|handle| handle.in_chain) {
                 return log::error(
+                    LLAMA_SIEVE_ERROR_INVALID,
                     "llama_sieve_free: the sieve belongs to a sampler, which frees it; nothing is \
                      freed",
                 );
@@ -107,6 +110,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
             // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
             let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
                 return log::error(
+                    LLAMA_SIEVE_ERROR_BUSY,
                     "llama_sieve_free: the sieve is in use by another thread, or no sieve; its \
                      memory is leaked, not pulled away",
                 );

@@ -106,7 +106,7 @@ fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
     let number = answer(call, body);
     // A panic was logged where it was caught.
     if number != LLAMA_SIEVE_OK && number != LLAMA_SIEVE_ERROR_INTERNAL {
-        guard(call, || (), || log::error(&last_error::get()));
+        guard(call, || (), || log::error(number, &last_error::get()));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::candidates::Candidates;
 use crate::ffi::given;
 use crate::ffi::host::llama_h::llama_token_data_array;
 use crate::kernels;
-use crate::last_error;
+use crate::last_error::{self, Code};
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
@@ -53,7 +53,12 @@ impl Unfit {
                 format!("the candidate array has size {size} and NULL or unaligned data")
             }
         };
-        last_error::set(&format!("{}: apply: {what}", sampler.to_string_lossy()));
+        let code = match self {
+            Self::TooLarge(_) => Code::Size,
+            Self::Null | Self::WithoutData(_) => Code::Null,
+        };
+        let text = format!("{}: apply: {what}", sampler.to_string_lossy());
+        last_error::set(code, &text);
     }
 }
 

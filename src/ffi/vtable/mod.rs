@@ -27,6 +27,7 @@ use crate::built_in::InGraph;
 use crate::ffi::host::Host;
 use crate::ffi::host::built_ins::Recipe;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
+use crate::last_error::Code;
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
@@ -186,7 +187,7 @@ pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),
         Err(text) => {
-            log::error(&text);
+            log::error(Code::NoHost, &text);
             null_mut()
         }
     }

@@ -11,7 +11,7 @@ use crate::ffi::exclusive::{Exclusive, Taken};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
-use crate::last_error;
+use crate::last_error::{self, Code};
 use crate::log;
 use crate::sampler::{Kind, Sampler};
 
@@ -90,7 +90,7 @@ impl<S: Sampler> Object<S> {
         if smpl.is_null() {
             // SAFETY: the host did not take it.
             drop(unsafe { Box::from_raw(ctx) });
-            log::error("the host's llama_sampler_init returned NULL");
+            log::error(Code::NoHost, "the host's llama_sampler_init returned NULL");
         }
         smpl
     }
@@ -126,7 +126,7 @@ impl<S: Sampler> Object<S> {
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
-        last_error::set(&format!("{}: {what}", self.call(function)));
+        last_error::set(Code::Busy, &format!("{}: {what}", self.call(function)));
     }
 
     /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the
@@ -209,7 +209,7 @@ impl<S: Sampler> Object<S> {
 #[inline]
 pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
     if smpl.is_null() || !smpl.is_aligned() {
-        last_error::set("the sampler is NULL or not aligned");
+        last_error::set(Code::Null, "the sampler is NULL or not aligned");
         return None;
     }
     // SAFETY: not NULL, and the caller guarantees that it is alive.
@@ -218,7 +218,7 @@ pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Obj
     // behind its lock.
     let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
-        last_error::set("the sampler was freed");
+        last_error::set(Code::Null, "the sampler was freed");
     }
     object
 }

@@ -28,6 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_version", Leaves, |_| text(llama_sieve_version()), "a text", ""),
         case("llama_sieve_simd", Leaves, |_| text(llama_sieve_simd()), "a text", ""),
         case("llama_sieve_last_error", Leaves, |_| text(llama_sieve_last_error()), "a text", ""),
+        case("llama_sieve_last_error_code", Leaves, |_| llama_sieve_last_error_code().to_string(), "-4", "0"),
         case("llama_sieve_trie_set", Clears, |w| unsafe { llama_sieve_trie_set(w.trie, OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }.to_string(), "0", "-3"),
         case("llama_sieve_trie_clear", Leaves, |w| nothing(|| unsafe { llama_sieve_trie_clear(w.trie) }), "", ""),
         case("llama_sieve_trie_activate", Clears, |w| unsafe { llama_sieve_trie_activate(w.trie, c"p".as_ptr()) }.to_string(), "0", "-3"),

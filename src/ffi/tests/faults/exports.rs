@@ -6,7 +6,7 @@ use super::world::*;
 use crate::fault::armed;
 use crate::ffi::library::*;
 use crate::ffi::tests::{memory, mock_host};
-use crate::last_error;
+use crate::last_error::{self, Code};
 
 /// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test`
 /// compares the names.
@@ -27,7 +27,7 @@ macro_rules! tests_of {
 
 tests_of! {
     EXPORTS, a_fault_gives_the_documented_answer_of, faults_in_export:
-    llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_log_set
+    llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_last_error_code llama_sieve_log_set
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats llama_sieve_trie_get_stats
@@ -110,7 +110,7 @@ pub(super) fn faults_in_export(export: &str) {
 pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> usize {
     // Caches that are never freed are warmed up: the room for this thread's last error, and others
     // by runs without a fault. Each sampler of a grammar leaves its tables to the next, in turn.
-    last_error::set(&" ".repeat(1000));
+    last_error::set(Code::Invalid, &" ".repeat(1000));
     for _ in 0..8 {
         inject(usize::MAX);
     }
@@ -118,7 +118,7 @@ pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> 
     for points in 0.. {
         let before = (memory::held(), mock_host::shells());
         let fired = inject(points);
-        last_error::set("");
+        last_error::set(Code::Invalid, "");
         let after = (memory::held(), mock_host::shells());
         assert_eq!(after, before, "{what} leaks at point {points}");
         match fired {
@@ -156,12 +156,15 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let export = case.export;
     let world = World::new();
     let before = world.seen();
-    last_error::set("an earlier one");
+    last_error::set(Code::Invalid, "an earlier one");
     let spare = (world.spare_sieve.get(), world.spare_ppl.get());
     let (answer, fired) = armed::with(points, || (case.call)(&world));
-    let told = last_error::get();
+    let (told, code) = (last_error::get(), last_error::code());
     if !fired {
         assert_eq!(answer, case.good, "{export}");
+        if told.is_empty() {
+            assert_eq!(code, 0, "{export}");
+        }
         // What returns an error may be meant to fail in its case.
         if !answer.starts_with('-') {
             let expected = if case.told == Clears {
@@ -181,6 +184,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let at = format!("{export}, point {points}");
     assert_eq!(answer, case.failed, "{at}");
     assert!(told.contains(armed::TEXT), "{at}: {told}");
+    assert_eq!(code, LLAMA_SIEVE_ERROR_INTERNAL, "{at}");
     // Asked for its seed, a sampler fails under its own name; that it is still in use is seen
     // below.
     let in_sampler = told.starts_with("dist: seed: ") && points > 0;
@@ -191,7 +195,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let may_fail = points > 0 && !LOOKS.contains(&export);
     assert!(after.1 == before.1 || (may_fail && out_of_use), "{at}");
     // And again, without a fault.
-    last_error::set("an earlier one");
+    last_error::set(Code::Invalid, "an earlier one");
     let again = (case.call)(&world);
     assert!(again == case.good || out_of_use, "{at}: {again}");
     fired

@@ -24,7 +24,7 @@ pub(super) fn call_everything() {
             continue; // No dynamic linker there.
         }
         let world = World::new();
-        last_error::set("an earlier one");
+        last_error::set(last_error::Code::Invalid, "an earlier one");
         let answer = (case.call)(&world);
         if answer != case.good {
             let wrong = format!("{}: {answer}", case.export);
