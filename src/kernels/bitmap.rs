@@ -11,11 +11,11 @@ dispatched! {
     /// Gives minus infinity to the logits of the tokens that are not in `allowed`, the first of
     /// which is token 0. Reads and writes 4 bytes per logit where a word has some of both.
     pub fn mask_column(column: &mut [f32], allowed: &[u64]) => mask_column_on;
-    /// How many bits are set.
+    /// Returns the number of bits set.
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
 }
 
-/// Whether a token is in a set; false of one that there is not.
+/// True if a token is in a set; false for one beyond its words.
 #[inline(always)]
 pub fn has(words: &[u64], token: i32) -> bool {
     let word = words.get(token as u32 as usize / 64);
@@ -26,7 +26,7 @@ pub fn has(words: &[u64], token: i32) -> bool {
 /// them changes is easier to foresee than it is of a register's.
 const BLOCK: usize = 64;
 
-/// How far ahead, in candidates, the cache lines are asked for.
+/// The prefetch distance in candidates.
 const FAR: usize = 8 * BLOCK;
 
 /// What a register's candidates fill begins at a multiple of this where the first of them does: no
@@ -95,7 +95,7 @@ fn mask_column_on<V: Vector>(_: V, column: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// A bit for each candidate: whether its token is in the set.
+/// Returns a bit for each candidate, set if its token is in the set.
 #[inline(always)]
 fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     let [TokenData { id: first, .. }, ..] = *block;
@@ -108,7 +108,7 @@ fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     at(word) >> shift | at(word + 1) << 1 << (63 - shift)
 }
 
-/// Whether the ids of a block count up from `first`.
+/// True if the ids of a block count up from `first`.
 #[inline(always)]
 fn counts_from<V: Vector>(v: V, block: &[TokenData; BLOCK], first: u32) -> bool {
     let chunks = block
@@ -119,7 +119,7 @@ fn counts_from<V: Vector>(v: V, block: &[TokenData; BLOCK], first: u32) -> bool 
     })
 }
 
-/// The same of tokens in any order.
+/// Returns a bit for each candidate, set if its token is in the set, for tokens in any order.
 #[inline(never)]
 fn word_of_any(block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     let candidates = block.iter().enumerate();

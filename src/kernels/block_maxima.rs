@@ -33,7 +33,8 @@ impl Logits<'_> {
         block_maxima(*self, maxima)
     }
 
-    /// The same of those whose bits are set, bit i % 64 of word i / 64; the others count as minus
+    /// Writes the largest of each [`GROUP`] into `maxima`, as [`block_maxima`](Self::block_maxima)
+    /// does, of the logits whose bits are set, bit i % 64 of word i / 64; the others count as minus
     /// infinity. Blocks of which none is set are not read.
     pub fn masked_block_maxima(&self, allowed: &[u64], maxima: &mut [f32]) -> f32 {
         masked_block_maxima(*self, allowed, maxima)
@@ -73,7 +74,7 @@ fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     max
 }
 
-/// How many numbers lie before the next one from which loads cross no line of the cache.
+/// Returns the number of elements before the next one from which loads cross no cache line.
 #[inline(always)]
 fn lanes_to_line<V: Vector, T>(xs: &[T]) -> usize {
     let register = V::LANES * size_of::<T>();
@@ -177,8 +178,9 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
     1..1 + 4 * n
 }
 
-/// The same of a whole chunk by its bits, in registers that hold twice as many numbers as widened
-/// ones; or nothing, and false: if a block has none from 0 on, or has NaN.
+/// Writes the maximum of each block of a whole chunk, found by its bits in registers that hold
+/// twice as many numbers as widened ones; writes none and returns false if a block has no number
+/// from 0 on, or has NaN.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

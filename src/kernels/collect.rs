@@ -60,16 +60,16 @@ fn collect_on<V: Vector>(
 /// holds.
 pub struct Passing<'a> {
     maxima: &'a [f32],
-    /// Of which block the first maximum of those compared is, and a bit for each that is still to
-    /// be named.
+    /// The block of the first maximum of those compared, and a bit for each that is still to be
+    /// named.
     start: usize,
     lanes: u32,
-    /// How many have been compared.
+    /// The number of maxima compared.
     compared: usize,
 }
 
 impl<'a> Passing<'a> {
-    /// Nothing is compared yet.
+    /// Returns a search that has compared nothing yet.
     pub fn new(maxima: &'a [f32]) -> Self {
         Self {
             maxima,

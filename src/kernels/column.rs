@@ -1,18 +1,18 @@
-//! Copies of the logits, 4 bytes per candidate, with what can be told of them in passing.
+//! Copies of the logits, 4 bytes per candidate, with the extremes found in the same pass.
 
 use super::compact::{Selection, extend};
 use super::registers::LastChunk;
 use crate::simd::{Vector, dispatched};
 use crate::token::{TokenData, comparable};
 
-/// What is known of an array of candidates after its logits were copied.
+/// The properties of an array of candidates, found while its logits were copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
     /// The largest logit, minus infinity if there is none.
     pub max: f32,
     /// The smallest logit but minus infinity, `f32::MAX` if there is none.
     pub min: f32,
-    /// Whether ids are indices, and no logit is NaN.
+    /// True if ids are indices, and no logit is NaN.
     pub plain: bool,
 }
 
@@ -20,21 +20,22 @@ dispatched! {
     /// Copies the logits, NaN as minus infinity, and returns the largest. Reads 12 bytes per
     /// candidate and writes 4.
     pub fn copy_logits(data: &[TokenData], to: &mut [f32]) -> f32 => copy_logits_on;
-    /// The same, and tells about them and the ids.
+    /// Copies the logits, NaN as minus infinity, and returns the properties of them and the ids.
     pub fn copy_column(data: &[TokenData], to: &mut [f32]) -> Column => column_on;
     fn copy_column_selecting(
         data: &[TokenData], to: &mut [f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>,
     ) -> Column => column_selecting_on;
 }
 
-/// Copies the logits, NaN as minus infinity, and tells about them and the ids. Reads 12 bytes per
-/// candidate and writes 4.
+/// Copies the logits, NaN as minus infinity, and returns the properties of them and the ids. Reads
+/// 12 bytes per candidate and writes 4.
 pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     to.resize(data.len(), 0.0);
     copy_column(data, to)
 }
 
-/// The same; appends the indices and values of the logits at or above `threshold`, too.
+/// Copies the logits as [`column`] does, and appends the indices and values of those at or above
+/// `threshold`.
 pub fn column_selecting(
     data: &[TokenData],
     to: &mut Vec<f32>,

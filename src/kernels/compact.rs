@@ -1,4 +1,4 @@
-//! What passes a threshold, one behind the other.
+//! Compaction of candidates and values that pass a threshold: one behind the other.
 
 use std::mem::MaybeUninit;
 
@@ -128,7 +128,8 @@ fn near_max_on<V: Vector>(
     max
 }
 
-/// The same of one register, after candidates whose largest was `max`.
+/// Returns the largest logit of one register and `max`, that of the candidates before, and appends
+/// those of the register that are at or above it plus `below`.
 #[inline(always)]
 fn near_max_of_chunk<V: Vector>(
     v: V,
@@ -154,12 +155,12 @@ pub struct Selection<'a, V: Vector> {
     /// Of the lanes of the register that comes next.
     numbers: V::F,
     thresholds: V::F,
-    /// How many were appended.
+    /// The number of elements appended.
     pub count: usize,
 }
 
 impl<'a, V: Vector> Selection<'a, V> {
-    /// One to which nothing is pushed.
+    /// Returns a selection to which nothing is pushed.
     #[inline(always)]
     pub fn none(v: V) -> Self {
         Self {
@@ -171,7 +172,7 @@ impl<'a, V: Vector> Selection<'a, V> {
         }
     }
 
-    /// One that appends to both, with room for `n` more, and a register.
+    /// Returns a selection that appends to both, with room for `n` more, and a register.
     #[inline(always)]
     pub fn new(
         v: V,
@@ -194,7 +195,7 @@ impl<'a, V: Vector> Selection<'a, V> {
         }
     }
 
-    /// Appends what of a register is at or above the threshold.
+    /// Appends the elements of a register that are at or above the threshold.
     #[inline(always)]
     #[expect(
         clippy::indexing_slicing,

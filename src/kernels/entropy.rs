@@ -1,4 +1,4 @@
-//! Logarithms of probabilities, and what these add to the entropy, with the host's `logf`, bit for
+//! Logarithms of probabilities, and their terms of the entropy, with the host's `logf`, bit for
 //! bit.
 
 use crate::simd::libm::ln;
@@ -7,7 +7,7 @@ use crate::simd::{Vector, dispatched};
 dispatched! {
     /// The natural logarithms. Reads and writes 4 bytes per element.
     pub fn lns(xs: &[f32], to: &mut [f32]) => lns_on;
-    /// What each probability adds to the entropy: -p ln p, and 0 for 0. Returns the smallest
+    /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
     /// probability, at most 1. Reads and writes 4 bytes per element.
     pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on;
     /// Of exponentials and their sum the probabilities, the logarithms of these, and what they add
@@ -16,8 +16,8 @@ dispatched! {
     pub fn surprisals(
         es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32],
     ) -> f64 => surprisals_on;
-    /// How far each surprisal, of which `lns` are the negatives, is from the entropy, negative.
-    /// Reads and writes 4 bytes per element.
+    /// Writes the negative distance of each surprisal, of which `lns` are the negatives, from the
+    /// entropy. Reads and writes 4 bytes per element.
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;
 }
 

@@ -1,21 +1,22 @@
 //! The sizes that several kernels and algorithms share.
 
-/// How many elements a sequential sum adds at once where the order of additions allows it; at the
-/// end of each so many running sums are kept.
+/// The number of elements that a sequential sum adds at once where the order of additions allows
+/// it; the running sum is kept at the end of each such block.
 pub const SUM_BLOCK: usize = 512;
 
-/// Of so many neighbours the largest is kept, where a later pass looks for those above a threshold.
+/// The number of neighbours in a group, of which the largest is kept where a later pass looks for
+/// those above a threshold.
 pub const GROUP: usize = 64;
 
-/// How many elements go through several passes before the next ones are looked at: 4 KiB of floats,
-/// which stay in the first-level cache. Streams of logits are cut at its multiples.
+/// The number of elements that go through several passes before the next ones are read: 4 KiB of
+/// floats, which stay in the first-level cache. Streams of logits are cut at its multiples.
 pub const CHUNK: usize = 1024;
 
-/// What is less than this part of a `float` sum does not change it, nor does anything smaller after
+/// The part of a `float` sum below which a term does not change it, nor does anything smaller after
 /// it: a quarter of a unit.
 pub const NOTHING: f32 = f32::EPSILON / 8.0;
 
-/// From here to twice that the floats are the integers.
+/// 2^23: from here to twice that the floats are the integers.
 pub const TWO_23: f32 = 8_388_608.0;
 
 /// The power of two at or below `x`, which is positive and normal.

@@ -47,7 +47,7 @@ impl<'a> From<&'a [bf16]> for Logits<'a> {
     }
 }
 
-/// The same expression for each precision.
+/// Evaluates one expression, `$body`, on the numbers of whichever precision the logits have.
 macro_rules! each {
     ($logits:expr, $xs:ident => $body:expr) => {
         match $logits {
@@ -66,7 +66,7 @@ impl<'a> Logits<'a> {
         each!(self, xs => xs.len())
     }
 
-    /// Whether there are none.
+    /// True if there are no logits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -88,7 +88,7 @@ impl<'a> Logits<'a> {
         each!(self, xs => prefetch(xs, index));
     }
 
-    /// Those from `start` to before `end`.
+    /// Returns the logits from `start` to before `end`.
     ///
     /// # Panics
     /// If not all of these are there.
@@ -147,10 +147,10 @@ impl Number for bf16 {
 
 /// A precision that an instruction set can load.
 pub trait Load: Number {
-    /// Whether it has 16 bits: 1 of sign, which comes first, and then the magnitude, so that those
-    /// from 0 on order as the bits do.
+    /// True if a number has 16 bits: 1 of sign, which comes first, and then the magnitude, so that
+    /// those from 0 on order as the bits do.
     const IS_HALF: bool;
-    /// Infinity, if it has.
+    /// The bits of infinity, if it has 16.
     const INFINITE: u16 = 0;
     /// The first numbers of `from`, widened.
     fn load<V: Vector>(v: V, from: &[Self]) -> V::F;

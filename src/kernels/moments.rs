@@ -72,7 +72,9 @@ fn moments_on<V: Vector>(
     )
 }
 
-/// The same; `sums` takes those of each block.
+/// Writes the moments of each block into `sums` and the largest of each group into `maxima`, and
+/// returns the sum of all logits as if added one by one, if `IN_ORDER` asks for it and it comes
+/// cheap.
 #[inline(always)]
 fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
     v: V,

@@ -68,8 +68,8 @@ pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     sum
 }
 
-/// The same with a sum in `double`, as if added one by one; `sums` takes the sum up to the end of
-/// each block of [`SUM_BLOCK`].
+/// Replaces every x by e^(x - max), and gives their sum in `double`, as if added one by one; `sums`
+/// takes the sum up to the end of each block of [`SUM_BLOCK`].
 pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in xs.chunks_mut(SUM_BLOCK).zip(sums) {
@@ -95,8 +95,8 @@ pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 {
     sum
 }
 
-/// The same with the host's `exp` and a sum as if added one by one to `start`: in the operations of
-/// the built-in, on every instruction set.
+/// Replaces every x by e^(x - max) with the host's `exp`, and gives a sum in `double` as if added
+/// one by one to `start`: in the operations of the built-in, on every instruction set.
 pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut sum = start;
     for x in xs {
@@ -112,7 +112,7 @@ pub fn sum(start: f32, xs: &[f32]) -> f32 {
     xs.iter().fold(start, |sum, x| sum + x)
 }
 
-/// Whether a logit is at or above `low` and below `high`.
+/// True if a logit is at or above `low` and below `high`.
 pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
     data.iter().any(|c| c.logit >= low && c.logit < high)
 }
@@ -290,7 +290,7 @@ pub fn tail(
     sum
 }
 
-/// Copies the logits and tells about them and the ids.
+/// Copies the logits and gives the properties of them and the ids.
 pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
     let max = logits(data, to);
     let finite = to.iter().filter(|&&x| x != f32::NEG_INFINITY);
@@ -305,7 +305,8 @@ pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
     }
 }
 
-/// The same; appends the indices and values of the logits at or above `threshold`, too.
+/// Copies the logits as [`column`] does, and appends the indices and values of those at or above
+/// `threshold`.
 pub fn column_selecting(
     data: &[TokenData],
     to: &mut [f32],
@@ -318,9 +319,9 @@ pub fn column_selecting(
     column
 }
 
-/// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number
-/// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below `last` is
-/// only so for a finite `max` and every x at or below.
+/// Writes the bits of 2^23 plus the distance of each x, none of them NaN, below `max` times
+/// `factor`, at most `last`, a number below 2^23. That it is a number of steps below `last` is only
+/// so for a finite `max` and every x at or below.
 pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     assert_eq!(xs.len(), to.len());
     for (x, to) in xs.iter().zip(to) {
@@ -368,8 +369,8 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
     }
 }
 
-/// What each probability adds to the entropy: -p ln p, and 0 for 0. Gives the smallest probability,
-/// at most 1.
+/// Writes the entropy term of each probability: -p ln p, and 0 for 0. Gives the smallest
+/// probability, at most 1.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());
     let mut smallest = 1.0;
@@ -417,8 +418,8 @@ pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     sum
 }
 
-/// Of exponentials the probabilities, their logarithms, and what they add to the entropy; gives the
-/// sum of that in `double`, with last bits that depend on the instruction set.
+/// Computes from exponentials the probabilities, their logarithms, and their terms of the entropy;
+/// gives the sum of these in `double`, with last bits that depend on the instruction set.
 pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64 {
     let n = es.len();
     assert!(n == ps.len() && n == lns.len() && n == terms.len());
@@ -433,7 +434,7 @@ pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: 
     total
 }
 
-/// How far each surprisal is from the entropy, negative.
+/// Writes the negative distance of each surprisal from the entropy.
 pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
     assert_eq!(lns.len(), to.len());
     for (ln_p, to) in lns.iter().zip(to) {

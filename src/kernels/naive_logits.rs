@@ -29,7 +29,8 @@ pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     largest(maxima)
 }
 
-/// The same, and how many logits are above minus infinity.
+/// Gives the largest of all logits and the number of them above minus infinity; leaves the largest
+/// of each block in `maxima`.
 pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize) {
     let max = block_maxima(xs, maxima);
     let unmasked = each!(xs, xs => xs.iter().filter(|x| x.to_f32() > f32::NEG_INFINITY).count());
@@ -88,7 +89,7 @@ pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f6
     masses
 }
 
-/// How many are at or above `threshold`.
+/// Gives the number of values at or above `threshold`.
 pub fn count_from(xs: &[f32], threshold: f32) -> usize {
     xs.iter().filter(|&&x| x >= threshold).count()
 }

@@ -26,12 +26,12 @@ pub struct Sums {
     pub rest: f64,
     /// Sum of -d e^d.
     pub spread: f64,
-    /// How many are above minus infinity.
+    /// The number of logits above minus infinity.
     pub unmasked: usize,
 }
 
 impl Default for Sums {
-    /// Of no logits.
+    /// Gives the sums of no logits.
     fn default() -> Self {
         Self {
             max: f32::NEG_INFINITY,
@@ -48,7 +48,8 @@ impl Sums {
         add(self, logits, maxima);
     }
 
-    /// The same without the spread, in less time. All logits of a stream must be added alike.
+    /// Adds `logits` as [`add`](Self::add) does, but without the spread, in less time. All logits
+    /// of a stream must be added alike.
     pub fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         add_mass(self, logits, maxima);
         self.spread = 0.0;
@@ -100,13 +101,13 @@ impl Logits<'_> {
     }
 }
 
-/// What the first pass over a chunk tells.
+/// The result of the first pass over a chunk.
 struct Scanned {
     /// The largest.
     max: f32,
-    /// Whether no number is masked, or infinite.
+    /// True if no number is masked, or infinite.
     finite: bool,
-    /// With `NEAR`, whether [`exp_approx`](Vector::exp_approx) takes all of them, if the reference
+    /// With `NEAR`, true if [`exp_approx`](Vector::exp_approx) takes all of them, if the reference
     /// is near 0.
     near: bool,
 }
@@ -194,7 +195,7 @@ fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
     Scanned { max, finite, near }
 }
 
-/// How many numbers are above minus infinity.
+/// Returns the number of values above minus infinity.
 #[inline(always)]
 fn count<V: Vector, T: Load>(v: V, chunk: &[T]) -> usize {
     let lowest = v.splat(f32::NEG_INFINITY);
@@ -394,7 +395,7 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
     (v.reduce_max(all), mass, spread)
 }
 
-/// How many numbers ahead memory is asked for: half a chunk.
+/// The prefetch distance in numbers: half a chunk.
 const AHEAD: usize = 512;
 
 #[inline(always)]
@@ -454,7 +455,7 @@ fn changed<'c>(
     copy
 }
 
-/// How many terms are added as floats in one lane.
+/// The number of terms added as floats in one lane.
 pub const ADDED: usize = 8;
 
 /// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_approx`](Vector::exp_approx) takes all;

@@ -10,29 +10,31 @@ use crate::simd::Vector;
 use crate::simd::exp::{POLYNOMIAL, ROUND_F32};
 use crate::simd::libm::exp_f64;
 
-/// A reference as far from 0 at most is near.
+/// The largest distance of a near reference from 0.
 pub const NEAR_REFERENCE: f32 = 40.0;
 
-/// How far below 1 terms keep their digits: they are computed 2^64 times as large.
+/// The exponent of the factor that keeps the digits of terms far below 1: they are computed 2^64
+/// times as large.
 const SCALE: i32 = 64;
 
 /// Maxima further from 0 than this are subtracted from their logits first, exactly where it
 /// matters: the integers of the exponents must fit beside [`ROUND_F32`].
 const FAR: f32 = 65_536.0;
 
-/// What terms are relative to.
+/// The largest logit, which terms are relative to, with the factors for their sums.
 pub struct Reference {
     /// The largest logit.
     pub max: f32,
-    /// It is subtracted from the logits first.
+    /// True if it is subtracted from the logits first.
     pub far: bool,
-    /// What the logits are compared with then: `max`, or 0.
+    /// The largest logit after that: `max`, or 0.
     pub origin: f32,
     /// `ROUND_F32` less the exponent of the terms' unit.
     round: f32,
-    /// What a computed sum must be multiplied with to be relative to the largest logit.
+    /// The factor that makes a computed sum relative to the largest logit.
     pub unit: f64,
-    /// The same of what [`exp_approx`](Vector::exp_approx) gave.
+    /// The factor that makes a sum of [`exp_approx`](Vector::exp_approx) relative to the largest
+    /// logit.
     pub near_unit: f64,
 }
 
@@ -44,7 +46,7 @@ const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 -
 const LOWEST: f32 = -130.0;
 
 impl Reference {
-    /// Terms are to be relative to `max`.
+    /// Returns the reference of terms that are to be relative to `max`.
     pub fn of(max: f32) -> Self {
         let far = max.abs() > FAR;
         let origin = if far { 0.0 } else { max };

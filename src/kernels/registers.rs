@@ -29,7 +29,8 @@ pub(super) trait LastChunk {
     /// `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
 
-    /// The same, to rewrite.
+    /// Gives the last elements, as many as a register has lanes, to rewrite; `None` if there are
+    /// too few.
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self>;
 }
 
@@ -47,13 +48,13 @@ impl<T> LastChunk for [T] {
     }
 }
 
-/// How far ahead, in candidates, a pass that writes without having read asks for the cache lines.
-/// The processor asks early for what a loop reads, but not for what it writes, and stores would
-/// wait for one line after the other.
+/// The prefetch distance, in candidates, of a pass that writes without having read. The processor
+/// asks early for what a loop reads, but not for what it writes, and stores would wait for one line
+/// after the other.
 pub(super) const AHEAD: usize = 128;
 
-/// The same for a pass that computes so much with what it reads that the processor has little of
-/// what comes next in view.
+/// The prefetch distance of a pass that computes so much with what it reads that the processor has
+/// little of what comes next in view.
 pub(super) const FAR: usize = 2 * AHEAD;
 
 /// Asks for the cache lines of the candidates of a register; they may be outside of the array.

@@ -1,4 +1,4 @@
-//! Logits and probabilities that are written where they stand.
+//! In-place changes of logits and probabilities.
 
 use super::layout::SUM_BLOCK;
 use super::registers::{AHEAD, FAR, LastChunk, prefetch_candidates};
@@ -10,11 +10,11 @@ use crate::token::{Token, TokenData, comparable};
 pub struct Curve {
     /// Where the curve is highest.
     pub target: f32,
-    /// What distances are multiplied by.
+    /// The factor that distances are multiplied by.
     pub per_width: f32,
     /// The height there.
     pub peak: f32,
-    /// How steeply it falls.
+    /// The steepness of its fall.
     pub sharpness: f32,
 }
 
@@ -25,7 +25,7 @@ impl Curve {
     }
 }
 
-/// The same curve over the lanes of a vector.
+/// A [`Curve`] with its parameters in every lane of a vector.
 struct CurveOn<V: Vector> {
     v: V,
     target: V::F,
@@ -63,7 +63,8 @@ dispatched! {
     /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
     /// where something changes.
     pub fn mask_below(data: &mut [TokenData], threshold: f32) => mask_below_on;
-    /// The same of logits by themselves. Reads and writes 4 bytes per logit.
+    /// Makes every logit of a column below `threshold` minus infinity. Reads and writes 4 bytes per
+    /// logit.
     pub fn mask_logits_below(logits: &mut [f32], threshold: f32) => mask_logits_below_on;
     /// Divides all. Reads and writes 4 bytes per element.
     pub fn divide(xs: &mut [f32], by: f32) => divide_on;
@@ -109,7 +110,7 @@ fn set_p_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
     }
 }
 
-/// The same one by one.
+/// Writes the probabilities one by one.
 #[inline(always)]
 fn set_each_p(data: &mut [TokenData], ps: &[f32]) {
     for (candidate, &p) in data.iter_mut().zip(ps) {
@@ -332,7 +333,8 @@ fn bend_logits_on<V: Vector>(
     (max, all_numbers)
 }
 
-/// The same one by one.
+/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, one by
+/// one.
 fn bend_each(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     let mut max = f32::NEG_INFINITY;
     let mut all_numbers = true;

@@ -16,14 +16,15 @@ use crate::simd::bits::push_indices;
 use crate::simd::libm::{exp, ln};
 use crate::simd::{MAX_LANES, Vector, dispatched};
 
-/// How far an exponential in single precision may be off, relative to itself, and the exact one
-/// from it: for `exp_approx` down to e^-30, 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the
+/// The largest relative distance between an exponential in single precision and the exact one,
+/// rounded: for `exp_approx` down to e^-30, 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the
 /// exponent), half a unit of a float for the exact one, and some. Three units of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
-/// The same of what a probability adds to the entropy, where that is below 0.3: the exponential,
-/// the sum's reciprocal, its logarithm, the logarithm as a difference, and two products here, there
-/// a quotient, a logarithm and a product, half a unit each. Ten units of 1.
+/// The largest relative distance between an entropy term below 0.3 in single precision and the
+/// exact one: the exponential, the sum's reciprocal, its logarithm, the logarithm as a difference,
+/// and two products here, there a quotient, a logarithm and a product, half a unit each. Ten units
+/// of 1.
 pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
 
 /// Logits that are further below the largest count as being so far below. Their exponentials are
@@ -50,7 +51,7 @@ pub struct Rounded {
 }
 
 impl Rounded {
-    /// What a logit adds, in the arithmetic of the built-ins.
+    /// Returns the term that a logit adds to the sum, in the arithmetic of the built-ins.
     pub fn term(&self, x: f32) -> f32 {
         let e = exp(x - self.max);
         let Some(sum) = self.sum else {
@@ -60,7 +61,7 @@ impl Rounded {
         if p > 0.0 { -p * ln(p) } else { 0.0 }
     }
 
-    /// A term rounded to the unit; `None` if it is half-way between two multiples.
+    /// Returns a term rounded to the unit; `None` if it is half-way between two multiples.
     pub fn round(&self, term: f32) -> Option<f32> {
         let rounded = (term + self.c) - self.c;
         let halfway = (term - rounded).abs() == self.c * (f32::EPSILON / 2.0);
@@ -127,8 +128,8 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// What [`round`](Self::round) gave where both agree, and no term where they do not: the
-    /// indices of those lanes, the first of which is `first`, are appended to `doubtful`.
+    /// Returns the terms of [`round`](Self::round) where both agree, and no term where they do not:
+    /// the indices of those lanes, the first of which is `first`, are appended to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
         push_indices(v.lt(less, more), first, doubtful);
@@ -136,8 +137,8 @@ impl<V: Vector> Units<V> {
     }
 }
 
-/// How many units more than so many times those of `c` the bits of the lanes count. No lane counts
-/// 2^32 and more.
+/// Returns the number of units that the bits of the lanes count beyond `added` times the bits of
+/// `c` in each lane. No lane counts 2^32 and more.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -151,7 +152,7 @@ fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
     lanes.map(|lane| u64::from(lane.wrapping_sub(none))).sum()
 }
 
-/// Whether all bits of two registers are equal.
+/// True if all bits of two registers are equal.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -182,7 +183,8 @@ fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
     sum
 }
 
-/// What gets exact exponentials where a whole block cannot do without.
+/// The number of elements that get exact exponentials at once where a whole block cannot do
+/// without.
 const PART: usize = 64;
 
 #[inline(always)]
@@ -224,7 +226,7 @@ fn try_approximately<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> Option<
     (total < f64::from(2.0 * c)).then_some(total as f32)
 }
 
-/// What is the same for all registers of a sum.
+/// The constants of a sum, each in every lane.
 #[derive(Clone, Copy)]
 struct Lanes<V: Vector> {
     max: V::F,

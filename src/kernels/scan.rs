@@ -1,5 +1,4 @@
-//! Searches that change nothing: the largest, where it is, whether there is one in a range, how
-//! many.
+//! Searches that change nothing: the maximum, its index, a value in a range, counts.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
 //! beginning, so what the cache still has is its end: passes that are alone with the array begin
@@ -16,7 +15,7 @@ dispatched! {
     pub fn max(data: &[TokenData]) -> f32 => max_on;
     /// Returns the index of the largest logit, the first of equals; 0 where there is none.
     fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
-    /// Whether a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
+    /// True if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
     /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
@@ -53,8 +52,8 @@ pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
     Some(start + place)
 }
 
-/// What counts as the largest of logits, of which `largest` is: the first, if they are said to be
-/// sorted.
+/// Returns the logit that counts as the largest: the first, if the candidates are said to be
+/// sorted, else `largest`.
 pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     match data.first() {
         Some(first) if sorted => comparable(first.logit),

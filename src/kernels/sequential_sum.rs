@@ -40,7 +40,8 @@ pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
     sum_between(keys, ps, above, f32::INFINITY)
 }
 
-/// The same of those whose keys are below `below`, too.
+/// Returns about the sum of the probabilities whose keys are above `above` and below `below`, right
+/// within 1e-4.
 pub fn sum_between(keys: &[f32], ps: &[f32], above: f32, below: f32) -> f32 {
     // Rounded to units so small that nothing is.
     const FINE: f32 = f32::from_bits(27 << 23);
@@ -51,10 +52,10 @@ pub fn sum_between(keys: &[f32], ps: &[f32], above: f32, below: f32) -> f32 {
 /// where floats lose bits.
 pub const SMALLEST: f32 = 1e-30;
 
-/// What is tried at once before the parts are.
+/// The number of terms that are tried at once before the parts are.
 pub const QUARTER: usize = SUM_BLOCK / 4;
 
-/// What is added one by one where a whole block cannot be.
+/// The number of terms that are added one by one where a whole block cannot be added at once.
 pub const PART: usize = 32;
 
 #[inline(always)]

@@ -24,8 +24,8 @@ const BELOW: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
 
 const ABOVE: f64 = 1.0 + f64::EPSILON;
 
-/// The same where the order of the terms does not matter: the sum stays in its binade [c, 2c), and
-/// no term is half-way between two of that binade's numbers.
+/// Adds terms whose order does not matter: the sum stays in its binade [c, 2c), and no term is
+/// half-way between two of that binade's numbers. `None` otherwise.
 ///
 /// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A
 /// term that is half-way goes down where it is made a little less, and up where it is made a little
@@ -60,10 +60,10 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
     decided.then_some(sum)
 }
 
-/// How many terms have a bit each.
+/// The number of terms that have a bit each.
 const TERMS: usize = 64;
 
-/// What is tried at once where a whole block does not go.
+/// The number of terms that are tried at once where a whole block does not go.
 const PART: usize = TERMS;
 
 /// `sum` and the terms, floats that are not negative, as if added one by one in `double`.
@@ -88,7 +88,7 @@ pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
     sum
 }
 
-/// The same where the sum stays in its binade.
+/// Adds floats to a sum that stays in its binade; `None` if it does not.
 ///
 /// Many terms are half-way here: half of those half as large as the smallest that adds without
 /// rounding, a quarter of the next smaller ones, and so on. Every lane takes them down, as in
@@ -154,7 +154,7 @@ fn take_down<V: Vector>(
     [halves, odds]
 }
 
-/// How many of the terms that are half-way go up. `odd`: whether the sum was odd, or will be.
+/// Returns the number of half-way terms that round up. `odd`: whether the sum was odd, or will be.
 #[inline(always)]
 fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
     // Each bit of `so_far`: whether the terms up to there add an odd number.

@@ -12,7 +12,8 @@ dispatched! {
     /// Returns the sum of all logits but minus infinity, as if added in order, and how many those
     /// are; NaN counts as minus infinity. Reads 12 bytes per candidate.
     pub fn signed_sum(data: &[TokenData]) -> (f32, usize) => signed_sum_on;
-    /// The same of logits by themselves, none of them NaN. Reads 4 bytes per logit.
+    /// Returns the sum of all logits of a column, none of them NaN, but minus infinity, as if added
+    /// in order, and how many those are. Reads 4 bytes per logit.
     pub fn signed_sum_of_logits(logits: &[f32]) -> (f32, usize) => signed_sum_of_logits_on;
 }
 
@@ -123,7 +124,7 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     ))
 }
 
-/// Whether a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up
+/// True if a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up
 /// to `added` and whose absolute values sum up to `absolute` at most: neither sum need be exact. No
 /// term is then so large that it leaves the binade from its middle.
 #[inline(always)]

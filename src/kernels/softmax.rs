@@ -19,22 +19,24 @@ dispatched! {
     /// one. `isa` is what [`isa_for`] says, unless no x is far above `max`. Reads and writes 4
     /// bytes per element.
     pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
-    /// The same on the instruction set in use.
+    /// Replaces every x by e^(x - max) as [`exp_sum_by`] does, on the instruction set in use.
     pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on;
     /// As [`exp_sum_by`] from 0 with a sum in `double`; `sums` takes the sum up to the end of each
     /// block of [`SUM_BLOCK`].
     pub fn exp_sum_double_by(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
         => exp_sum_double_on by isa;
-    /// The same on the instruction set in use.
+    /// Replaces every x by e^(x - max) as [`exp_sum_double_by`] does, on the instruction set in
+    /// use.
     pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 => exp_sum_double_on;
     /// Replaces every x by e^(x - max), the difference taken in `double`, and returns their sum in
     /// `double` before they are rounded: each off by 2^-32 of itself, which moves 1 in 256 of the
     /// floats by 1 ulp.
     pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 => exp_wide_on;
-    /// The same with the host's `exp` and a sum as if added one by one to `start`, in the
-    /// operations of the built-in. Only [`Isa::SCALAR`] takes an x above `max`.
+    /// Replaces every x by e^(x - max) with the host's `exp`, and returns the sum as if added one
+    /// by one to `start`, in the operations of the built-in. Only [`Isa::SCALAR`] takes an x above
+    /// `max`.
     pub fn exp_double_by(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on by isa;
-    /// The same on the instruction set in use.
+    /// Replaces every x by e^(x - max) as [`exp_double_by`] does, on the instruction set in use.
     pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on;
     /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum
     /// as [`exp_sum_double_by`] does. `sums` has one for each block, no more; `values` is scratch.
@@ -42,7 +44,8 @@ dispatched! {
     pub fn exp_p_by(
         data: &mut [TokenData], max: f32, values: &mut [f32; SUM_BLOCK], sums: &mut [f64],
     ) -> f64 => exp_p_on by isa;
-    /// The same, but returns their sum in `float`, as if added in order.
+    /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum
+    /// in `float`, as if added in order.
     pub fn exp_p_in_order_by(
         data: &mut [TokenData], max: f32, values: &mut [f32; SUM_BLOCK],
     ) -> f32 => exp_p_in_order_on by isa;

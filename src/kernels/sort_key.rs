@@ -5,10 +5,9 @@ use crate::simd::{Vector, dispatched};
 use crate::token::comparable;
 
 dispatched! {
-    /// How far each x, none of them NaN, lies below `max`, times `factor`, at most `last`, a number
-    /// below 2^23: added to 2^23, the bits of the `float`. That it is a number of steps below
-    /// `last` is only so for a finite `max` and every x at or below. Reads and writes 4 bytes per
-    /// element.
+    /// Writes the bits of 2^23 plus the distance of each x, none of them NaN, below `max` times
+    /// `factor`, at most `last`, a number below 2^23. That it is a number of steps below `last` is
+    /// only so for a finite `max` and every x at or below. Reads and writes 4 bytes per element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
     /// The elements that `indices` name. What should descend and does not may be exchanged, with
     /// its index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them
@@ -19,7 +18,7 @@ dispatched! {
     pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) => fetch_on;
 }
 
-/// Falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
+/// Returns a key that falls as `logit` rises; equal for -0 and +0, and for NaN and minus infinity.
 #[inline]
 pub fn descending_key(logit: f32) -> u32 {
     let bits = (comparable(logit) + 0.0).to_bits();

@@ -176,7 +176,7 @@ fn maxima() {
     });
 }
 
-/// What is said to be sorted has its largest in front, whether that is so or not.
+/// An array that is said to be sorted counts its first logit as the largest, true or not.
 #[test]
 fn claimed_maxima() {
     let unsorted = array(&[1.0, 3.0, 2.0]);
