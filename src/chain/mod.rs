@@ -67,7 +67,7 @@ pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     pool.token().ok_or(ChainError::NoSelector)
 }
 
-/// Whether there are as many logits as a vocabulary can have tokens.
+/// Refuses an empty vocabulary, and more logits than there are token numbers.
 pub fn check(n: usize) -> Result<(), ChainError> {
     match n {
         0 => Err(ChainError::EmptyVocabulary),
@@ -125,7 +125,7 @@ impl<S: Sampler> Member for S {
 pub struct Chain {
     members: Vec<Box<dyn Member>>,
     buffers: Buffers,
-    /// What the last call left.
+    /// The state in which the last call left the pool.
     left: Option<Left>,
 }
 
@@ -168,12 +168,12 @@ impl Chain {
         self.members.push(Box::new(sampler));
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

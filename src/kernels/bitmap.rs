@@ -29,8 +29,8 @@ const BLOCK: usize = 64;
 /// The prefetch distance in candidates.
 const FAR: usize = 8 * BLOCK;
 
-/// What a register's candidates fill begins at a multiple of this where the first of them does: no
-/// load and no store then crosses a cache line.
+/// The alignment of blocks, in bytes, with which no load and no store of a register's candidates
+/// crosses a cache line.
 const ALIGNMENT: usize = 64;
 
 /// The last ones first, where whoever filled the array has ended.

@@ -20,12 +20,13 @@ pub(super) struct Edit {
 /// More edits than this are made in a copy of all logits.
 pub(super) const MOST_EDITS: usize = 512;
 
-/// What pools need, reused from one to the next. Grows, never shrinks.
+/// The memory of pools, reused from one to the next. Grows, never shrinks.
 #[derive(Debug, Default)]
 pub struct Buffers {
     /// By rising token, each once.
     pub(super) edits: Vec<Edit>,
-    /// Which tokens a masked pool lets through, as many words as the vocabulary takes.
+    /// The bitmap of the tokens that a masked pool lets through, as many words as the vocabulary
+    /// takes.
     pub(super) allowed: Vec<u64>,
     pub(super) column: Vec<f32>,
     pub(super) maxima: Vec<f32>,
@@ -33,7 +34,7 @@ pub struct Buffers {
     pub(super) collected: Vec<TokenData>,
     pub(super) picked: Vec<f32>,
     pub(super) softmax: Softmax,
-    /// To sort with, where somebody looks at what was [put in order](Pool::put_in_order).
+    /// To sort with, when the array of a pool [in order](Pool::put_in_order) is read.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
     pub(super) by_distance: ByDistance,

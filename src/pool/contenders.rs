@@ -1,4 +1,4 @@
-//! Which tokens decide what a top-k keeps.
+//! The candidates that decide which ones a top-k keeps.
 //!
 //! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
 //! root enters it. Those that ever enter are a shorter array on which it does exactly what it does

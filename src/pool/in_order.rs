@@ -1,8 +1,8 @@
-//! All tokens in descending order, as long as nobody looks at the order.
+//! A deferred sort of all tokens in descending order, as long as the order is not read.
 //!
 //! Some samplers sort everything, and what comes behind them often asks for one token alone. So the
 //! pool notes that it is sorted, and what was done to all of it since then; the array is made of
-//! that where somebody does look.
+//! that when it is read.
 //!
 //! So it is with what locally typical sampling keeps, of which some candidates are equally near to
 //! the entropy: which of them comes first takes both of the host's sorts.
@@ -12,35 +12,36 @@ use crate::candidates::{Candidates, Cut};
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
-/// How the probabilities of all candidates are made that a draw has left.
+/// The type of the sum in the softmax probabilities that a draw leaves to all candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// With a sum in `double`, as dist has it.
+    /// A sum in `double`, as in dist.
     Double,
-    /// With one in `float`, as adaptive-p has it.
+    /// A sum in `float`, as in adaptive-p.
     Float,
 }
 
-/// What became of the tokens of a vocabulary, beginning with their softmax probabilities and a sort
-/// of all.
+/// The deferred operations on all tokens of a vocabulary, beginning with their softmax
+/// probabilities and a sort of all.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder {
-    /// How locally typical sampling has cut them, and how many of what was [kept
+    /// The cut of locally typical sampling, and how many of the candidates [kept
     /// loosely](Pool::keep_loosely) are there for sure. Without it they descend.
     pub typical: Option<(Cut, usize)>,
-    /// How many are gone: the first, where they descend. What was kept loosely may lose more.
+    /// The number of candidates dropped: the first, where they descend. What was kept loosely may
+    /// lose more.
     pub dropped: usize,
     /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,
-    /// What the logits were divided by.
+    /// The number that the logits were divided by.
     pub divisor: f32,
-    /// Whether the probabilities were computed again after that, in `double`.
+    /// True if the probabilities were computed again after that, in `double`.
     pub weighted: bool,
-    /// What was chosen behind all this.
+    /// The token chosen after all this.
     pub chosen: Option<Token>,
 }
 
-/// Whether logits, of which `max` is the largest, stay in order when they are divided by `by`, and
+/// True if logits, of which `max` is the largest, stay in order when they are divided by `by`, and
 /// the largest stays finite.
 pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
@@ -50,7 +51,7 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
 /// [is in order](Pool::order).
 impl Pool<'_> {
     /// Sorts all candidates, gives them their softmax probabilities and drops the first `dropped`,
-    /// as soon as somebody looks. `first` is the logit of the next one. Nothing has been chosen:
+    /// as soon as the array is read. `first` is the logit of the next one. Nothing has been chosen:
     /// of a choice only the place would be left.
     pub fn put_in_order(&mut self, dropped: usize, first: f32) {
         let n = self.len();
@@ -69,7 +70,7 @@ impl Pool<'_> {
     }
 
     /// Keeps what locally typical sampling keeps by this cut. Some are equally near and come in the
-    /// order of the host as soon as somebody looks: of these the ids here are the complements,
+    /// order of the host as soon as the array is read: of these the ids here are the complements,
     /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more,
     /// that order decides, too; none of them is larger than all the others. Nothing has been
     /// chosen.
@@ -84,19 +85,19 @@ impl Pool<'_> {
         self.buffers.array.extend_from_slice(kept);
     }
 
-    /// What was [kept loosely](Self::keep_loosely), divided where that was asked for.
+    /// Returns the candidates [kept loosely](Self::keep_loosely), divided where that was asked for.
     pub fn loose(&mut self) -> &mut [TokenData] {
         &mut self.buffers.array
     }
 
-    /// Whether somebody has looked at what was kept loosely, here or in a pool before with the same
-    /// buffers, since this was asked.
+    /// True if the array of the candidates kept loosely has been read, here or in a pool before
+    /// with the same buffers, since the last call.
     pub fn was_settled(&mut self) -> bool {
         std::mem::take(&mut self.buffers.settled)
     }
 
-    /// What became of the candidates, if they are in order, nobody has looked, and nothing was
-    /// chosen among them.
+    /// Returns the deferred operations, if the candidates are in order, their array has not been
+    /// read, and nothing was chosen among them.
     pub fn order(&self) -> Option<InOrder> {
         self.order.filter(|order| order.chosen.is_none())
     }
@@ -121,7 +122,7 @@ impl Pool<'_> {
     }
 
     /// Chooses a token that is left in order, and gives each its softmax probability, as soon as
-    /// somebody looks.
+    /// the array is read.
     pub fn choose_in_order(&mut self, token: Token) {
         if let Some(order) = &mut self.order {
             order.chosen = Some(token);

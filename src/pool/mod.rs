@@ -30,12 +30,13 @@ use buffers::{Edit, MOST_EDITS, reserve};
 pub use in_order::{InOrder, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 
-/// What the candidates are at the moment.
+/// The form in which the candidates are held.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// The caller's logits but for the edits.
     Logits,
-    /// The same, of which only the tokens count whose bits are set in the buffers.
+    /// The caller's logits but for the edits; only the tokens count whose bits are set in the
+    /// buffers.
     Masked,
     /// The column of the buffers: a logit for every token.
     Column,
@@ -47,7 +48,7 @@ enum Form {
     },
 }
 
-/// What a pool was when it was left, to [resume](Pool::resume) it.
+/// The state in which a pool was left, to [resume](Pool::resume) it.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     n: usize,
@@ -58,7 +59,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Whether it is an array that is known to descend.
+    /// True if the candidates are an array that is known to descend.
     pub fn is_sorted(self) -> bool {
         matches!(self.form, Form::Array { sorted: true, .. })
     }
@@ -70,9 +71,9 @@ pub struct Pool<'a> {
     logits: Logits<'a>,
     buffers: &'a mut Buffers,
     form: Form,
-    /// Which probability every candidate of the vocabulary has, not yet written.
+    /// The type of the probabilities of all candidates of the vocabulary, not yet written.
     weights: Option<Weights>,
-    /// What became of the candidates of the vocabulary, not yet done.
+    /// The deferred operations on the candidates of the vocabulary.
     order: Option<InOrder>,
     selected: Option<usize>,
     /// The largest logit, where the maxima of the blocks are known.
@@ -108,7 +109,7 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// What it takes to resume it.
+    /// Returns the state that it takes to resume the pool.
     pub fn leave(self) -> Left {
         Left {
             n: self.logits.len(),
@@ -119,7 +120,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// How many candidates are left. Of those [kept loosely](Self::keep_loosely) there may be
+    /// The number of candidates left. Of those [kept loosely](Self::keep_loosely) there may be
     /// fewer, two at least.
     pub fn len(&self) -> usize {
         match self.form {
@@ -131,12 +132,12 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Whether none is left.
+    /// True if no candidate is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether all tokens of the vocabulary are there, in order and without probabilities: then
+    /// True if all tokens of the vocabulary are there, in order and without probabilities: then
     /// they have a quicker form than an array, which the methods that say so take.
     pub fn is_whole(&self) -> bool {
         let waits = self.weights.is_some() || self.order.is_some();
@@ -165,7 +166,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Whether the chosen candidate is as good as none: its logit is minus infinity, or it is NaN
+    /// True if the chosen candidate is as good as none: its logit is minus infinity, or it is NaN
     /// and nothing that is left is above minus infinity.
     pub fn is_banned(&mut self) -> bool {
         let chosen = match (self.form, self.selected) {
@@ -253,7 +254,7 @@ impl<'a> Pool<'a> {
         self.set_kept(sorted);
     }
 
-    /// What is in the array of the buffers becomes the candidates.
+    /// Makes the array of the buffers the candidates.
     fn set_kept(&mut self, sorted: bool) {
         self.form = Form::Array {
             start: 0,
@@ -321,14 +322,14 @@ impl<'a> Pool<'a> {
 
 /// Of a pool that [is whole](Pool::is_whole).
 impl Pool<'_> {
-    /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as
-    /// somebody looks.
+    /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as the
+    /// array is read.
     pub fn select_weighted(&mut self, index: usize, weights: Weights) {
         self.weights = Some(weights);
         self.selected = Some(index);
     }
 
-    /// Whether `token` is one of the vocabulary.
+    /// True if `token` is one of the vocabulary.
     pub fn has(&self, token: Token) -> bool {
         usize::try_from(token).is_ok_and(|token| token < self.logits.len())
     }
@@ -382,7 +383,8 @@ impl Pool<'_> {
         &self.buffers.column
     }
 
-    /// The same and the largest of them, if none of them is NaN and the largest is finite.
+    /// Returns the logits of all tokens in order and the largest of them, if none of them is NaN
+    /// and the largest is finite.
     pub fn contiguous_numbers(&mut self) -> Option<(&[f32], f32)> {
         let n = self.len();
         self.contiguous();
@@ -407,8 +409,8 @@ impl Pool<'_> {
         &mut self.buffers.column
     }
 
-    /// The same with the largest of each block, as they were, and of all, if none of them is NaN
-    /// and the largest is finite.
+    /// Returns the logits of all tokens in order, to be changed, with the largest of each block, as
+    /// they were, and of all, if none of them is NaN and the largest is finite.
     pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {
         let (_, max) = self.contiguous_numbers()?;
         self.make_column();

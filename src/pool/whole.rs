@@ -55,12 +55,12 @@ impl<'a> Whole<'a> {
 }
 
 impl Pool<'_> {
-    /// How many tokens the vocabulary has.
+    /// The number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         self.logits.len()
     }
 
-    /// How many candidates are left that are not masked.
+    /// The number of candidates left that are not masked.
     pub fn unmasked(&mut self) -> usize {
         if self.order.is_some_and(|order| order.typical.is_some()) {
             // How many are kept may be open.

@@ -6,7 +6,7 @@ use std::arch::asm;
 /// The bit of the control register by which results that are denormal become zero.
 const FLUSH_TO_ZERO: u32 = 1 << 15;
 
-/// What `body` gives with denormal results flushed to zero on this thread.
+/// Returns the result of `body` with denormal results flushed to zero on this thread.
 pub(crate) fn with_flushed_denormals<T>(body: impl FnOnce() -> T) -> T {
     let before = control();
     set_control(before | FLUSH_TO_ZERO);

@@ -109,7 +109,7 @@ impl Isa {
         }
     }
 
-    /// How LLAMA_SIEVE_SIMD calls it.
+    /// The name that LLAMA_SIEVE_SIMD has for it.
     pub fn name(self) -> &'static CStr {
         match self.0 {
             Kind::Scalar => c"scalar",
@@ -156,7 +156,7 @@ fn choose() -> Isa {
     isa
 }
 
-/// Whether its exponentials and logarithms are those of the C library, bit for bit.
+/// True if its exponentials and logarithms are those of the C library, bit for bit.
 fn agrees(isa: Isa) -> bool {
     isa.run(self_check::Exp) && isa.run(self_check::ExpF64) && isa.run(self_check::Ln)
 }

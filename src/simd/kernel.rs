@@ -1,13 +1,13 @@
-//! What runs on an instruction set.
+//! Code that runs on an instruction set.
 
 use super::vector::Vector;
 
-/// What runs on an instruction set: a value with its arguments.
+/// Code that runs on an instruction set: a value with its arguments.
 ///
 /// No closure in it may hold vector code: only what is marked `#[inline(always)]` is compiled with
 /// the instructions of the function that it ends up in.
 pub trait Kernel {
-    /// What it returns.
+    /// The type of its result.
     type Output;
     /// Runs with the instructions of `v`; marked `#[inline(always)]`.
     fn run<V: Vector>(self, v: V) -> Self::Output;

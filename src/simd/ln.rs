@@ -6,7 +6,7 @@
 //! results for all positive normal floats were compared, and are the same with and without fused
 //! multiplication.
 
-/// What the bits of a float are counted from, so that z begins at 0.7.
+/// The origin that the bits of a float are counted from, so that z begins at 0.7.
 pub const OFFSET: u32 = 0x3f33_0000;
 /// ln 2.
 pub const LN_2: f64 = std::f64::consts::LN_2;

@@ -1,5 +1,5 @@
-//! Whether the exponentials and logarithms of an instruction set are those of the C library, bit
-//! for bit.
+//! Checks that the exponentials and logarithms of an instruction set are those of the C library,
+//! bit for bit.
 //!
 //! They are on the GNU C library since 2.28. Where they are not, exactness goes before speed, and
 //! the built-ins themselves spend most of their time in `expf`.
@@ -8,7 +8,7 @@ use super::kernel::Kernel;
 use super::libm;
 use super::vector::Vector;
 
-/// How many values each is tried on.
+/// The number of values that each is tried on.
 const N: usize = 4096;
 
 /// `expf`.

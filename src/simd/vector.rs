@@ -1,4 +1,4 @@
-//! What the kernels need of an instruction set.
+//! The operations that the kernels need of an instruction set.
 
 use std::mem::MaybeUninit;
 
@@ -25,7 +25,7 @@ pub const MAX_LANES: usize = 16;
 /// Everything is `#[inline(always)]`, so that it is compiled with the instruction set of the
 /// function that it ends up in.
 pub trait Vector: Copy {
-    /// How many floats `F` holds; at most [`MAX_LANES`].
+    /// The number of floats that `F` holds; at most [`MAX_LANES`].
     const LANES: usize;
     /// Floats.
     type F: Copy;
@@ -119,10 +119,10 @@ pub trait Vector: Copy {
     fn load_lanes(self, lanes: [f32; MAX_LANES]) -> Self::F {
         self.load(&lanes)
     }
-    /// Whether doubles come cheaper from memory than from a register of floats, even if these have
+    /// True if doubles come cheaper from memory than from a register of floats, even if these have
     /// to be written first.
     const WIDENS_FROM_MEMORY: bool = false;
-    /// Whether loads that cross a cache line are slow enough to be avoided.
+    /// True if loads that cross a cache line are slow enough to be avoided.
     const ALIGNS_LOADS: bool = false;
     /// Reads the probabilities of candidates.
     #[inline(always)]
@@ -153,7 +153,7 @@ pub trait Vector: Copy {
     fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
         bits::mask_logits(data, lanes);
     }
-    /// Whether the ids of the candidates count up from `first`.
+    /// True if the ids of the candidates count up from `first`.
     #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= Self::LANES);
@@ -334,7 +334,8 @@ pub trait Vector: Copy {
         }
         written
     }
-    /// The same into memory that holds floats.
+    /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which holds floats and
+    /// has room for a whole register, and returns how many.
     #[inline(always)]
     fn compress_over(self, lanes: u32, x: Self::F, to: &mut [f32]) -> usize {
         let to: *mut [f32] = to;
@@ -391,7 +392,7 @@ pub trait Vector: Copy {
     fn compare_exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 0)
     }
-    /// The same of lanes 1 and 2, 3 and 4, and so on.
+    /// Exchanges lanes 1 and 2, 3 and 4, and so on, of both, where the former is less in `x`.
     #[inline(always)]
     fn compare_exchange_odd(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 1)
@@ -434,7 +435,7 @@ pub trait Vector: Copy {
         let parts = self.ln_parts(x);
         self.narrow([ln_of_half(self, &parts, 0), ln_of_half(self, &parts, 1)])
     }
-    /// Whether [`exp_approx`](Self::exp_approx) gives what is not finite for all numbers that it
+    /// True if [`exp_approx`](Self::exp_approx) gives what is not finite for all numbers that it
     /// cannot take, and 0 or more for those below -80, so that nothing has to be asked before.
     const EXP_APPROX_TELLS: bool = false;
     /// [`exp_approx`](Self::exp_approx) takes numbers up to 40 whose squares are less than this.
@@ -457,7 +458,7 @@ pub trait Vector: Copy {
         }
         self.ldexp(e, shifted)
     }
-    /// The same of several registers, step by step.
+    /// Returns [`exp_approx`](Self::exp_approx) of several registers, step by step.
     #[inline(always)]
     fn exp_approx_each<const N: usize>(self, x: [Self::F; N]) -> [Self::F; N] {
         x.map(|x| self.exp_approx(x))

@@ -2,11 +2,11 @@ use super::*;
 use std::cell::Cell;
 
 thread_local! {
-    /// What a test runs its kernels on.
+    /// The instruction set that a test runs its kernels on.
     pub(super) static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
-/// What a test forced before.
+/// The instruction set that was forced before, restored when this is dropped.
 #[must_use]
 pub struct Forced(Option<Isa>);
 

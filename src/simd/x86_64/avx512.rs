@@ -77,7 +77,7 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     }
 }
 
-/// What `f` makes of each pair.
+/// Returns the results of `f` on each pair.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "arrays of one length")]
 fn zip<T: Copy, const N: usize>(a: [T; N], b: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {

@@ -1,4 +1,4 @@
-//! Which lanes hold what, and the tables of the exponentials, for AVX-512.
+//! Tables of lanes, and of the exponentials, for AVX-512.
 #![expect(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, which refuses an index that is out of bounds"
@@ -6,12 +6,12 @@
 
 use crate::simd::exp::TABLE;
 
-/// Where the logits stand in the three registers that hold 16 candidates: word 3 i + 1 of 48. No
+/// The lanes of the logits in the three registers that hold 16 candidates: word 3 i + 1 of 48. No
 /// lane is used twice, so merging under a mask gathers all and one permutation puts them in order.
 pub(super) const LOGITS: [u16; 3] = lanes_of_field(1);
-/// The same of the ids.
+/// The lanes of the ids in those registers: word 3 i.
 pub(super) const IDS: [u16; 3] = lanes_of_field(0);
-/// The same of the probabilities.
+/// The lanes of the probabilities in those registers: word 3 i + 2.
 pub(super) const PROBABILITIES: [u16; 3] = lanes_of_field(2);
 
 const fn lanes_of_field(field: usize) -> [u16; 3] {
