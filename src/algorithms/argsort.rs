@@ -30,25 +30,25 @@ pub struct Ranking {
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
-    /// How many elements have each value of a digit; of two digits one behind the other.
+    /// The number of elements with each value of a digit; of two digits one behind the other.
     counts: Vec<u32>,
 }
 
 lent_per_thread!(Ranking);
 
-/// A digit has so many values where there are enough elements to pay for counting them.
+/// The number of values of a digit where there are enough elements to pay for counting them.
 const VALUES_OF_MANY: usize = 1 << 11;
-/// The same of fewer elements than [`MANY`].
+/// The number of values of a digit for fewer elements than [`MANY`].
 const VALUES_OF_FEW: usize = 1 << 8;
-/// So many bits remain for the index.
+/// The number of bits that remain for the index.
 const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
-/// Fewer have shorter digits.
+/// The number of elements below which digits are shorter.
 const MANY: usize = 4096;
-/// How many values the upper half of a float has.
+/// The number of values of the upper half of a float.
 const HALVES: usize = 1 << 16;
-/// So many elements pay for counting them.
+/// The number of elements that pays for counting upper halves.
 const MANY_FOR_HALVES: usize = HALVES / 2;
-/// Fewer are sorted faster by comparisons.
+/// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
 impl Ranking {
@@ -59,7 +59,8 @@ impl Ranking {
         self.reserve_order(n);
     }
 
-    /// The same but for the values, which may be lent to whoever ranks.
+    /// Makes room for the order of `n` floats, but not for the values, which may be lent to whoever
+    /// ranks.
     fn reserve_order(&mut self, n: usize) {
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.reserve(n.saturating_sub(buffer.len()));
@@ -150,12 +151,12 @@ impl Ranking {
         &self.indices
     }
 
-    /// What was ranked, in that order.
+    /// Returns the floats that were ranked, in that order.
     pub fn sorted(&self) -> &[f32] {
         &self.sorted
     }
 
-    /// Both, to rewrite.
+    /// Returns the indices and the floats, to rewrite.
     pub fn parts_mut(&mut self) -> (&mut [u32], &mut [f32]) {
         (&mut self.indices, &mut self.sorted)
     }
@@ -376,7 +377,7 @@ fn write_halves_on<V: Vector>(_: V, xs: &[f32], to: &mut [u32]) {
     }
 }
 
-/// Whether the lower halves of these floats are empty.
+/// True if the lower halves of these floats are empty.
 fn are_halves(xs: &[f32]) -> bool {
     // Mostly the first few tell.
     let any_lower = |xs: &[f32]| xs.iter().fold(0, |bits, x| bits | x.to_bits()) & 0xffff != 0;

@@ -1,4 +1,4 @@
-//! Draws from a distribution: where a cumulative sum reaches a target.
+//! Draws from a categorical distribution: the index at which a cumulative sum reaches a target.
 
 use super::fallbacks::Fallback;
 use crate::kernels::layout::SUM_BLOCK;
@@ -33,15 +33,17 @@ pub fn choose<T>(
     }
 }
 
-/// The same in the operations of the built-in: two `double` sums in order.
+/// Returns the index at which the running sum of `terms` reaches `draw` times their sum, in the
+/// operations of the built-in: two `double` sums in order.
 pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
     let doubles = || terms.iter().map(|t| f64::from(term(t)));
     let sum = doubles().fold(0.0f64, |sum, p| sum + p);
     first_reaching(doubles(), sum * draw).unwrap_or(terms.len().saturating_sub(1))
 }
 
-/// The first of `terms` at which their running sum reaches `target`. `None` where none does, as
-/// where the sum is NaN since the largest logit is infinite: the built-in then takes the last.
+/// Returns the first of `terms` at which their running sum reaches `target`. `None` where none
+/// does, as where the sum is NaN since the largest logit is infinite: the built-in then takes the
+/// last.
 pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
     let mut running = 0.0;
     terms.position(|term| {

@@ -18,16 +18,16 @@ use crate::kernels::scan::sum_from;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// What is drawn from: the logits of a vocabulary in descending order.
+/// The candidates to draw from: the logits of a vocabulary in descending order.
 #[derive(Clone, Copy, Debug)]
 pub struct Descending<'a> {
     /// By token. None is NaN.
     pub logits: &'a [f32],
-    /// How many of the first are left out.
+    /// The number of candidates left out: the first.
     pub dropped: usize,
     /// The logit of the first that is not, which is finite.
     pub first: f32,
-    /// What all are divided by, above 0, before the exponentials are made.
+    /// The divisor of all logits, above 0, applied before the exponentials are made.
     pub divisor: f32,
 }
 
@@ -38,7 +38,7 @@ pub struct Drawn {
     pub logit: f32,
     /// Which of those with that logit it is, in the host's order; those left out are counted.
     pub nth: usize,
-    /// How many have that logit.
+    /// The number of candidates with that logit.
     pub of: usize,
 }
 
@@ -46,7 +46,8 @@ pub struct Drawn {
 #[derive(Clone, Debug, Default)]
 pub struct DescendingDraw {
     work: Workspace,
-    /// What may be drawn, and the exponentials of these; two of each, to narrow one to the other.
+    /// The logits that may be drawn, and their exponentials; two of each, to narrow one to the
+    /// other.
     keys: [Vec<f32>; 2],
     es: [Vec<f32>; 2],
     sample: Vec<f32>,
@@ -55,19 +56,19 @@ pub struct DescendingDraw {
 
 lent_per_thread!(DescendingDraw);
 
-/// What lies between two sums of exponentials: as far as rounding goes a target is known.
+/// An interval of sums of exponentials: as far as rounding goes a target is known.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     earliest: f64,
     latest: f64,
 }
 
-/// More are narrowed before they are ranked.
+/// The number of candidates up to which they are ranked; more are narrowed first.
 const RANKED: usize = 2048;
-/// How many are looked at to find a bracket, and how many of them are neighbours.
+/// The size of the sample that finds a bracket, and how many of its keys are neighbours.
 const SAMPLE: usize = 256;
 const NEIGHBOURS: usize = 4;
-/// What part of the candidates is left when they are narrowed, and how often they are.
+/// The part of the candidates that narrowing leaves, and the number of rounds.
 const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
@@ -117,7 +118,7 @@ impl DescendingDraw {
         self.ranking.reserve(n);
     }
 
-    /// The same among the largest, if it is there.
+    /// Finds the draw among the largest candidates, if it is there.
     #[expect(
         clippy::indexing_slicing,
         reason = "candidates are tokens of the vocabulary, each of which has an exponential"
@@ -135,7 +136,7 @@ impl DescendingDraw {
         Head::Here(rank(&mut self.ranking, keys, es, 0.0, target))
     }
 
-    /// The same among all, whose exponentials `work` holds.
+    /// Finds the draw among all candidates, whose exponentials `work` holds.
     fn in_all(&mut self, logits: &[f32], target: Target) -> Option<Drawn> {
         let Self {
             work,
@@ -157,9 +158,9 @@ impl DescendingDraw {
     }
 }
 
-/// Whether a draw falls among the largest.
+/// The result of looking for a draw among the largest.
 enum Head {
-    /// It does.
+    /// It is one of them, or undecided.
     Here(Option<Drawn>),
     /// It comes later.
     Behind,

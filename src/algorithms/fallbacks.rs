@@ -1,4 +1,4 @@
-//! How often a shortcut did not decide, and the built-in's own way was taken.
+//! Counts of shortcuts that did not decide, so that the built-in's operations were run.
 //!
 //! Counted for the whole process; a count costs nothing while no shortcut fails.
 
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Fallback {
     /// The threshold that a sample gave for the top k lets too few pass.
     TopK,
-    /// The same for a nucleus.
+    /// The threshold that a sample gave for a nucleus lets too few pass.
     Nucleus,
-    /// The same for the locally typical candidates.
+    /// The threshold that a sample gave for the locally typical candidates lets too few pass.
     Typical,
     /// A draw fell so near to the border of two candidates that rounding decides.
     Draw,
@@ -38,7 +38,7 @@ impl Fallback {
         Self::Ties,
     ];
 
-    /// How often it has happened.
+    /// Returns the number of times that it has happened.
     #[expect(clippy::indexing_slicing, reason = "one count for each variant")]
     pub fn count(self) -> u64 {
         COUNTS[self as usize].load(Ordering::Relaxed)

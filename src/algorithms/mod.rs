@@ -1,4 +1,4 @@
-//! What takes several passes over the candidates, with buffers of its own.
+//! Algorithms that take several passes over the candidates, with buffers of their own.
 //!
 //! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
 //! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, of all or of the largest;

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use crate::per_thread::Lent;
 
-/// What a call takes from its thread at the first use, and gives back by [`rest`](Self::rest): the
-/// samplers of a thread have one of each kind together, and one that was just made finds memory
-/// that the system has given already. Without `rest` it stays here.
+/// Buffers that a call takes from its thread at the first use, and gives back by
+/// [`rest`](Self::rest): the samplers of a thread have one of each kind together, and one that was
+/// just made finds memory that the system has given already. Without `rest` it stays here.
 ///
 /// A clone begins with none: hosts clone and free whole chains between two tokens, and a
 /// vocabulary's worth of buffers is a long copy.

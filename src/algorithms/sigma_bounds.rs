@@ -1,5 +1,4 @@
-//! Between which two logits the threshold of top-n-sigma lies, without the additions of the
-//! built-in.
+//! Bounds of the threshold of top-n-sigma, without the additions of the built-in.
 //!
 //! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than
 //! the roundings on the way, each half a unit of the sum so far; a bound for these needs the sums
@@ -25,19 +24,19 @@ use crate::token::TokenData;
 
 /// The rounding error of one operation on `float`s, relative.
 const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
-/// What the sums here are off by, relative to the sums of the absolute terms: 70 roundings at most,
-/// in the order of `moments`.
+/// The error of the sums here, relative to the sums of the absolute terms: 70 roundings at most, in
+/// the order of `moments`.
 const SUM_ERROR: f64 = 1e-5;
-/// What may be lost below the smallest normal float, and more.
+/// The most that is lost below the smallest normal float, and more.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
-/// More terms, and the bounds would not hold.
+/// The number of terms beyond which the bounds would not hold.
 const MOST: usize = 1 << 20;
 
 /// From so many logits on, one is more likely than not to be left open: then the sum in order is
 /// formed at once.
 const OPEN: usize = 140_000;
 
-/// Between which floats the threshold is.
+/// The floats between which the threshold is.
 struct Bounds {
     low: f32,
     high: f32,
@@ -145,14 +144,14 @@ impl SigmaBounds {
         Some(Bounds { sum, ..bounds })
     }
 
-    /// Whether a logit is at or above `low` and below `high`.
+    /// True if a logit is at or above `low` and below `high`.
     fn any_between(&self, data: &[TokenData], low: f32, high: f32) -> bool {
         let groups = data.chunks(GROUP).zip(&self.maxima);
         let mut reach = groups.filter(|&(_, &max)| max >= low);
         reach.any(|(group, _)| scan::any_between(group, low, high))
     }
 
-    /// The same, after one pass.
+    /// Returns the floats between which the threshold is, from the sums of one pass.
     fn bounds(&self, len: usize, largest: f32, n: f32) -> Option<Bounds> {
         let (count, n, max) = (len as f64, f64::from(n), f64::from(largest));
         let &[sum, squares] = self.sums.last()?;
@@ -192,8 +191,8 @@ impl SigmaBounds {
         })
     }
 
-    /// How much the roundings of the sum of squares come to: half a unit each, of a sum that is no
-    /// larger than at the end of the block.
+    /// Returns the bound on the roundings of the sum of squares: half a unit each, of a sum that is
+    /// no larger than at the end of the block.
     fn roundings(&self, len: usize, mean: f64, off: f64) -> f64 {
         let mut left = len;
         let mut total = 0.0;

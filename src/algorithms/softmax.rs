@@ -53,15 +53,16 @@ impl Softmax {
         )
     }
 
-    /// The same, but gives their sum as a `float`, as if added in order.
+    /// Writes `exp(logit - max)` into every `p`; gives their sum as a `float`, as if added in
+    /// order.
     pub fn exponentiate_in_order(&mut self, data: &mut [TokenData], sorted: bool) -> f32 {
         let largest = max(data);
         let max = claimed_max(data, sorted, largest);
         self.exponentiate_from(data, largest, max)
     }
 
-    /// The same of logits of which `largest` is the largest. Reads and writes 12 bytes per
-    /// candidate.
+    /// Writes `exp(logit - max)` into every `p`, where `largest` is the largest logit; gives their
+    /// sum as a `float`, as if added in order. Reads and writes 12 bytes per candidate.
     pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
         exp_p_in_order_by(isa_for(largest, max), data, max, &mut self.values)
     }
@@ -87,8 +88,9 @@ impl Softmax {
         self.sums.resize(blocks, 0.0);
     }
 
-    /// Where the running sum of the `p` reaches `draw` times `sum`, which the last call gave;
-    /// `exactly` says it in the operations of the built-in where rounding could decide.
+    /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, which the
+    /// last call gave; `exactly` gives it in the operations of the built-in where rounding could
+    /// decide.
     pub fn choose(
         &self,
         data: &[TokenData],

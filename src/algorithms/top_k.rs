@@ -29,7 +29,7 @@ pub struct TopK {
     /// Keys without indices.
     sample: Vec<u32>,
     ranking: Ranking,
-    /// Whether something was ranked. The first time takes only the memory that it needs: the system
+    /// True if something was ranked. The first time takes only the memory that it needs: the system
     /// gives each piece anew, and what others may need can wait for the second.
     began: bool,
 }
@@ -51,7 +51,8 @@ impl TopK {
         self.first_ranked(data, k)
     }
 
-    /// The same where a sample or the shortness of the array makes it quick.
+    /// Returns the `k` largest of `data`, descending, where a sample or the shortness of the array
+    /// makes it quick.
     pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
         self.rank(data, k).then(|| self.first_ranked(data, k))
     }
@@ -187,8 +188,8 @@ impl TopK {
         }
     }
 
-    /// The same above nearly the `k`-th largest of few, which halving finds: 1000 candidates take a
-    /// third of the time of a threshold that rises with them.
+    /// Ranks all candidates above nearly the `k`-th largest of few, which halving finds: 1000
+    /// candidates take a third of the time of a threshold that rises with them.
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -290,13 +291,13 @@ fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Far more than a sample's threshold lets pass for the smallest k.
+/// Room for far more than a sample's threshold lets pass for the smallest k.
 const ROOM: usize = 4096;
 
-/// So many candidates are sampled, or twice as many.
+/// The number of candidates in a sample, or half of it.
 const SAMPLE: usize = 1024;
 
-/// More candidates are sampled.
+/// The number of candidates above which they are sampled.
 const HALVED: usize = 8 * SAMPLE;
 
 /// Neighbours that a sample takes together: less than that costs as many cache lines.

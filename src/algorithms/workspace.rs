@@ -21,7 +21,7 @@ use crate::token::TokenData;
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
     values: Vec<f32>,
-    /// How many of `values` are in use.
+    /// The number of `values` in use.
     len: usize,
     sums: Vec<f64>,
 }
@@ -54,13 +54,13 @@ impl Workspace {
         self.values.capacity() * size_of::<f32>() + self.sums.capacity() * size_of::<f64>()
     }
 
-    /// What the last call left, one per candidate.
+    /// Returns the values that the last call left, one per candidate.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values(&self) -> &[f32] {
         &self.values[..self.len]
     }
 
-    /// The same, to rewrite.
+    /// Returns the values that the last call left, to rewrite.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[..self.len]
@@ -173,7 +173,8 @@ impl Workspace {
         sum
     }
 
-    /// The same of values that are there, of which `largest` is the largest.
+    /// Replaces the values, of which `largest` is the largest, by `exp(value - max)`; gives their
+    /// sum, a `float`, as if added in order.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
         exp_sum_by(
@@ -209,7 +210,8 @@ impl Workspace {
         exp_sum_double_by(isa_for(largest, max), values, max, &mut self.sums)
     }
 
-    /// The same of logits by themselves, of which `max` is the largest.
+    /// Computes `exp(logit - max)` of a column of logits, of which `max` is the largest; gives
+    /// their sum in `double`, as if added one by one.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     #[expect(clippy::indexing_slicing, reason = "just reserved")]
@@ -310,8 +312,8 @@ impl Workspace {
         set_p(data, self.values());
     }
 
-    /// Where the running sum of the values reaches `draw` times their sum, as
-    /// [`categorical::choose`] has it. `sum` is what the last call gave.
+    /// Returns the index at which the running sum of the values reaches `draw` times their sum, as
+    /// [`categorical::choose`] does. `sum` is what the last call gave.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
         categorical::choose(
             self.values(),

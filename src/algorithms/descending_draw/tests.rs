@@ -1,7 +1,7 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// What the built-in does: sorts, adds up, and looks for the draw.
+/// Draws in the operations of the built-in: sorts, adds up, and looks for the draw.
 fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
     let mut sorted = from.logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -33,7 +33,7 @@ pub(super) struct Binades {
     sample: Vec<f32>,
     weight: f32,
     sample_terms: Vec<f32>,
-    /// What lies beside a crossing.
+    /// The keys and terms beside a crossing.
     keys: Vec<f32>,
     terms: Vec<f32>,
     spare: Vec<f32>,
@@ -44,19 +44,19 @@ pub(super) struct Binades {
     pub seen: super::tests::Seen,
 }
 
-/// No more keys than these are sorted, all of them.
+/// The number of keys up to which all are sorted.
 const FEW: usize = 2048;
 /// The size of the sample.
 const SIZE: usize = 512;
 /// Neighbours that are taken together.
 const GROUP: usize = 8;
-/// What of the sample the head is to reach.
+/// The part of the sample that the head is to reach.
 const HEAD: usize = 3;
-/// So many beside a crossing are sorted.
+/// The number of keys beside a crossing that are sorted.
 const BESIDE: usize = 256;
-/// How many are looked at for a pivot.
+/// The number of keys that a pivot is chosen from.
 const PIVOTS: usize = 64;
-/// More steps than for every power of two that a sum can cross: something is wrong.
+/// The most steps: more than for every power of two that a sum can cross.
 const STEPS: usize = 64;
 
 /// A sum, and the key that bounds what is in it: at or above are those that were added.
@@ -66,32 +66,32 @@ struct Reached {
     bound: f32,
 }
 
-/// Where a sum leaves its binade.
+/// The range of keys in which a sum leaves its binade.
 struct Bracket {
     /// Above this key it does not.
     high: f32,
     /// At this key it has.
     low: f32,
-    /// Whether few keys lie above.
+    /// True if few keys lie above.
     few: bool,
 }
 
-/// Where a sum stays.
+/// The result of adding terms to a sum.
 enum Added {
-    /// In its binade.
+    /// The sum, which stays in its binade.
     Within(f32),
-    /// It leaves it.
+    /// The sum leaves its binade.
     Beyond,
 }
 
 /// Terms by their keys, each a number above 0.
 #[derive(Clone, Copy)]
 pub(super) struct Series<'a> {
-    /// What orders them.
+    /// The keys that order the terms.
     pub keys: &'a [f32],
-    /// What is added.
+    /// The terms to add.
     pub values: &'a [f32],
-    /// How these follow from the keys.
+    /// The kind of the terms: how they follow from the keys.
     pub terms: Terms,
     /// The sum of the terms in `double`, about.
     pub total: f64,
@@ -199,7 +199,7 @@ impl Binades {
         None
     }
 
-    /// For the tests: a sum ended with one pass, after so many crossings.
+    /// Counts, for the tests, a sum that ended with one pass, after so many crossings.
     fn note_finish(&mut self, crossings: usize) {
         #[cfg(not(test))]
         let _ = crossings;
@@ -207,7 +207,7 @@ impl Binades {
         self.seen.finish(crossings, self.halfway.len());
     }
 
-    /// The same: a bracket began behind the crossing.
+    /// Counts, for the tests, a bracket that began behind the crossing.
     fn note_miss(&mut self) {
         #[cfg(test)]
         {
@@ -356,16 +356,16 @@ impl Binades {
     }
 }
 
-/// How many deviations of the sample the bracket is wide, to either side.
+/// The half width of the bracket, in deviations of the sample.
 const DEVIATIONS: f64 = 2.5;
 /// So few of the sample above the bracket are copied with it.
 const ABOVE: usize = 32;
 /// No share of what is left is taken to be known better than this.
 const SURE: f64 = 0.99;
-/// What rounding may make of it.
+/// The error that rounding may add.
 const SLACK: f64 = 1e-4;
 
-/// How far it is to the next one.
+/// Returns the distance of a sum from the next binade.
 fn gap(sum: f32) -> f64 {
     2.0 * f64::from(binade(sum)) - f64::from(sum)
 }

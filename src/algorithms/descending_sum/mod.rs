@@ -1,4 +1,4 @@
-//! Softmax of the sorted array without sorting it.
+//! The softmax of the sorted array without sorting it.
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other,
 //! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
@@ -63,7 +63,7 @@ pub struct DescendingSum {
     terms: Vec<f32>,
     binades: Binades,
     remainder: Remainder,
-    /// What is ranked of those taken.
+    /// The part of the candidates taken that is ranked.
     selected: Vec<u32>,
     picked: Vec<f32>,
     ranking: Ranking,
@@ -85,15 +85,15 @@ pub struct Taken<'a> {
     pub lns: &'a [f32],
 }
 
-/// Smaller arrays are sorted.
+/// The number of candidates below which an array is sorted.
 const SMALLEST: usize = 512;
-/// Of smaller ones all that count are taken at once.
+/// The number of candidates below which all that count are taken at once.
 const FEW: usize = 4096;
 /// Half a unit of a float, compared with the power of two below it.
 const HALF_UNIT: f32 = f32::EPSILON / 2.0;
-/// So far below the largest logit exponentials are less than half a unit of 1.
+/// The distance below the largest logit from which exponentials are less than half a unit of 1.
 const COUNTS: f32 = 16.65;
-/// How often the sample is believed.
+/// The number of times that the sample is believed.
 const ATTEMPTS: usize = 3;
 
 impl DescendingSum {
@@ -111,8 +111,9 @@ impl DescendingSum {
         sum
     }
 
-    /// The same of the logits of a vocabulary, none of which is NaN; `max` is the largest, and is
-    /// finite. Reads 4 bytes per logit and writes 4 in place of 12 and 4.
+    /// Returns the sum of the exponentials of the logits of a vocabulary, none of which is NaN, as
+    /// if added in descending order; `max` is the largest, and is finite. Reads 4 bytes per logit
+    /// and writes 4 in place of 12 and 4.
     pub fn sum_of_logits(&mut self, logits: &[f32], max: f32, beside: f32) -> Option<f32> {
         if logits.len() < SMALLEST || !max.is_finite() {
             return None;
@@ -317,7 +318,7 @@ impl DescendingSum {
         entropy
     }
 
-    /// Whether a probability is 0.
+    /// True if a probability is 0.
     fn has_zero(&mut self, sum: f32) -> bool {
         // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a
         // large threshold may move below it.
@@ -377,7 +378,7 @@ impl DescendingSum {
         })
     }
 
-    /// Whether what was not taken rounds to nothing beside `entropy`.
+    /// True if the candidates that were not taken round to nothing beside `entropy`.
     fn adds_nothing(&self, sum: f32, entropy: f32) -> bool {
         // Probabilities below 1 / e add the less the smaller they are.
         let p = self.left_out() / sum;
@@ -408,7 +409,8 @@ impl DescendingSum {
         self.find_surprisals(sum);
     }
 
-    /// What is taken, after [`entropy`](Self::entropy) or [`take_more`](Self::take_more).
+    /// Returns the candidates taken, after [`entropy`](Self::entropy) or
+    /// [`take_more`](Self::take_more).
     pub fn taken(&self) -> Taken<'_> {
         Taken {
             indices: &self.indices,
@@ -463,7 +465,8 @@ impl DescendingSum {
             .rank_selected(&self.taken, &self.selected, &self.picked);
     }
 
-    /// How many candidates are at or above `p`, about, after [`sum`](Self::sum) gave `sum`.
+    /// Returns the number of candidates at or above `p`, about, after [`sum`](Self::sum) gave
+    /// `sum`.
     pub fn count_at_least(&self, sum: f32, p: f32) -> usize {
         count_at_least(&self.logits, self.lowest_of(sum * p))
     }
@@ -506,7 +509,7 @@ impl DescendingSum {
         }
     }
 
-    /// What is known of the candidates.
+    /// Returns the properties of the candidates.
     pub fn column(&self) -> Column {
         self.column
     }

@@ -1,5 +1,4 @@
-//! What comes behind the largest in a descending sum, where it cannot leave its binade any more:
-//! most of an array.
+//! The tail of a descending sum, where it cannot leave its binade any more: most of an array.
 //!
 //! Rounded to the unit of the binade its terms can be added in any order, and take no exact
 //! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). Those half-way between two
@@ -74,7 +73,7 @@ impl Remainder {
         })
     }
 
-    /// What the terms that are half-way are rounded to. `None` if they are too many different ones.
+    /// Returns the sum of the half-way terms, rounded. `None` if they are too many different ones.
     #[expect(clippy::indexing_slicing, reason = "a chunk has at least one element")]
     fn resolve(&mut self, start: f64, logits: &[f32], of: Rounded) -> Option<f32> {
         self.halfway.sort_unstable_by(|a, b| b.total_cmp(a));

@@ -12,18 +12,18 @@ pub(super) struct Outline {
     logits: Vec<f32>,
     es: Vec<f32>,
     terms: Vec<f32>,
-    /// For how many each stands.
+    /// The number of logits that each of the sample stands for.
     weight: f32,
 }
 
 impl Outline {
-    /// How many are taken.
+    /// The number of logits in a sample.
     const SIZE: usize = 512;
     /// Neighbours that are taken together: less than that costs as many cache lines.
     const GROUP: usize = 16;
-    /// So many are to be above a threshold.
+    /// The number of candidates that are to be above a threshold.
     const ABOVE: usize = 500;
-    /// Of a sample at least so many.
+    /// The least number of a sample's logits above a threshold.
     const HEAD: usize = 4;
 
     /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
@@ -36,8 +36,8 @@ impl Outline {
         max
     }
 
-    /// The same of the logits of a vocabulary, without their largest: that is
-    /// [told](Self::relate_to).
+    /// Takes a sample of the logits of a vocabulary, without their largest, which
+    /// [`relate_to`](Self::relate_to) sets.
     pub(super) fn take_of(&mut self, logits: &[f32]) {
         self.logits.clear();
         take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
@@ -53,7 +53,7 @@ impl Outline {
         }
     }
 
-    /// Says what the largest logit is.
+    /// Sets the largest logit.
     pub(super) fn relate_to(&mut self, max: f32) {
         self.es.clear();
         self.es.extend_from_slice(&self.logits);
@@ -115,7 +115,7 @@ pub struct NucleusSample {
 lent_per_thread!(NucleusSample);
 
 impl NucleusSample {
-    /// How many values are taken.
+    /// The number of values in a sample.
     pub const SIZE: usize = 1024;
 
     /// Makes room for the sample.

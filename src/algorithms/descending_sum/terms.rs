@@ -1,4 +1,4 @@
-//! What is added up.
+//! The terms of a descending sum.
 
 use crate::kernels::entropy::entropies;
 use crate::kernels::layout::CHUNK;
@@ -7,12 +7,12 @@ use crate::kernels::rewrite::divide;
 /// More different keys of terms that are half-way than these, and sorting is cheaper.
 pub(super) const MANY: usize = 16;
 
-/// What is added up in the order of the exponentials.
+/// The terms that are added up in the order of the exponentials.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Terms {
     /// The exponentials themselves.
     Exponentials,
-    /// What each adds to the entropy, given the sum of all.
+    /// The terms that they add to the entropy, given the sum of all.
     Entropies(f32),
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::algorithms::top_k::TopK;
 use crate::lcg::Lcg;
 
-/// Which ways were gone.
+/// Counts of the branches taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Sums that ended with one pass over the rest.

@@ -5,7 +5,7 @@ use super::item::{Item, item};
 use crate::algorithms::scratch::room_to_write_over;
 use crate::simd::{Vector, dispatched};
 
-/// How many buckets there are.
+/// The number of buckets.
 pub(super) const COUNT: usize = 128;
 /// Buckets are as wide as the logits from -10 to 10 allow.
 const SCALE: f32 = COUNT as f32 / 20.0;
@@ -15,7 +15,7 @@ const LOOK: usize = 32;
 /// From here on a float does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
-/// Whether a logit is so large that its bucket's number does not fit an `int`.
+/// True if a logit is so large that its bucket's number does not fit an `int`.
 ///
 /// On x86-64 the conversion then gives the smallest `int`, and the logit lands in the lowest
 /// bucket: an infinite one, which another sampler has put there to force a token, is sorted last.
@@ -106,12 +106,12 @@ impl Buckets {
         self.counts.extend(sums);
     }
 
-    /// How many logits a bucket has.
+    /// Returns the number of logits in a bucket.
     pub(super) fn len(&self, bucket: usize) -> usize {
         self.counts.get(bucket).map_or(0, |&count| count as usize)
     }
 
-    /// How many logits the buckets above one have.
+    /// Returns the number of logits in the buckets above one.
     pub(super) fn above(&self, bucket: usize) -> usize {
         (bucket + 1..COUNT).map(|above| self.len(above)).sum()
     }
@@ -139,7 +139,7 @@ impl Buckets {
         self.deal_from(logits, lowest, place, items);
     }
 
-    /// The same of all buckets.
+    /// Leaves in `items` the logits of all buckets, the highest bucket first, each in array order.
     pub(super) fn deal_all(&self, logits: &[f32], items: &mut Vec<Item>) {
         self.deal_from(logits, 0, |i| i, items);
     }

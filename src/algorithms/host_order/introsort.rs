@@ -17,14 +17,14 @@ use super::heap;
 use super::item::{Item, key};
 use crate::simd::{Kernel, Vector, dispatch};
 
-/// Parts of so many items or fewer are left to the insertion sort.
+/// The number of items up to which a part is left to the insertion sort.
 const LEAF: usize = 16;
-/// So many items of each side are looked at at once.
+/// The number of items of each side that are compared at once.
 const BLOCK: usize = u64::BITS as usize;
 
-/// What a caller wants of the order.
+/// The part of the order that a caller wants.
 pub trait Wanted {
-    /// Whether the order within these places is wanted; otherwise they are left as they are.
+    /// True if the order within these places is wanted; otherwise they are left as they are.
     fn wants(&mut self, items: &mut [Item], places: Range<usize>) -> bool;
 
     /// Items that are in order now, and their places. Called from the first place on, in order.
@@ -32,7 +32,7 @@ pub trait Wanted {
     fn take(&mut self, items: &[Item], places: Range<usize>) -> bool;
 }
 
-/// All of it.
+/// Wants all of the order.
 pub struct All;
 
 impl Wanted for All {
@@ -51,7 +51,7 @@ struct Part {
     start: usize,
     end: usize,
     levels: u32,
-    /// Whether its items are known to be equal.
+    /// True if its items are known to be equal.
     equal: bool,
 }
 
@@ -176,7 +176,7 @@ fn settle_run(range: &mut [Item]) -> bool {
     true
 }
 
-/// Whether this is so of each key and the next one.
+/// True if `is_so` holds for each key and the next one.
 #[inline(always)]
 fn all_pairs(items: &[Item], next: &[Item], is_so: impl Fn(u32, u32) -> bool) -> bool {
     let pairs = items.iter().zip(next);
@@ -204,7 +204,7 @@ fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool)
     (partition(v, items, rest, pivot), false)
 }
 
-/// Where the median of the second, the middle and the last item is.
+/// Returns the place of the median of the second, the middle and the last item.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
 fn median_place(range: &[Item]) -> usize {
@@ -228,7 +228,7 @@ fn median_place(range: &[Item]) -> usize {
     }
 }
 
-/// Whether all keys are `of`. Looks at all only where the first, the second and the last agree.
+/// True if all keys are `of`. Looks at all only where the first, the second and the last agree.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
 fn all_equal(range: &[Item], of: u32) -> bool {
@@ -304,7 +304,7 @@ fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u
     start + partition_block(v, items, start..end, pivot)
 }
 
-/// Whether the bits that are set, if any, stand one beside the other.
+/// True if the bits that are set, if any, are contiguous.
 #[inline(always)]
 fn is_run(word: u64) -> bool {
     let run = word.checked_shr(word.trailing_zeros()).unwrap_or(0);
@@ -336,7 +336,7 @@ fn exchange_runs(
     *rights &= !(first_bits(n) << (last + 1 - n));
 }
 
-/// The same of at most one block, beyond which the searches stop; counted from its begin.
+/// Partitions at most one block, beyond which the searches stop; places are counted from its begin.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "the bits are those of `places`")]
 fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
@@ -375,8 +375,8 @@ fn left_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32)
     at_least_of(v, items, places, u64::from(pivot) << 32)
 }
 
-/// The same from the right: what does not come after the pivot. No item is at the last place that
-/// there is.
+/// Returns a bit for each item at `places`, at most a block, at which the search from the right
+/// stops: what does not come after the pivot. No item is at the last place that there is.
 #[inline(always)]
 fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     let n = places.len();

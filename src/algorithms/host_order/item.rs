@@ -1,18 +1,18 @@
-//! What the replayed sorts move.
+//! Items that the replayed sorts move.
 
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};
 
-/// What is sorted: a key, by which alone items are compared, above a number that tells them apart.
+/// An item to sort: a key, by which alone items are compared, above a number that tells them apart.
 pub type Item = u64;
 
-/// What an item is compared by: the smaller one comes first.
+/// Returns the key that an item is compared by: the smaller one comes first.
 #[inline(always)]
 pub(super) fn key(item: Item) -> u32 {
     (item >> 32) as u32
 }
 
-/// What tells an item apart.
+/// Returns the number that tells an item apart.
 #[inline(always)]
 pub fn place(item: Item) -> usize {
     item as u32 as usize

@@ -44,24 +44,25 @@ pub use item::{Item, item, items_of, place, write_items};
 use replay::Replay;
 use ties::Ties;
 
-/// Up to so many largest candidates the host finds with one heap over the whole array.
+/// The number of largest candidates up to which the host finds them with one heap over the whole
+/// array.
 pub const HEAP: usize = 128;
-/// Shorter arrays are replayed rather than ranked.
+/// The length below which arrays are replayed rather than ranked.
 const RANKED: usize = 256;
-/// More than so many are looked at for ties before they are ranked.
+/// The number of candidates beyond which they are searched for ties before they are ranked.
 const MANY: usize = 8192;
-/// How many neighbours a look at the array takes together.
+/// The number of neighbours that a sample of the array takes together.
 const GROUP: usize = 8;
 /// A part of the array as large as this is ranked as the whole is.
 const LARGE_PART: usize = 8;
-/// What selecting by vector registers may write beyond what it selects.
+/// The number of elements that selecting by vector registers may write beyond what it selects.
 const PADDING: usize = 64;
-/// How many logits are looked at for the largest of a bucket at once.
+/// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
 /// So many candidates in order are no chance; of the others the square is looked at.
 const LOOKED_AT: usize = 16;
 
-/// Whether ties keep input order, since the host's C++ library is not libstdc++.
+/// True if ties keep input order, since the host's C++ library is not libstdc++.
 static STABLE: AtomicBool = AtomicBool::new(false);
 
 /// Says whether the host's C++ library is another one than libstdc++, whose order of equal elements
@@ -83,9 +84,9 @@ pub struct HostOrder {
     ties: Ties,
     indices: Vec<u32>,
     top: Vec<TokenData>,
-    /// Whether there were ties among the few largest candidates. Only a guess, for speed.
+    /// True if there were ties among the few largest candidates. Only a guess, for speed.
     tied: bool,
-    /// Whether the few largest were found before.
+    /// True if the few largest were found before.
     began: bool,
 }
 
@@ -157,7 +158,7 @@ impl HostOrder {
         self.tied = tied;
     }
 
-    /// Whether there were ties among the few largest candidates, so that there will be again.
+    /// True if there were ties among the few largest candidates, so that there will be again.
     pub fn found_ties(&self) -> bool {
         self.tied
     }
@@ -327,7 +328,7 @@ impl HostOrder {
         self.rank_settled(data)
     }
 
-    /// The same by ranking, and settling ties if there are any.
+    /// Ranks all of `data` by argsort, and settles ties if there are any.
     fn rank_settled(&mut self, data: &[TokenData]) -> Column {
         let column = self.order.ranking().rank_logits(data);
         if is_stable() {
@@ -343,7 +344,7 @@ impl HostOrder {
         column
     }
 
-    /// The same by the host's sort from the start.
+    /// Ranks all of `data` by the host's sort from the start.
     fn rank_replayed(&mut self, data: &[TokenData]) -> Column {
         let column = self.replay_top(data, data.len());
         let indices = self.replay.items.iter().map(|&item| item as u32);
@@ -358,7 +359,7 @@ impl HostOrder {
         column
     }
 
-    /// What [`rank`](Self::rank) left.
+    /// Returns the ranking that [`rank`](Self::rank) left.
     pub fn ranking(&mut self) -> &mut Ranking {
         self.order.ranking()
     }
@@ -412,7 +413,7 @@ impl HostOrder {
         self.order.ranking().reserve(n);
     }
 
-    /// The same for finding only the first of them, too.
+    /// Makes room for finding only the first of `n` candidates, too.
     pub fn warm_up_top(&mut self, n: usize) {
         self.warm_up(n);
         self.order.reserve(n);
@@ -514,7 +515,7 @@ pub fn any_equal(items: &[Item]) -> bool {
     items.windows(2).any(equal)
 }
 
-/// What came of ranking some candidates.
+/// The result of ranking some candidates.
 enum Ranked {
     /// No two are equal.
     Distinct,
@@ -553,12 +554,12 @@ fn looks_ordered(data: &[TokenData]) -> bool {
     groups.falling + groups.rising >= MOST_GROUPS
 }
 
-/// How many groups of neighbours are looked at for an order.
+/// The number of groups of neighbours that are searched for an order.
 const GROUPS: usize = 64;
-/// So many of them are no chance.
+/// The least number of groups in order that is not chance.
 const MOST_GROUPS: usize = GROUPS / 4 * 3;
 
-/// How many groups of neighbours fall, or rise; none of a short array.
+/// The number of groups of neighbours that fall, and that rise; none of a short array.
 #[derive(Default)]
 struct Ordered {
     falling: usize,

@@ -95,7 +95,8 @@ impl Replay {
         heap::sort_heap(&mut self.items[start..]);
     }
 
-    /// The same of candidates of which the k-th largest has the logit `least`.
+    /// Leaves the `k` largest of candidates in the items, in the host's order, where the k-th
+    /// largest has the logit `least`.
     #[expect(
         clippy::indexing_slicing,
         reason = "`at_least` leaves places of `data`"
@@ -241,7 +242,7 @@ impl Replay {
     }
 }
 
-/// What stands at one place.
+/// The item at one place, as the part of the order that is wanted.
 struct OnePlace(usize);
 
 impl Wanted for OnePlace {

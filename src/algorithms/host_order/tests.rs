@@ -110,7 +110,8 @@ fn sizes(random: &mut Random) -> usize {
     random.below(most)
 }
 
-/// How many random arrays each test tries; LLAMA_SIEVE_TEST_SORTS sets another number.
+/// Returns the number of random arrays that each test tries; LLAMA_SIEVE_TEST_SORTS sets another
+/// number.
 fn rounds() -> usize {
     let set = std::env::var("LLAMA_SIEVE_TEST_SORTS").ok();
     set.and_then(|n| n.parse().ok()).unwrap_or(5_000)
@@ -171,7 +172,8 @@ fn large_arrays_and_those_that_run_out_of_levels() {
     }
 }
 
-/// What the built-ins' partial sort leaves, from the standard library's own functions.
+/// Returns the order that the built-ins' partial sort leaves, from the standard library's own
+/// functions.
 fn reference_places(logits: &[f32], k: usize) -> Vec<u32> {
     if k <= HEAP {
         let mut order = reference::std_partial_sort(logits, k);

@@ -1,4 +1,4 @@
-//! Where equal logits stand in an order, and with it where the host's sort has to be replayed.
+//! The ties in an order, and with them the places where the host's sort has to be replayed.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use crate::token::comparable;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Which ranks have a logit that is equal to that of the next rank.
+/// The ranks whose logit is equal to that of the next rank, as bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ties {
     words: Vec<u64>,
     len: usize,
-    /// A bit for each rank that somebody looks at.
+    /// A bit for each rank that is read.
     named: Vec<u64>,
 }
 
@@ -83,12 +83,12 @@ impl Ties {
         }
     }
 
-    /// Whether one of these ranks is tied with the next, which may be none of them.
+    /// True if one of these ranks is tied with the next, which may be none of them.
     pub(super) fn any_from(&self, ranks: Range<usize>) -> bool {
         next_set(&self.words, ranks.start).is_some_and(|tied| tied < ranks.end)
     }
 
-    /// Whether two of these ranks are tied.
+    /// True if two of these ranks are tied.
     pub(super) fn any_in(&self, ranks: Range<usize>) -> bool {
         let last = ranks.end.saturating_sub(1);
         let words = self.words.get(..last.div_ceil(BITS)).unwrap_or(&self.words);
