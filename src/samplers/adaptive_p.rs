@@ -38,7 +38,7 @@ pub struct AdaptiveP {
     /// Scratch: the probabilities before the transformation.
     original: Scratch<Ps>,
     softmax: Scratch<Softmax>,
-    /// The same of a vocabulary's logits: their exponentials, and those of the bent ones.
+    /// Scratch: the exponentials of a vocabulary's logits, and those of the bent ones.
     exponentials: Scratch<Workspace>,
     bent: Scratch<Bent>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Average {
     pub pending: Option<(Token, f32)>,
 }
 
-/// Fewer candidates are sooner selected in the array.
+/// The number of candidates below which they are sooner selected in the array.
 const MANY: usize = 1024;
 
 const WIDTH: f32 = 0.3;

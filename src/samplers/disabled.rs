@@ -1,6 +1,6 @@
-//! What a constructor makes of parameters that disable its sampler: under the name that tells so
-//! ("?top-k" for a top-k that keeps everything) a filter does nothing, and a selector takes the
-//! largest logit, since a host aborts when nothing is selected.
+//! Samplers whose parameters disable them: under the name that tells so ("?top-k" for a top-k that
+//! keeps everything) a filter does nothing, and a selector takes the largest logit, since a host
+//! aborts when nothing is selected.
 
 use std::ffi::CStr;
 

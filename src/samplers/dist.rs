@@ -54,8 +54,8 @@ impl Dist {
     }
 }
 
-/// From so many candidates on, their exponentials stay in the array. Of few a copy is quicker, from
-/// which nothing is read that was just written in part of a register.
+/// The number of candidates from which on their exponentials stay in the array. Of few a copy is
+/// quicker, from which nothing is read that was just written in part of a register.
 const MANY: usize = 4096;
 
 impl Dist {
@@ -246,7 +246,7 @@ impl Dist {
     }
 }
 
-/// How many of the largest logits are looked at before all are.
+/// The number of the largest logits among which a draw is looked for before it is among all.
 const HEAD: usize = 256;
 
 #[cfg(test)]

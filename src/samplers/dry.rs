@@ -43,7 +43,7 @@ pub struct DryParams {
     pub base: f32,
     /// Repetitions up to this length cost nothing.
     pub allowed_length: i32,
-    /// How many tokens to look back on; 0 or less disables.
+    /// The number of tokens to look back on; 0 or less disables.
     pub last_n: i32,
 }
 
@@ -105,7 +105,8 @@ impl Dry {
         Some(Self::try_new(params).unwrap_or_else(exhausted))
     }
 
-    /// The same of parameters that do not disable it, or for later, where they do.
+    /// Returns a sampler without breakers whose parameters do not disable it, or for later, where
+    /// they do.
     pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
         let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
         let mut dry = Self {
@@ -141,7 +142,7 @@ impl Dry {
         self.breakers.beginnings(most)
     }
 
-    /// The same of breakers that others have, too.
+    /// Bounds repetitions by breakers that other samplers share.
     pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
         if !Arc::ptr_eq(&self.breakers, &breakers) {
             self.breakers = breakers;
@@ -156,7 +157,7 @@ impl Dry {
         self.window.drain(..surplus);
     }
 
-    /// How many tokens it looks back on.
+    /// The number of tokens that it looks back on.
     pub(crate) fn window_size(&self) -> usize {
         usize::try_from(self.params.last_n).unwrap_or(0)
     }

@@ -43,7 +43,7 @@ clone_by_field!(Infill {
     texts
 });
 
-/// What a candidate must have in the first round.
+/// The least probability of a candidate that the first round keeps.
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {

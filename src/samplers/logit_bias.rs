@@ -18,7 +18,7 @@ use crate::token::Token;
 /// Adds to logits.
 #[derive(Clone, Debug)]
 pub struct LogitBias {
-    /// Only what a built-in in its place is told.
+    /// The size of the vocabulary, which only a built-in in its place is given.
     n_vocab: i32,
     biases: Vec<(Token, f32)>,
     /// The first bias of each token.
@@ -45,7 +45,7 @@ impl LogitBias {
         })
     }
 
-    /// The same for a vocabulary of `n_vocab` tokens.
+    /// Sets the size of the vocabulary to `n_vocab` tokens.
     pub fn of_vocabulary(self, n_vocab: i32) -> Self {
         Self { n_vocab, ..self }
     }
@@ -98,7 +98,7 @@ impl Sampler for LogitBias {
         }
     }
 
-    /// Every token is in its place, and gets all its biases.
+    /// Edits the logits of the tokens, each of which is in its place and gets all its biases.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if !pool.is_whole() {
             return pool.apply(|candidates| self.apply(candidates));

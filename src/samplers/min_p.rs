@@ -26,7 +26,7 @@ pub struct MinP {
     p: f32,
     min_keep: usize,
     order: Scratch<HostOrder>,
-    /// Scratch: what may be kept.
+    /// Scratch: the candidates that may be kept.
     passing: Scratch<Kept>,
 }
 
@@ -36,7 +36,8 @@ pub(crate) fn least_kept(max: f32, p: f32) -> f32 {
     max + ln(p)
 }
 
-/// How many of `data`, which descend, are kept: at least `min_keep`, and the first.
+/// Returns the number of candidates of `data`, which descend, that are kept: at least `min_keep`,
+/// and the first.
 pub(crate) fn kept_of_sorted(data: &[TokenData], p: f32, min_keep: usize) -> usize {
     let least = least_kept(data.first().map_or(0.0, |c| c.logit), p);
     let mut others = data.iter().enumerate().skip(1);
@@ -72,13 +73,13 @@ impl MinP {
         self.order.warm_up(n);
     }
 
-    /// The same whichever way is taken, before there are any candidates.
+    /// Makes room for what `n` candidates can take in a sort, too, before there are any.
     pub(crate) fn warm_up_sort(&mut self, n: usize) {
         self.warm_up(n);
         self.order.warm_up_top(n);
     }
 
-    /// Whether enough passed for the array to stay in its own order.
+    /// Keeps the candidates that pass in their order; false if too few do.
     ///
     /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes
     /// the largest of all, since the threshold rises with it.
@@ -97,7 +98,7 @@ impl MinP {
         true
     }
 
-    /// The same of a pool, which then has nothing but what passed.
+    /// Keeps the candidates of a pool that pass, and nothing else; false if too few do.
     fn retain_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         let max = pool.max();
         let threshold = least_kept(max, self.p);

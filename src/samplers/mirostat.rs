@@ -24,14 +24,14 @@ use crate::sampler::{Kind, Sampler};
 use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
-/// What of the probabilities is added up without looking at each exactly: much, so that few are
-/// looked at, but in few arrays of a hundred the sum doubles there.
+/// The share of the probabilities that is added up without exact exponentials: much, so that few
+/// candidates are taken, but in few arrays of a hundred the sum doubles there.
 const BESIDE: f32 = 0.15;
 
 /// A larger part of an array than this counts as most of it.
 const MOST_OF: usize = 4;
 
-/// What both versions have: the feedback loop and the draw.
+/// The parts that both versions have: the feedback loop and the draw.
 #[derive(Debug)]
 struct Feedback {
     tau: f32,
@@ -40,7 +40,7 @@ struct Feedback {
     rng: SeededMt19937,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
-    /// Whether there was an array. Only a guess, for speed.
+    /// True if there was an array. Only a guess, for speed.
     began: bool,
 }
 
@@ -67,7 +67,7 @@ impl Feedback {
         }
     }
 
-    /// Whether this is the first array.
+    /// True if this is the first array.
     fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
     }
@@ -102,7 +102,8 @@ impl Feedback {
         candidates.set_sorted(true);
     }
 
-    /// The same of the logits of a vocabulary.
+    /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, ties
+    /// in the host's order.
     #[expect(
         clippy::indexing_slicing,
         reason = "what was ranked are tokens of the vocabulary"
@@ -132,7 +133,8 @@ impl Feedback {
         self.draw(candidates);
     }
 
-    /// The same where the probabilities are made.
+    /// Draws among candidates whose probabilities are computed, and corrects `mu` by the surprisal
+    /// of the choice.
     #[expect(
         clippy::indexing_slicing,
         reason = "a candidate is always kept, and `discrete` gives the place of one"
@@ -153,7 +155,7 @@ impl Feedback {
     }
 }
 
-/// What a sieve needs of either version to have it as a stage.
+/// The methods that a sieve needs of either version to have it as a stage.
 macro_rules! stage {
     ($version:ident) => {
         impl $version {
@@ -243,7 +245,7 @@ impl Mirostat {
         true
     }
 
-    /// The same of the logits of a vocabulary.
+    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
         if estimated < 1 || estimated > pool.len() / 8 {
@@ -274,7 +276,7 @@ impl Mirostat {
         Some(kept)
     }
 
-    /// How many candidates keep the expected surprisal at `mu`.
+    /// Returns the number of candidates that keep the expected surprisal at `mu`.
     fn kept(&self, s: f32) -> usize {
         let epsilon = s - 1.0;
         let numerator = epsilon * pow(2.0, self.feedback.mu);
@@ -350,7 +352,7 @@ pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
-    /// Whether most of the last array were kept, as they then will be again. Only a guess, for
+    /// True if most of the last array were kept, as they then will be again. Only a guess, for
     /// speed.
     kept_most: bool,
 }
@@ -407,7 +409,7 @@ impl MirostatV2 {
         true
     }
 
-    /// The same of the logits of a vocabulary.
+    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         if !self.feedback.mu.is_finite() {
             return false;
@@ -431,7 +433,7 @@ impl MirostatV2 {
         pow(2.0, -self.feedback.mu)
     }
 
-    /// Whether so many of `n` are kept that all are sooner sorted than these found, where the
+    /// True if so many of `n` are kept that all are sooner sorted than these found, where the
     /// host's sort is replayed anyway.
     fn keeps_most(&self, sum: f32, n: usize) -> bool {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
@@ -449,8 +451,8 @@ impl MirostatV2 {
     }
 }
 
-/// How many of these descending probabilities have a surprisal up to `mu`, at least one; `None` if
-/// all have.
+/// Returns the number of these descending probabilities that have a surprisal up to `mu`, at least
+/// one; `None` if all have.
 fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
     let first_above = ps.iter().position(|&p| -log2(p) > mu);
     first_above.map(|kept| kept.max(1))

@@ -32,12 +32,13 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Whether they would change a logit.
+    /// True if they would change a logit.
     pub fn is_active(&self) -> bool {
         self.repeat != 1.0 || self.freq != 0.0 || self.present != 0.0
     }
 
-    /// The logit of a token that occurs `count` times in the window; unchanged for 0.
+    /// Returns the penalised logit of a token that occurs `count` times in the window; unchanged
+    /// for 0.
     #[inline]
     pub fn adjust(&self, logit: f32, count: u32) -> f32 {
         match count {
@@ -46,14 +47,15 @@ impl Factors {
         }
     }
 
-    /// The same of a token that occurs at least once. The operations and their order are
-    /// llama.cpp's.
+    /// Returns the penalised logit of a token that occurs at least once. The operations and their
+    /// order are llama.cpp's.
     #[inline]
     fn penalised(&self, logit: f32, count: u32) -> f32 {
         self.repeated(logit) - (count as f32 * self.freq + self.present)
     }
 
-    /// The same of the token that owes, which llama.cpp finds among the counted ones, too.
+    /// Returns the penalised logit of the token that owes, which llama.cpp finds among the counted
+    /// ones, too.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         self.repeated(logit) - (count as f32 * self.freq + 0.0 * self.present)
     }
@@ -133,7 +135,8 @@ impl Penalties {
         })
     }
 
-    /// Each time as last error, the first time also as a warning.
+    /// Reports a token outside the vocabulary: each time as last error, the first time also as a
+    /// warning.
     fn complain(&mut self, token: Token) {
         let text = format!(
             "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises nothing",
@@ -153,7 +156,7 @@ impl Penalties {
     }
 }
 
-/// What a window of accepted tokens costs.
+/// The window of accepted tokens and the factors that penalise them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Penalised<'a> {
     pub history: &'a History,

@@ -1,12 +1,13 @@
-//! The running sum by which top-p and locally typical sampling cut, and where it is enough.
+//! The running sum by which top-p and locally typical sampling cut, and the point at which it is
+//! enough.
 
 use crate::kernels;
 
-/// How many probabilities are added before the sum is looked at.
+/// The number of probabilities that are added before the sum is compared.
 pub(super) const SUMMED_AT_ONCE: usize = 512;
 
-/// When the first of some ranked candidates are enough: their probabilities have reached `sum`, and
-/// they are at least `n`.
+/// The condition under which the first of some ranked candidates are enough: their probabilities
+/// have reached `sum`, and they are at least `n`.
 ///
 /// The samplers' sums are `float`s, added one by one, as the built-in's are. Fast mode adds
 /// `double`s in any order, of exponentials that it has not divided by their sum: what a sum of many
@@ -18,7 +19,7 @@ pub(crate) struct Enough<T> {
 }
 
 impl<T: PartialOrd> Enough<T> {
-    /// Whether it is reached where `n` candidates have this sum.
+    /// True if it is reached where `n` candidates have this sum.
     #[inline(always)]
     pub(crate) fn at(&self, sum: T, n: usize) -> bool {
         sum >= self.sum && n >= self.n
@@ -29,7 +30,7 @@ impl<T: PartialOrd> Enough<T> {
 #[derive(Debug, Default)]
 pub(super) struct Running {
     sum: f32,
-    /// How many were added.
+    /// The number of probabilities added.
     pub(super) count: usize,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
     kernels::divide_logits(candidates.as_mut_slice(), t);
 }
 
-/// The same of a pool.
+/// Divides every logit of a pool by `t`; at or below 0 masks all but the largest.
 pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
     if pool.divide_in_order(t, false) {
         return;

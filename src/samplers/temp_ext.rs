@@ -29,7 +29,7 @@ pub struct TempExt {
     exponent: f32,
     order: Scratch<HostOrder>,
     work: Scratch<Workspace>,
-    /// What each candidate adds to the entropy.
+    /// Scratch: the terms of the entropy, one per candidate.
     entropies: Scratch<Ps>,
     descending: Scratch<DescendingSum>,
 }
@@ -123,7 +123,7 @@ impl TempExt {
     }
 }
 
-/// What of the probabilities is added up without looking at each exactly.
+/// The share of the probabilities that is added up without exact exponentials.
 const BESIDE: f32 = 0.1;
 
 impl Sampler for TempExt {

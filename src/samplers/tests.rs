@@ -295,7 +295,7 @@ fn tail_free_cuts_equal_candidates_by_their_number() {
     assert_eq!(candidates.len(), 49);
 }
 
-/// What is drawn is compared with the probability as the built-in does: at the border XTC acts.
+/// XTC acts at the border: the draw is compared with the probability as in the built-in.
 #[test]
 fn xtc_acts_where_the_draw_is_its_probability() {
     let draw = SeededMt19937::new(42).stream.uniform_f32();
@@ -341,7 +341,8 @@ fn only_tokens_outside_a_known_vocabulary_are_complained_about() {
     }
 }
 
-/// What takes a sampler's place in a graph has its arguments, and has seen what it saw.
+/// The built-in that takes a sampler's place in a graph has its arguments, and has accepted the
+/// tokens of its window.
 #[test]
 fn the_built_in_is_made_of_the_same_arguments() {
     fn of(sampler: Option<impl Sampler>) -> Option<BuiltIn> {

@@ -19,7 +19,7 @@ use crate::token::TokenData;
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
-    /// Whether there were ties among the largest, as there then will be again. Only a guess, for
+    /// True if there were ties among the largest, as there then will be again. Only a guess, for
     /// speed; at first by the logits' precision.
     tied: Option<bool>,
 }

@@ -45,7 +45,8 @@ pub struct TopP {
     kept: Scratch<Kept>,
 }
 
-/// What a nucleus is: the most probable candidates, as few as reach `p`, at least `min_keep`.
+/// Returns the condition of a nucleus: the most probable candidates, as few as reach `p`, at least
+/// `min_keep`.
 pub(crate) fn enough<T: From<f32>>(p: f32, min_keep: usize) -> Enough<T> {
     Enough {
         sum: p.into(),
@@ -53,7 +54,8 @@ pub(crate) fn enough<T: From<f32>>(p: f32, min_keep: usize) -> Enough<T> {
     }
 }
 
-/// How many of a few candidates, which descend, the nucleus has; leaves their exponentials in `p`.
+/// Returns the size of the nucleus of a few candidates, which descend; leaves their exponentials in
+/// `p`.
 ///
 /// In the operations of [`TopP`], one by one: its passes are made for arrays of any size and order,
 /// and are slow where their code has left the cache, as after every forward pass.
@@ -118,7 +120,8 @@ impl TopP {
         self.sample.warm_up();
     }
 
-    /// How many of `ps`, which descend, belong to the nucleus, if their sum reaches `p`.
+    /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
+    /// reaches `p`.
     fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut running = Running::default();
         let mut blocks = ps.chunks(SUMMED_AT_ONCE);
@@ -133,7 +136,8 @@ impl TopP {
         kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
     }
 
-    /// Whether the probabilities of what is selected reach `p`, about: sooner known than ranked.
+    /// True if the probabilities of the selected candidates reach `p`, about: sooner known than
+    /// ranked.
     fn is_enough(&self, of: Nucleus) -> bool {
         // An infinite one takes all.
         if !of.max.is_finite() {
@@ -177,7 +181,7 @@ impl TopP {
         0
     }
 
-    /// The same among the candidates that are selected, if the nucleus is there.
+    /// Finds the nucleus among the selected candidates, if it is there.
     #[expect(
         clippy::indexing_slicing,
         reason = "as many are ranked as are selected, of which `kept` is at most the number"
@@ -274,7 +278,7 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// How many of the ranked candidates belong to the nucleus, if their sum reaches `p`. Leaves
+    /// Returns the number of the ranked candidates in the nucleus, if their sum reaches `p`. Leaves
     /// their exponentials in `ps`.
     #[expect(
         clippy::indexing_slicing,
@@ -309,13 +313,13 @@ impl TopP {
     }
 }
 
-/// What of the probability beyond `p` is left out at first, and where that proves to be too much.
-/// At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5 times as long as a second
-/// threshold.
+/// The shares of the probability beyond `p` that are left out: the first, and the next where that
+/// proves to be too much. At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5
+/// times as long as a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
-/// How many of `n` candidates the built-in sorts to find a nucleus of so many: of a large array a
-/// few at first, and where these are not enough all.
+/// Returns how many of `n` candidates the built-in sorts to find a nucleus of so many: of a large
+/// array a few at first, and where these are not enough all.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;
     const LARGE: usize = 1024;
@@ -326,12 +330,12 @@ fn sorted_for(nucleus: usize, n: usize) -> usize {
     }
 }
 
-/// What the probabilities of all candidates are made with.
+/// The largest logit and the sum that make the probabilities of all candidates.
 #[derive(Clone, Copy, Debug)]
 struct Nucleus {
     max: f32,
     sum: f32,
-    /// Whether ids are indices, and no logit is NaN.
+    /// True if ids are indices, and no logit is NaN.
     plain: bool,
 }
 

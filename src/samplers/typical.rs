@@ -47,18 +47,19 @@ pub struct Typical {
     ranking: Scratch<Ranking>,
     kept: Scratch<Kept>,
     descending: Scratch<DescendingSum>,
-    /// The distances of what may be kept, negative.
+    /// The negative distances from the entropy of the candidates that may be kept.
     nearness: Scratch<Column>,
     /// Which of these are ranked, and their distances; then which they are in order.
     near: Scratch<Places>,
     picked: Scratch<Picked>,
     /// Their probabilities.
     ps: Scratch<Ps>,
-    /// Whether there were ties, as there then will be again. Only a guess, for speed.
+    /// True if there were ties, as there then will be again. Only a guess, for speed.
     tied: bool,
-    /// Whether there was an array. The same.
+    /// True if there was an array. Only a guess, for speed.
     began: bool,
-    /// How many arrays from here on are better put in order at once. The same.
+    /// The number of arrays from here on that are better put in order at once. Only a guess, for
+    /// speed.
     strictly: u32,
 }
 
@@ -79,7 +80,7 @@ clone_by_field!(Typical {
     strictly
 });
 
-/// What the most typical candidates are: as few as exceed `p`, at least `min_keep`.
+/// Returns the condition of the most typical candidates: as few as exceed `p`, at least `min_keep`.
 fn enough(cut: Cut) -> Enough<f32> {
     Enough {
         sum: cut.p.next_up(),
@@ -87,7 +88,7 @@ fn enough(cut: Cut) -> Enough<f32> {
     }
 }
 
-/// The same of sums in double precision.
+/// Returns the condition of the most typical candidates for sums in double precision.
 pub(crate) fn enough_double(p: f32, min_keep: usize) -> Enough<f64> {
     Enough {
         sum: f64::from(p).next_up(),
@@ -141,7 +142,7 @@ impl Typical {
         self.by_distance.reserve(n);
     }
 
-    /// The same before there are any candidates.
+    /// Makes room for what `n` candidates can take, before there are any.
     pub(crate) fn warm_up(&mut self, n: usize) {
         self.reserve(n);
         self.descending.reserve(n);
@@ -168,7 +169,7 @@ impl Typical {
         true
     }
 
-    /// The same of the logits of a vocabulary.
+    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
     #[expect(
         clippy::indexing_slicing,
         reason = "`kept` is at most the number of what was ranked, which are places of what was taken"
@@ -209,7 +210,7 @@ impl Typical {
         true
     }
 
-    /// What share of the probabilities is added up without being taken.
+    /// Returns the share of the probabilities that is added up without being taken.
     fn beside(&self) -> f32 {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }
@@ -294,7 +295,7 @@ impl Typical {
         kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
-    /// Ranks the candidates within `reach`, and tells how many of the nearest have a sum that
+    /// Ranks the candidates within `reach`, and finds how many of the nearest have a sum that
     /// exceeds `p`.
     #[expect(
         clippy::indexing_slicing,
@@ -333,8 +334,9 @@ impl Typical {
         Nearest::Beyond
     }
 
-    /// The same of what was ranked where some are tied. Of these the complements are left in
-    /// `near`, and whether the last of them are kept may be open.
+    /// Finds how many of the nearest of the ranked candidates have a sum that exceeds `p`, where
+    /// some are tied. Of these the complements are left in `near`, and whether the last of them are
+    /// kept may be open.
     #[expect(
         clippy::indexing_slicing,
         reason = "ranked are places of what is taken; there are as many distances, each of which belongs to one group"
@@ -435,7 +437,7 @@ fn ranked<'a>(
     })
 }
 
-/// What ranking the nearest candidates gave.
+/// The result of ranking the nearest candidates.
 enum Nearest {
     /// So many are kept, and no two of them, nor the first that is not, are equally near.
     Distinct(usize),
@@ -497,14 +499,14 @@ fn sure_first(ps: &mut [f32], places: &mut [u32], are_enough: impl Fn(&[f32]) ->
     sure
 }
 
-/// What of the probability beyond `p` is not taken at first.
+/// The share of the probability beyond `p` that is not taken at first.
 const BESIDE: f32 = 0.35;
-/// How often a distance is shortened: each takes a pass of 8 bytes per selected candidate, and
-/// spares the ranking of some.
+/// The number of times that a distance is shortened: each takes a pass of 8 bytes per selected
+/// candidate, and spares the ranking of some.
 const SHORTENINGS: usize = 3;
 /// Among more, as in half precision, a draw soon falls on one that is tied.
 const FEW_TIED: usize = 64;
-/// How many arrays are put in order at once where leaving it open was of no use.
+/// The number of arrays that are put in order at once where leaving it open was of no use.
 const STRICTLY: u32 = 63;
 
 /// Reads an array in order that will be read in none: so it comes into the cache in half the time.
@@ -515,7 +517,7 @@ fn touch<T: Copy>(xs: &[T]) {
     }
 }
 
-/// Whether this thread takes denormal numbers for zero, as a program may ask of its processor. More
+/// True if this thread takes denormal numbers for zero, as a program may ask of its processor. More
 /// probabilities are 0 then, and one of them makes the entropy NaN.
 fn flushes_to_zero() -> bool {
     black_box(f32::MIN_POSITIVE) / 2.0 == 0.0

@@ -74,7 +74,7 @@ impl Xtc {
         std::mem::replace(&mut self.probability, probability)
     }
 
-    /// What decides whether it acts.
+    /// Returns the generator that decides whether it acts.
     pub(crate) fn rng(&self) -> &SeededMt19937 {
         &self.rng
     }
@@ -84,7 +84,7 @@ impl Xtc {
     }
 }
 
-/// What of the probabilities is added up without looking at each exactly, as in mirostat.
+/// The share of the probabilities that is added up without exact exponentials, as in mirostat.
 const BESIDE: f32 = 0.15;
 
 impl Sampler for Xtc {
@@ -115,7 +115,7 @@ impl Sampler for Xtc {
 }
 
 impl Xtc {
-    /// Whether it acts on so many candidates; draws if there are two or more.
+    /// True if it acts on so many candidates; draws if there are two or more.
     fn acts_on(&mut self, n: usize) -> bool {
         // Written so that a NaN acts, as in the built-in.
         let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;
@@ -130,7 +130,7 @@ impl Xtc {
         candidates.drop_front(removed);
     }
 
-    /// How many of `n` candidates are removed, the first of which, so many, are above the
+    /// Returns how many of `n` candidates are removed, of which the first `above` are above the
     /// threshold.
     fn removed(&self, above: usize, n: usize) -> usize {
         // The least probable of those above the threshold stays.
@@ -141,7 +141,8 @@ impl Xtc {
         removed
     }
 
-    /// The same of a vocabulary, without sorting it. Says whether it could.
+    /// Removes candidates of a vocabulary without sorting it; false if it cannot. Says whether it
+    /// could.
     fn exclude_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         // Of 0 or NaN, all or none are above the threshold.
         let has_few = self.threshold > 0.0;

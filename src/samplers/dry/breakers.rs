@@ -57,7 +57,7 @@ struct Beginning {
     tails: (u32, u32),
 }
 
-/// What is left of a breaker behind a beginning.
+/// The rest of a breaker behind a beginning.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     breaker: u32,
@@ -83,7 +83,7 @@ impl Breakers {
         heads.into_iter().step_by(step).collect()
     }
 
-    /// Whether `token` alone contains a breaker, or is one.
+    /// True if `token` alone contains a breaker, or is one.
     pub(super) fn is_whole_breaker(&self, token: Token) -> bool {
         let head = self.heads.get(&token);
         head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
@@ -112,8 +112,8 @@ impl Breakers {
         None
     }
 
-    /// How many tokens of a breaker follow its head, of the longest that does; `following` has the
-    /// newest first. `None`: no breaker begins there.
+    /// Returns how many tokens of a breaker follow its head, of the longest that does; `following`
+    /// has the newest first. `None`: no breaker begins there.
     #[expect(
         clippy::indexing_slicing,
         reason = "heads and beginnings have places that were found"
@@ -183,12 +183,12 @@ impl Tail {
     }
 }
 
-/// Where breakers begin in the texts of a vocabulary, and what is left of them there.
+/// The beginnings of breakers in the texts of a vocabulary, and the rests behind them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
     /// Without the tokens of their tails, but with room for these.
     breakers: Breakers,
-    /// What is left of breakers, each text once.
+    /// The rests of breakers, each text once.
     rests: Vec<&'a [u8]>,
     /// Where the tokens of each are among all.
     places: Vec<(u32, u32)>,

@@ -1,4 +1,4 @@
-//! Where the last sequence breaker is.
+//! The place of the last sequence breaker.
 //!
 //! Whether one begins at a token is settled once as many tokens follow it as a breaker may have. So
 //! it is asked anew of the newest tokens alone, and not of the window, at each of whose tokens a
@@ -14,7 +14,7 @@ pub(super) struct LastBreaker {
     accepted: u64,
     /// It is settled for as many.
     settled: u64,
-    /// How many tokens there were from it on, and how many of them follow in the breaker.
+    /// The number of tokens from it on, and how many of them follow in the breaker.
     last: Option<(u64, usize)>,
 }
 
@@ -30,8 +30,8 @@ impl LastBreaker {
         self.last = None;
     }
 
-    /// How many tokens there are behind the last breaker; all if there is none. `reversed` are the
-    /// last that were accepted, the newest first.
+    /// Returns the number of tokens behind the last breaker; all if there is none. `reversed` are
+    /// the last that were accepted, the newest first.
     pub(super) fn distance(&mut self, breakers: &Breakers, reversed: &[Token]) -> usize {
         let n = reversed.len();
         let open = MAX_TAIL_TOKENS.min(n);

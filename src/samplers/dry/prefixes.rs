@@ -109,12 +109,12 @@ impl<'a> Prefixes<'a> {
         self.texts[number as usize]
     }
 
-    /// How many there are, the empty one included.
+    /// The number of beginnings, the empty one included.
     pub(super) fn len(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// How many bytes it has.
+    /// The length of a beginning in bytes.
     pub(super) fn length(&self, prefix: u32) -> usize {
         self.node(prefix).length as usize
     }
@@ -160,7 +160,7 @@ impl<'a> Prefixes<'a> {
         })
     }
 
-    /// Whether it ends with a beginning of that text, other than the empty one and all of it.
+    /// True if it ends with a beginning of that text, other than the empty one and all of it.
     pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
         while prefix != ROOT {
             let (from, to) = self.longer_texts(prefix);

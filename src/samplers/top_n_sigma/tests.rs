@@ -12,7 +12,7 @@ fn one_by_one(logits: &[f32], n: f32) -> f32 {
     left().fold(f32::NEG_INFINITY, |max, &x| max.max(x)) - n * deviation
 }
 
-/// What is masked already needs the exact sums, and so does what lies at the threshold.
+/// Logits that are masked already need the exact sums, and so do those at the threshold.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn arrays_that_rounding_decides_are_masked_alike() {

@@ -75,13 +75,13 @@ fn no_order_of_equally_near_ones_has_another_sum() {
     assert!(depend > 1000 && narrow > 2000, "{depend}, {narrow}");
 }
 
-/// What of some logits is kept without their order, by the definition, in `double`.
+/// The candidates that are kept of some logits without their order, by the definition, in `double`.
 struct Expected {
     /// The tokens that are kept at most, nearest first, those that are equally near by token.
     kept: Vec<Token>,
-    /// How many of these are kept whatever the order.
+    /// The number of these that are kept whatever the order.
     sure: usize,
-    /// How many of them are tied.
+    /// The number of these that are tied.
     tied: usize,
 }
 
@@ -172,7 +172,7 @@ fn as_many_ties_are_left_open_as_pay() {
     assert!(open > 30 && strict > 10);
 }
 
-/// Where the last array had ties, or somebody looked, the next is expected to be like it.
+/// Where the last array had ties, or its order was read, the next is expected to be like it.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn what_came_before_says_which_way_is_taken() {
@@ -218,7 +218,7 @@ fn reach(typical: &mut Typical, logits: &[f32]) -> (f32, f32, f32) {
     (sum, entropy, reach)
 }
 
-/// What was not taken at first may be nearer than what was.
+/// Candidates that were not taken at first may be nearer than those that were.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn more_is_taken_until_it_is_enough() {
@@ -261,7 +261,7 @@ fn all_within_the_reach_was_taken() {
     assert!(ends > 10, "{ends}");
 }
 
-/// What was chosen before is a place, so that their order is looked at.
+/// No ties are left open behind a choice, which is a place in their order.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn no_ties_are_left_open_behind_a_choice() {

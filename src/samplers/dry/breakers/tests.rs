@@ -10,7 +10,7 @@ use crate::sampler::Sampler;
 use crate::token::TokenData;
 
 thread_local! {
-    /// At how many tokens breakers were looked for.
+    /// The number of tokens at which breakers were looked for.
     pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -97,7 +97,7 @@ fn distance(all: &AllTails, reversed: &[Token]) -> usize {
     reversed.len()
 }
 
-/// The same of ours, of tokens of which nothing is settled.
+/// Returns the distance that our code finds, of tokens of which nothing is settled.
 fn whole_distance(breakers: &Breakers, reversed: &[Token]) -> usize {
     let mut last = LastBreaker::default();
     reversed.iter().for_each(|_| last.accept());
@@ -196,8 +196,8 @@ fn breakers_are_those_that_looking_for_each_finds() {
     assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100 && settled > 100);
 }
 
-/// What a token contains ends there, though it also ends with a beginning of it; of another breaker
-/// that begins alike what is left must follow.
+/// A breaker that a token contains ends there, though the token also ends with a beginning of it;
+/// of another breaker that begins alike the rest must follow.
 #[test]
 fn nothing_need_follow_a_breaker_that_a_token_contains() {
     let vocabulary = Texts([&b"aba"[..], b"ba", b"ca", b"-"].map(<[u8]>::to_vec).into());
