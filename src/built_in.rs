@@ -1,4 +1,4 @@
-//! What a sampler tells of itself when a built-in is to take its place.
+//! The built-in samplers that can take the place of ours.
 
 use crate::token::Token;
 
@@ -36,13 +36,13 @@ pub enum BuiltIn {
     },
 }
 
-/// What a host may do with a sampler whose chain it runs in its graph (`llama_set_sampler`).
+/// The use that a host makes of a sampler whose chain it runs in its graph (`llama_set_sampler`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InGraph {
-    /// Nothing: the sampler ends the part of the chain that runs there.
+    /// None: the sampler ends the part of the chain that runs there.
     Never,
-    /// Run the built-in in its place.
+    /// The built-in runs in its place.
     AsBuiltIn,
-    /// Go past it: it does nothing.
+    /// It is passed over: it does nothing.
     PassedOver,
 }

@@ -15,7 +15,7 @@ pub use by_distance::{ByDistance, Cut};
 #[derive(Debug)]
 pub struct Candidates<'a> {
     data: &'a mut [TokenData],
-    /// How many candidates before `data` were dropped.
+    /// The number of candidates dropped before `data`.
     dropped: usize,
     len: usize,
     selected: Option<usize>,
@@ -36,23 +36,23 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The same with a choice that an earlier sampler made. Only a selector changes it.
+    /// Returns the view with a choice that an earlier sampler made. Only a selector changes it.
     pub fn with_selected(mut self, selected: Option<usize>) -> Self {
         self.selected = selected;
         self
     }
 
-    /// How many candidates are left.
+    /// The number of candidates left.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is left.
+    /// True if no candidate is left.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the logits are known to descend.
+    /// True if the logits are known to descend.
     pub fn is_sorted(&self) -> bool {
         self.sorted
     }
@@ -108,7 +108,7 @@ impl<'a> Candidates<'a> {
         self.len -= n;
     }
 
-    /// How many candidates were dropped at the front: where the array begins now, counted from
+    /// The number of candidates dropped at the front: where the array begins now, counted from
     /// where it began.
     pub fn dropped(&self) -> usize {
         self.dropped
@@ -142,8 +142,7 @@ impl<'a> Candidates<'a> {
         self.len = kept;
     }
 
-    /// Index of token `id` if nobody has moved it from where a host puts it: `data[id].id == id`.
-    /// O(1).
+    /// Index of token `id` if it is where a host puts it: `data[id].id == id`. O(1).
     ///
     /// `None` says only that it is not there; it may be elsewhere.
     #[inline]

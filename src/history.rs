@@ -16,10 +16,10 @@ use crate::token::Token;
 /// A sliding window over the accepted tokens with counts.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// How many tokens `window` holds at most.
+    /// The most tokens that `window` holds.
     capacity: usize,
-    /// How many it holds when the next one discounts the oldest: `capacity`, unless that is
-    /// another's.
+    /// The number of tokens it holds when the next one discounts the oldest: `capacity`, unless
+    /// that is another's.
     full: usize,
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
@@ -82,7 +82,7 @@ impl Hasher for TokenHasher {
     }
 }
 
-/// What is reserved at once, so that common windows never allocate later.
+/// The capacity reserved at once, so that common windows never allocate later.
 const RESERVED: usize = 1024;
 
 impl History {
@@ -100,7 +100,7 @@ impl History {
         history
     }
 
-    /// Whether there is room for a window of `capacity` tokens. The table has room where the others
+    /// True if there is room for a window of `capacity` tokens. The table has room where the others
     /// have, whose capacities no removal changes.
     pub fn has_room_for(&self, capacity: usize) -> bool {
         let reserved = capacity.min(RESERVED);
@@ -178,13 +178,13 @@ impl History {
         self.try_reserve(capacity).unwrap_or_else(exhausted);
     }
 
-    /// How many tokens the window holds at most.
+    /// The most tokens that the window holds.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many tokens it was made for, or resized to: its capacity, unless it
-    /// [went on from another](Self::go_on_from).
+    /// The number of tokens that it was made for, or resized to: its capacity, unless it [went on
+    /// from another](Self::go_on_from).
     pub fn nominal(&self) -> usize {
         self.full
     }
@@ -194,22 +194,22 @@ impl History {
         self.window.iter().copied()
     }
 
-    /// Whether `token` occurs in the window.
+    /// True if `token` occurs in the window.
     pub fn contains(&self, token: Token) -> bool {
         self.index.contains_key(&token)
     }
 
-    /// How many tokens the window holds.
+    /// The number of tokens in the window.
     pub fn len(&self) -> usize {
         self.window.len()
     }
 
-    /// Whether nothing was accepted yet.
+    /// True if nothing was accepted yet.
     pub fn is_empty(&self) -> bool {
         self.window.is_empty()
     }
 
-    /// How often `token` occurs in the window.
+    /// The number of times that `token` occurs in the window.
     #[expect(
         clippy::indexing_slicing,
         reason = "`index` names places of `counts` alone"

@@ -43,7 +43,7 @@ impl From<Code> for c_int {
     }
 }
 
-/// What is told where there is no memory for more.
+/// The text of an error where there is no memory for another.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
@@ -91,7 +91,7 @@ pub fn clear() {
     let _ = PerThread::with(&TEXT, |kept| kept.borrow_mut().clear());
 }
 
-/// What was kept, to be given back to [`put`].
+/// A copy of the kept error, to be given back to [`put`].
 #[derive(Debug)]
 pub struct Kept {
     code: c_int,
@@ -136,8 +136,8 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
-/// What `look` makes of the text that [`set`] was given, empty if there is none; `None` where there
-/// is no memory to keep one.
+/// Returns the result of `look` on the text that [`set`] was given, empty if there is none; `None`
+/// where there is no memory to keep one.
 pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
     PerThread::with(&TEXT, |kept| look(&kept.borrow()))
 }

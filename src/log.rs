@@ -1,4 +1,4 @@
-//! What the library tells its user unasked: warnings and errors, to a sink that can be replaced.
+//! Warnings and errors that the library reports unasked, to a sink that can be replaced.
 //!
 //! A message is delivered when nothing is held. What is said inside a call from outside waits until
 //! the outermost one ([`Inside`]) is about to return: no sampler is taken then, no lock is held,
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::last_error;
 use crate::per_thread::PerThread;
 
-/// How serious a message is; the numbers are those of `enum ggml_log_level`.
+/// The severity of a message; the numbers are those of `enum ggml_log_level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Level {
@@ -37,7 +37,7 @@ pub type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 /// The sink, and the calls of sinks that are running.
 struct Sinks {
     current: Option<Sink>,
-    /// How often the sink was replaced.
+    /// The number of times that the sink was replaced.
     replaced: u64,
     running: Vec<Running>,
 }
@@ -68,9 +68,9 @@ struct Message {
 const WAITING: usize = 64;
 
 thread_local! {
-    /// How many calls from outside this thread is in.
+    /// The number of calls from outside that this thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Whether this thread is in a sink.
+    /// True if this thread is in a sink.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
     static ANY_WAITING: Cell<bool> = const { Cell::new(false) };
     static MESSAGES: PerThread<RefCell<Vec<Message>>> = const { PerThread::new() };

@@ -1,4 +1,4 @@
-//! What happens where there is no memory.
+//! Answers to failed allocations.
 //!
 //! The standard library ends the process when an allocation fails, and so does C++ where it may not
 //! throw. What grows with a caller's numbers (a window, biases, a vocabulary, the payload of a
@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 use std::panic::resume_unwind;
 
-/// What unwinds.
+/// The payload of the unwinding after a failed allocation.
 #[derive(Debug)]
 pub struct Exhausted;
 
@@ -34,7 +34,7 @@ thread_local! {
     static CLAIMED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether there is room for `bytes`, and head room behind them.
+/// Checks that there is room for `bytes`, and head room behind them.
 pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     let mut probe = Vec::<u8>::new();
     probe.try_reserve_exact(bytes.saturating_add(HEAD_ROOM))?;
@@ -54,8 +54,8 @@ pub fn claim(bytes: usize) -> Result<(), TryReserveError> {
     Ok(())
 }
 
-/// What a hash table takes for `n` entries of type `T`: the next power of two of 8/7 of them, and a
-/// byte for each.
+/// Returns the bytes that a hash table takes for `n` entries of type `T`: the next power of two of
+/// 8/7 of them, and a byte for each.
 pub fn table_bytes<T>(n: usize) -> usize {
     let buckets = n.saturating_mul(8).div_ceil(7).next_power_of_two();
     buckets.saturating_mul(size_of::<T>() + 1)

@@ -1,4 +1,4 @@
-//! What a distribution of the next token looks like: entropy, surprisal, rolling perplexity.
+//! Metrics of the distribution of the next token: entropy, surprisal, rolling perplexity.
 //!
 //! Two levels. *Model* metrics read the raw logits, before any filter: what the model believes.
 //! *Sampling* metrics read the candidates that filters have left: what the token was drawn from.
@@ -97,7 +97,8 @@ impl Summary {
         self.0.add(logits, maxima);
     }
 
-    /// The same for what needs no entropy.
+    /// Adds the next logits of a stream as [`add`](Self::add) does, but without the sum for the
+    /// entropy.
     pub(crate) fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         self.0.add_mass(logits, maxima);
     }
@@ -107,7 +108,7 @@ impl Summary {
         self.0.merge(&other.0);
     }
 
-    /// How many logits are above minus infinity.
+    /// The number of logits above minus infinity.
     pub fn unmasked(&self) -> usize {
         self.0.unmasked
     }
@@ -117,7 +118,7 @@ impl Summary {
         self.0.max
     }
 
-    /// Whether there is a token of probability above 0. If not, no metric is defined.
+    /// True if there is a token of probability above 0. If not, no metric is defined.
     pub fn is_defined(&self) -> bool {
         self.0.max > f32::NEG_INFINITY
     }
@@ -226,7 +227,7 @@ impl RollingPerplexity {
         (self.sum / self.count as f64).exp() as f32
     }
 
-    /// How many tokens were added.
+    /// The number of tokens added.
     pub fn count(&self) -> usize {
         self.count
     }

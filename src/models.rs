@@ -36,7 +36,7 @@ fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'st
 }
 
 const N: i32 = 8;
-/// What may follow where nothing is constrained.
+/// The tokens that may follow where nothing is constrained.
 const ALL: [Token; N as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 /// Two descriptors: `1 3` and `2 3` in the first, `4 5` in the second.
@@ -68,8 +68,8 @@ const SHRINKS: Mode = Mode {
     reset_idle: false,
 };
 
-/// What a sampler lets through, ascending. In compact mode that is the whole array, so that a
-/// mixture of the modes shows as well.
+/// Returns the tokens that a sampler lets through, ascending. In compact mode that is the whole
+/// array, so that a mixture of the modes shows as well.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
     let mut data = ALL.map(|id| TokenData {
         id,

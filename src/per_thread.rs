@@ -1,4 +1,4 @@
-//! What each thread keeps for itself from one call to the next, freed when the thread ends.
+//! Values that each thread keeps for itself from one call to the next, freed when the thread ends.
 //!
 //! A value of `thread_local!` that has to be dropped is registered with the C library when a thread
 //! first uses it, and for that glibc takes the dynamic linker's lock: a call of ours would wait
@@ -18,7 +18,7 @@ use std::thread::LocalKey;
 #[derive(Debug)]
 pub struct PerThread<T>(Cell<*mut Kept<T>>);
 
-/// How a value that is kept is dropped, and what else is kept by its thread.
+/// The function that drops a kept value, and the link to the other values of its thread.
 #[derive(Debug)]
 struct Header {
     next: *mut Header,
@@ -42,7 +42,8 @@ impl<T: Default + 'static> PerThread<T> {
         Self(Cell::new(null_mut()))
     }
 
-    /// What `look` makes of the calling thread's value; `None` where there is no memory for one.
+    /// Returns the result of `look` on the calling thread's value; `None` where there is no memory
+    /// for one.
     #[inline]
     pub fn with<R>(place: &'static LocalKey<Self>, look: impl FnOnce(&T) -> R) -> Option<R> {
         // The place needs no drop, and so never ends before its thread.
@@ -73,12 +74,13 @@ impl<T: Default + 'static> PerThread<T> {
     }
 }
 
-/// What a call takes of what its thread keeps, and gives back for the next one.
+/// A value that a call takes from its thread, and gives back for the next one.
 pub trait Lent: Default + 'static {
     /// Where the thread keeps it.
     fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
 
-    /// What the thread keeps; another one where it keeps none, or a call inside a call has it.
+    /// Returns the value that the thread keeps; another one where it keeps none, or a call inside a
+    /// call has it.
     #[inline]
     fn lend() -> Box<Self> {
         let kept = PerThread::with(Self::place(), Cell::take).flatten();

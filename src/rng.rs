@@ -18,8 +18,8 @@ use crate::token::TokenData;
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
-/// What `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one from the operating
-/// system.
+/// Returns the seed that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one from
+/// the operating system.
 pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
@@ -31,7 +31,8 @@ pub fn resolve_seed(seed: u32) -> u32 {
     })
 }
 
-/// The same for seeds of 64 bits: [`DEFAULT_SEED`] stands for a new random one.
+/// Returns the seed of 64 bits that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random
+/// one.
 pub fn resolve_seed_64(seed: u64) -> u64 {
     if seed != u64::from(DEFAULT_SEED) {
         return seed;
@@ -61,8 +62,8 @@ fn random<const N: usize>() -> Option<[u8; N]> {
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-/// A number other than 0, another one in each process: the key of hashes over what a stranger may
-/// choose, so that nobody knows which of it meets.
+/// A number other than 0, another one in each process: the key of hashes over values that a
+/// stranger may choose, so that their collisions cannot be foreseen.
 pub fn process_key() -> u64 {
     // An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see. Two
     // threads that choose at once agree on the first.
@@ -91,9 +92,9 @@ pub struct Mt19937 {
 const TWO_32: f64 = 4_294_967_296.0;
 
 impl Mt19937 {
-    /// How many words the state has.
+    /// The number of words in the state.
     pub const WORDS: usize = 624;
-    /// How much younger than the oldest word the one is that the recurrence adds.
+    /// The place, counted from the oldest word, of the one that the recurrence adds.
     const MIDDLE: usize = 397;
 
     /// The generator after `seed(seed)`.
@@ -117,7 +118,7 @@ impl Mt19937 {
         self.oldest = 0;
     }
 
-    /// Where the stream is: the state, the oldest word first.
+    /// The position of the stream: the state, the oldest word first.
     pub fn state(&self) -> [u32; Self::WORDS] {
         let mut words = self.words;
         words.rotate_left(self.oldest);
@@ -200,8 +201,8 @@ impl Mt19937 {
         weights.choose(sum, draw, exactly)
     }
 
-    /// The same with the probabilities of candidates, which `softmax` has just divided; `sum` is
-    /// what that gave.
+    /// Draws from `discrete_distribution<int>` with the probabilities of candidates, which
+    /// `softmax` has just divided; `sum` is what that gave.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
             return 0;
@@ -326,7 +327,7 @@ impl Xoroshiro128Plus {
         Self(SeedableRng::seed_from_u64(seed))
     }
 
-    /// Where the stream is.
+    /// The position of the stream.
     pub fn state(&self) -> [u64; 2] {
         // On the stack, so that saving a state takes no memory.
         let mut text = [0; TEXT_OF_STATE];

@@ -1,4 +1,4 @@
-//! What every sampler is.
+//! The trait that every sampler implements.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::token::Token;
 
-/// What a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
+/// The answer that a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Removes or rewrites candidates. On failure they pass through unchanged.
@@ -28,14 +28,14 @@ pub enum Kind {
 /// but may move between threads. After the first tokens of a thread (warm-up) neither `apply` nor
 /// `accept` allocates.
 pub trait Sampler: Clone + Send + 'static {
-    /// What failure means.
+    /// The kind, which fixes the answer to a failure.
     const KIND: Kind = Kind::Filter;
-    /// Whether [`accept`](Self::accept) does anything; if not, the vtable slot stays NULL.
+    /// True if [`accept`](Self::accept) does anything; if not, the vtable slot stays NULL.
     const ACCEPTS: bool = false;
-    /// Whether [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
+    /// True if [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
     const RESETS: bool = false;
 
-    /// What a host that runs its chain in its graph does with it.
+    /// The use that a host makes of it when it runs its chain in its graph.
     const IN_GRAPH: InGraph = InGraph::Never;
 
     /// The name that `llama_sampler_name` reports: the built-in's.
@@ -59,7 +59,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Back to the state after construction.
     fn reset(&mut self) {}
 
-    /// What `llama_sampler_copy` does. Built-ins with hooks for the graph keep their parameters.
+    /// Copies the state of `source`, as `llama_sampler_copy` does. Built-ins with hooks for the
+    /// graph keep their parameters.
     fn copy_state(&mut self, source: &Self) {
         if Self::IN_GRAPH != InGraph::AsBuiltIn {
             self.clone_from(source);
@@ -80,7 +81,8 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// What others may use while the sampler itself is at work, perhaps on another thread.
+    /// Returns the part that others may use while the sampler itself is at work, perhaps on another
+    /// thread.
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }

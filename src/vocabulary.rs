@@ -1,4 +1,4 @@
-//! What samplers ask of a vocabulary. The host has it; `ffi` asks the host.
+//! The vocabulary as samplers need it. The host has it; `ffi` asks the host.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,10 @@ use crate::token::Token;
 
 /// A vocabulary with its tokenizer.
 pub trait Vocabulary: Debug + Send + Sync {
-    /// How many tokens it has; they are numbered from 0.
+    /// The number of tokens; they are numbered from 0.
     fn n_tokens(&self) -> usize;
 
-    /// Whether `token` ends a generation.
+    /// True if `token` ends a generation.
     fn is_eog(&self, token: Token) -> bool;
 
     /// The token that ends a turn, or else the one that ends a text; `None` if there is neither.

@@ -1,5 +1,5 @@
-//! What locally typical sampling keeps, in the built-in's own way: all candidates by logit, then as
-//! far as needed by distance from the entropy, both as the host's sorts leave them.
+//! Locally typical sampling in the built-in's own steps: all candidates by logit, then as far as
+//! needed by distance from the entropy, both as the host's sorts leave them.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::per_thread::lent_per_thread;
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 
-/// Where locally typical sampling cuts.
+/// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// As few are kept as have more than this probability.
@@ -22,7 +22,7 @@ pub struct Cut {
     pub min_keep: usize,
 }
 
-/// So many distances are found at once, on the stack.
+/// The number of distances that are found at once, on the stack.
 const PART: usize = 512;
 
 /// Buffers for this.
