@@ -200,7 +200,7 @@ impl Chains {
         }
     }
 
-    /// What the built-ins leave of the full array; `None` where they are undefined.
+    /// Returns the array that the built-ins leave of the full one; `None` where they are undefined.
     fn expected(&self, logits: &[f32]) -> Option<Array> {
         let mut array = Array::of_logits(logits.iter().copied());
         // SAFETY: this is a chain.
@@ -315,7 +315,7 @@ impl Chains {
     }
 }
 
-/// How many steps were compared.
+/// Compares `count` chains step by step, and returns the number of steps compared.
 fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) -> usize {
     let mut rng = fresh_rng(name);
     let mut compared = 0;
@@ -367,7 +367,7 @@ fn what_is_put_off_is_what_built_ins_do() {
     );
 }
 
-/// What `outcome` says of a chain by each function that samples.
+/// Returns the token or error that each function that samples gives for a chain.
 fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     let (handle, n) = (chain.as_ptr().cast(), logits.len() as i32);
     let halves: Vec<u16> = logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();

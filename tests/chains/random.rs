@@ -53,7 +53,7 @@ impl Chains {
         self.has_infill |= member.name == "infill";
     }
 
-    /// What a host may do between two tokens.
+    /// Does to both chains what a host may do between two tokens.
     fn between_tokens(&mut self, rng: &mut Rng) {
         if rng.chance(0.01) {
             self.mixed.reset();
@@ -122,7 +122,7 @@ fn input(chains: &Chains, rng: &mut Rng) -> Array {
     Recipe::random(rng).array(n, N_VOCAB as usize, rng)
 }
 
-/// How many steps were compared.
+/// Compares `count` chains step by step, and returns the number of steps.
 fn run(name: &str, count: usize) -> usize {
     let mut rng = fresh_rng(name);
     for i in 0..count {

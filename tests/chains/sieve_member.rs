@@ -14,7 +14,8 @@ use vendor_llama_cpp::sys;
 
 const N: usize = 2000;
 
-/// What stands in front: nothing, what sorts and cuts, what cuts, what moves candidates.
+/// Returns the sampler in front: none, one that sorts and cuts, one that cuts, or one that moves
+/// candidates.
 fn in_front(kind: usize) -> Option<HostSampler> {
     // SAFETY: constructors without preconditions.
     unsafe {

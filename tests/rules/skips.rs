@@ -1,4 +1,5 @@
-//! What is missing on a machine is skipped, and said; or, where everything is required, a failure.
+//! A check whose tool is missing on a machine is skipped, and says so; or it fails, where
+//! everything is required.
 
 use std::fs::read_to_string;
 use std::process::Command;

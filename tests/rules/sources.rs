@@ -48,8 +48,8 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What the body of an export may begin with: the guard, or a function that does nothing but call
-/// it.
+/// The beginnings that the body of an export may have: the guard, or a function that does nothing
+/// but call it.
 const GUARDED: [&str; 7] = [
     "guard(",
     "construct(",
@@ -145,7 +145,7 @@ const WITHOUT_CALLER: [&str; 5] = [
     "vtable/array.rs",
 ];
 
-/// Whether a line makes an array of a pointer, and how long it is, by itself.
+/// True if a line makes an array of a pointer and a number by itself.
 fn follows_a_number(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     ["from_raw_parts", ".add(i)", ".offset("]
@@ -226,7 +226,7 @@ fn sources_name_no_measured_times() {
     }
 }
 
-/// Whether a number is followed by micro- or nanoseconds.
+/// True if a number is followed by micro- or nanoseconds.
 fn names_a_time(comment: &str) -> bool {
     let words: Vec<&str> = comment.split([' ', ',', '.', ';', ':', ')']).collect();
     let is_number = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
@@ -242,7 +242,7 @@ fn a_measured_time_would_be_found() {
     assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
 }
 
-/// What `{:?}` may show in a message: numbers of ours, and names of enumerations. A text of
+/// Values that `{:?}` may show in a message: numbers of ours, and names of enumerations. A text of
 /// somebody else's has no end, and is for `quoted` and `listed`.
 const SHOWN_WHOLE: [(&str, &str); 5] = [
     ("preload/src/choice.rs", "value"),
@@ -252,7 +252,7 @@ const SHOWN_WHOLE: [(&str, &str); 5] = [
     ("src/sieve/state.rs", "ours"),
 ];
 
-/// What `{:?}` shows in a line, by name; empty where the place alone says what it is.
+/// Returns the names that `{:?}` shows in a line; empty where the place alone says what it is.
 fn shown_whole(line: &str) -> Vec<&str> {
     let code = line.split("//").next().unwrap_or_default();
     let ends = [":?}", ":#?}"]

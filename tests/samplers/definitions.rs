@@ -26,8 +26,8 @@ fn softmax(input: &Array) -> Option<Vec<(i32, f64)>> {
     )
 }
 
-/// How many candidates tail-free sampling keeps; `None` where the running sum comes so near to `z`
-/// that rounding decides.
+/// Returns the number of candidates that tail-free sampling keeps; `None` where the running sum
+/// comes so near to `z` that rounding decides.
 fn tail_free(p: &[(i32, f64)], z: f64, min_keep: usize) -> Option<usize> {
     if p.len() <= 2 {
         return Some(p.len());

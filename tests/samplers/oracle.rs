@@ -13,7 +13,7 @@ fn distinct() -> Array {
     Array::of_logits((0..N).map(|i| (i * 7919 % N) as f32 / 100.0))
 }
 
-/// What a built-in makes of `input`.
+/// Returns the array that a built-in makes of `input`.
 fn built_in(sampler: *mut sys::llama_sampler, input: &Array) -> Array {
     let mut output = input.clone();
     HostSampler::new(sampler).apply(&mut output);

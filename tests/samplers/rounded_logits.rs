@@ -33,7 +33,7 @@ macro_rules! both {
     };
 }
 
-/// What a chain is made of, for a vocabulary of `n`.
+/// The constructor of a chain's members, for a vocabulary of `n`.
 type Members = fn(n: i32, seed: u32) -> Vec<[HostSampler; 2]>;
 
 fn dist(seed: u32) -> [HostSampler; 2] {

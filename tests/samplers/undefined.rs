@@ -1,4 +1,4 @@
-//! What ours do where the built-ins are undefined: a test for each row of docs/exactness.md.
+//! Our samplers where the built-ins are undefined: a test for each row of docs/exactness.md.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn an_empty_array() {
     }
 }
 
-/// What the clone then chooses is what the original would, had it begun its draws anew as well.
+/// The clone then chooses what the original would, had it begun its draws anew as well.
 #[test]
 fn adaptive_p_cloned_before_accept() {
     let mut rng = fresh_rng("adaptive_p_cloned_before_accept");
