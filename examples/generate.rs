@@ -206,7 +206,7 @@ impl Chain {
         Self::new(&members.map(|member| member.cast()))
     }
 
-    /// The same of llama.cpp's built-ins.
+    /// Returns a chain of llama.cpp's built-ins in that order.
     fn of_built_ins(options: &Options, n_vocab: i32) -> Result<Self, String> {
         // SAFETY: constructors without preconditions.
         let members = unsafe {

@@ -21,7 +21,8 @@ struct Row {
     make: fn(n_vocab: i32) -> [HostSampler; 2],
 }
 
-/// What llama.cpp's own programs have in front of top-k, switched off as it is by default.
+/// Penalties that are switched off, as llama.cpp's own programs have them in front of top-k by
+/// default.
 fn disabled_penalties(n: i32) -> [HostSampler; 2] {
     both!(
         llama_sieve_init_penalties,
@@ -189,9 +190,9 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     }
 }
 
-/// What speculative decoding does with a chain at every verification: a clone that samples, its
-/// state copied back, and the clone freed. The sampling itself is not timed: it is what brings the
-/// buffers along.
+/// Measures the copies that speculative decoding makes of a chain at every verification: a clone
+/// that samples, its state copied back, and the clone freed. The sampling itself is not timed: it
+/// is what brings the buffers along.
 fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = logits.len();
     for (name, make) in COPIED {
@@ -269,7 +270,7 @@ fn floor(logits: &[f32]) -> f64 {
     thread_time() - start
 }
 
-/// What a host does with the logits.
+/// Samples on a host's path: fills the candidate array from the logits, and applies the chain.
 fn host_path(
     chain: &HostSampler,
     logits: &[f32],

@@ -1,4 +1,4 @@
-//! How long DRY's constructor takes to find all tokens that overlap its sequence breakers, beside
+//! The time of DRY's constructor, which finds all tokens that overlap its sequence breakers, beside
 //! the built-in's. Checks that both lead to the same logits.
 
 use std::ffi::c_char;

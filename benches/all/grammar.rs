@@ -112,7 +112,7 @@ fn text(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What a grammar asks of a vocabulary.
+/// The vocabulary of a model, as a grammar needs it.
 #[derive(Debug)]
 struct Texts<'a>(&'a Model);
 

@@ -31,7 +31,7 @@ struct Counts {
     instructions: BTreeMap<String, u64>,
 }
 
-/// What is counted: one `apply`.
+/// Runs the one `apply` whose instructions are counted.
 #[unsafe(export_name = "llama_sieve_bench_measured")]
 #[inline(never)]
 extern "C" fn measured(sampler: *mut sys::llama_sampler, array: &mut sys::llama_token_data_array) {
@@ -45,8 +45,8 @@ fn labels() -> Vec<String> {
     shapes.into_iter().flat_map(of_shape).collect()
 }
 
-/// What runs under valgrind: every row once, in the order of [`labels`], after a warm-up that is
-/// not counted.
+/// Runs under valgrind every row once, in the order of [`labels`], after a warm-up that is not
+/// counted.
 pub fn apply_once() {
     assert_eq!(simd::instruction_set().to_bytes(), b"avx2");
     for peaked in [true, false] {

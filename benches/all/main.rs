@@ -40,7 +40,7 @@ use std::str::FromStr;
 use llama_sieve::algorithms::fallbacks::Fallback;
 use report::{Measurement, Run};
 
-/// What the command line asks for.
+/// The options of the command line.
 pub struct Options {
     /// Fewer sizes, shorter rows.
     pub quick: bool,
@@ -112,18 +112,18 @@ impl Options {
         options
     }
 
-    /// Whether a row of this name is wanted.
+    /// True if a row of this name is wanted.
     pub fn wants(&self, name: &str) -> bool {
         self.names.borrow_mut().insert(name.to_owned());
         is_meant(name, &self.only)
     }
 
-    /// Whether a shape of this name is wanted.
+    /// True if a shape of this name is wanted.
     pub fn wants_shape(&self, name: &str) -> bool {
         is_meant(name, &self.shape)
     }
 
-    /// How long one row is measured, in seconds.
+    /// The time for which one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
         let default = if self.quick { 0.5 } else { 1.0 };
         self.seconds.unwrap_or(default)

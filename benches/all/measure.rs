@@ -52,7 +52,7 @@ pub fn floor(input: &Array) -> f64 {
     median((0..201).map(|_| pass()).collect())
 }
 
-/// What a host makes of the logits before it applies a chain.
+/// Fills the candidate array from the logits, as a host does before it applies a chain.
 pub fn fill(array: &mut Vec<sys::llama_token_data>, logits: &[f32]) {
     array.clear();
     let candidates = logits.iter().zip(0..);

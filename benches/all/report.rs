@@ -1,4 +1,4 @@
-//! What a run gave: rows, a Markdown table, a JSON file.
+//! The results of a run: rows, a Markdown table, a JSON file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Measurement {
     pub part: String,
     pub name: String,
-    /// How many candidates.
+    /// The number of candidates.
     pub n: usize,
     /// "peaked", "flat" or "recorded"; empty where there is no array.
     pub shape: String,
@@ -26,14 +26,14 @@ pub const HEAD: &str = "\
 | what | candidates | shape | ours us | built-in us | ratio | ours ns/candidate | floor us | ours in floors |
 | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |";
 
-/// What the columns say.
+/// The meaning of the columns.
 pub const LEGEND: &str = "\
 Medians. peaked: N(-1.5, 2.4) and 60 tokens that stand out, as of a model that knows what comes next; flat: without them; recorded: logits of the trained model.
 The floor is one maximum over the same input, by the library's own vector instructions. The built-in beside the sieve is a host's whole path: filling the candidate
 array from the logits, and the chain of the same stages. A batch's time is that of one of its sequences.";
 
 impl Measurement {
-    /// How many times longer the built-in takes.
+    /// The time of the built-in as a multiple of ours.
     pub fn ratio(&self) -> Option<f64> {
         self.theirs_ns.map(|theirs| theirs / self.ours_ns)
     }
@@ -76,7 +76,7 @@ pub struct Run {
     /// Flags of the built-ins' compiler beyond upstream's own.
     pub extra_flags: String,
     pub rows: Vec<Measurement>,
-    /// How often each shortcut gave way to the built-in's own order of operations.
+    /// The number of times that each shortcut gave way to the built-in's own order of operations.
     pub fallbacks: Vec<(String, u64)>,
 }
 

@@ -310,7 +310,7 @@ fn shapes(n: usize) -> Vec<(&'static str, Array)> {
     ]
 }
 
-/// The same with the next float where one is taken.
+/// Returns the array with distinct logits: the next float where one is taken.
 fn distinct(array: &Array) -> Array {
     let mut taken = HashSet::new();
     let logits = array.data.iter().map(|candidate| {
@@ -325,13 +325,13 @@ fn distinct(array: &Array) -> Array {
     Array::of_logits(logits)
 }
 
-/// What a device that computes in bfloat16 makes of them.
+/// Returns the array with its logits rounded to bfloat16, as by a device that computes in it.
 fn rounded(array: &Array) -> Array {
     let logits = array.data.iter().map(|candidate| candidate.logit);
     Array::of_logits(logits.map(|logit| half::bf16::from_f32(logit).to_f32()))
 }
 
-/// What the trained model leaves after some words.
+/// Returns the logits that the trained model gives after some words.
 fn recorded() -> Array {
     let model = Model::load(trained_model()).expect("the model loads");
     let prompt = model.tokenize("In the beginning God created the", true);

@@ -132,7 +132,7 @@ impl HostPath {
     }
 }
 
-/// The same candidates, but for `share` of them at a threshold.
+/// Checks that both have the same candidates, but for `share` of them at a threshold.
 fn check(name: &str, ours: &[i32], theirs: &[i32], share: f64) {
     let [a, b] = [ours, theirs].map(|ids| ids.iter().copied().collect::<HashSet<_>>());
     let apart = a.symmetric_difference(&b).count();
@@ -232,7 +232,7 @@ fn chain(params: &Params, n: usize) -> Vec<HostSampler> {
     members
 }
 
-/// What one table is measured with.
+/// The input and the options of one table.
 struct Bench<'a> {
     options: &'a Options,
     shape: &'static str,
@@ -369,8 +369,8 @@ impl Bench<'_> {
         self.beside(name, logits.into(), ours, &mut theirs);
     }
 
-    /// The same in half precision; the host widens first, so its path has as many logits of its
-    /// own.
+    /// Measures sampling in half precision; the host widens first, so its path has as many logits
+    /// of its own.
     fn sampling_halves(&mut self, name: &str, params: &Params, halves: Logits<'_>) {
         if !self.wanted(name) {
             return;
@@ -527,8 +527,8 @@ fn run_batch(sieves: &mut [Sieve], logits: &[&[f32]], threads: usize, tokens: &m
     tokens.extend(jobs.iter().map(|job| job.token.clone().unwrap_or(-1)));
 }
 
-/// How many times the work of one thread two threads do that only wait for each other at the
-/// beginning: each its half of the sequences, for `budget` seconds.
+/// Returns how many times the work of one thread two threads do that only wait for each other at
+/// the beginning: each its half of the sequences, for `budget` seconds.
 fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[&[f32]], budget: f64) -> f64 {
     let run = |sieves: &mut [Sieve], logits: &[&[f32]]| {
         let start = Instant::now();

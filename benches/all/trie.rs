@@ -1,5 +1,5 @@
-//! What the token trie costs, beside the built-in grammar sampler on the same choices; checks that
-//! both allow the same tokens.
+//! The costs of the token trie, beside the built-in grammar sampler on the same choices; checks
+//! that both allow the same tokens.
 
 use std::ffi::CString;
 use std::hint::black_box;

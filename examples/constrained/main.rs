@@ -86,7 +86,7 @@ fn tokens_behind(model: &Model, prompt: &str, value: &str) -> Vec<i32> {
     }
 }
 
-/// What is allowed, in the words of either sampler.
+/// The allowed values, in the words of either sampler.
 struct Choices {
     json: String,
     leaves: Vec<Leaf>,
@@ -143,14 +143,14 @@ impl Choices {
         })
     }
 
-    /// Whether these tokens are a value, or may become one.
+    /// True if these tokens are a value, or may become one.
     fn begins_with(&self, tokens: &[i32]) -> bool {
         self.leaves
             .iter()
             .any(|leaf| leaf.tokens.starts_with(tokens))
     }
 
-    /// Whether these tokens are a value.
+    /// True if these tokens are a value.
     fn is_whole_leaf(&self, tokens: &[i32]) -> bool {
         self.leaves.iter().any(|leaf| leaf.tokens == tokens)
     }
@@ -159,7 +159,7 @@ impl Choices {
         self.texts.iter().any(|value| value == text)
     }
 
-    /// Whether this is a value, and no other begins with it.
+    /// True if this is a value, and no other begins with it.
     fn is_whole_value(&self, text: &[u8]) -> bool {
         let longer = |value: &Vec<u8>| value.len() > text.len() && value.starts_with(text);
         self.is_value(text) && !self.texts.iter().any(longer)
@@ -271,7 +271,7 @@ impl TrieChain {
         Ok(Self { chain, trie })
     }
 
-    /// How many tokens may follow in the span.
+    /// The number of tokens that may follow in the span.
     fn n_allowed(&self) -> usize {
         // SAFETY: the sampler lives in the chain; nothing is written.
         unsafe { llama_sieve_trie_allowed(self.trie, std::ptr::null_mut(), 0) }
@@ -385,7 +385,7 @@ impl Generator<'_> {
         })
     }
 
-    /// The same with llama.cpp's grammar sampler in the trie's place.
+    /// Generates a value with llama.cpp's grammar sampler in the trie's place.
     fn with_grammar(&mut self, grammar: &str, seed: u32) -> Result<Generated, String> {
         let sampler = self.grammar_sampler(grammar)?;
         let chain = Chain::new(sampler, self.options, seed)?;

@@ -120,7 +120,7 @@ where
         .map_err(|error| format!("{option} {text}: {error}").into())
 }
 
-/// The same for a number that must be at least 1.
+/// The value of an option that must be a number of at least 1, or an error that names the option.
 fn count<T: FromStr + PartialOrd + From<u8>>(
     parser: &mut lexopt::Parser,
     option: &str,

@@ -1,4 +1,4 @@
-//! What the runs took, as a record: the trie beside llama.cpp's grammar sampler.
+//! A record of the runs: the trie beside llama.cpp's grammar sampler.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
 struct Alone(*mut sys::llama_sampler);
 
 impl Alone {
-    /// What is left of candidates with these logits.
+    /// Returns the candidates that are left of those with these logits.
     fn apply(&self, logits: &[f32]) -> Vec<sys::llama_token_data> {
         let candidates = (0..).zip(logits);
         let candidates = candidates.map(|(id, &logit)| sys::llama_token_data { id, logit, p: 0.0 });
@@ -171,7 +171,7 @@ fn largest(candidates: impl Iterator<Item = (i32, f32)>) -> Option<i32> {
 }
 
 impl Generator<'_> {
-    /// Which share of the vocabulary each step of a value left out.
+    /// Adds the share of the vocabulary that the trie left out at each step of a value.
     fn skipped_by_trie(&self, tokens: &[i32], to: &mut Numbers) -> Result<(), String> {
         let trie = TrieChain::new(self.model, &self.choices, self.options, 0)?;
         let full = self.model.n_vocab();
@@ -185,7 +185,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The same of the grammar.
+    /// Adds the share of the vocabulary that the grammar left out at each step of a value.
     fn skipped_by_grammar(
         &self,
         grammar: &str,

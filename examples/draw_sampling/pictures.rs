@@ -103,7 +103,7 @@ impl Distribution {
     }
 }
 
-/// How many tokens have a bar.
+/// The number of tokens that have a bar.
 const SHOWN: usize = 24;
 const ROW: usize = 17;
 const TOP: usize = 74;
@@ -187,7 +187,7 @@ impl Svg {
         .expect("a string grows");
     }
 
-    /// What the colours mean.
+    /// Draws the meaning of the colours.
     fn legend(&mut self, x: f64, y: f64, entries: &[(&str, Legend)]) {
         let mut x = x;
         for (text, what) in entries {
@@ -227,7 +227,7 @@ struct Bar {
     note: String,
 }
 
-/// What an axis must reach.
+/// Returns the length that an axis must reach.
 fn longest(bars: &[Bar]) -> f64 {
     let ends = bars.iter().map(|b| b.p.max(b.before.unwrap_or(0.0)));
     ends.fold(0.0, f64::max)
@@ -308,7 +308,7 @@ fn filter(
     svg.finish(LEFT + WIDTH + 164.0, bottom + 50.0)
 }
 
-/// The same tokens before and after a stage that cuts nothing.
+/// Draws the same tokens before and after a stage that cuts nothing.
 fn change(step: &Step, (title, subtitle): (&str, &str), params: &Params) -> String {
     let distribution = Distribution::of(step, params);
     let mut svg = Svg::new(title, subtitle);
@@ -374,7 +374,7 @@ fn pair(step: &Step, (title, subtitle): (&str, &str), sides: [(&str, Params); 2]
     svg.finish(2.0 * (LEFT + width) + 40.0, bottom + 52.0)
 }
 
-/// How many logits fall into each tenth, and from where on they are kept.
+/// Draws how many logits fall into each interval of 0.25, and from where on they are kept.
 fn top_n_sigma(step: &Step) -> String {
     let params = Params {
         top_n_sigma: 1.0,

@@ -61,11 +61,11 @@ Patterns of sampling with control at every token. Usage: steering PATTERN [optio
 
 // What all patterns share.
 
-/// What a pattern decides before a token.
+/// The decision of a pattern before a token.
 enum Next {
-    /// What the sieve draws.
+    /// The sieve draws.
     Sample,
-    /// What the sieve draws from these logits instead.
+    /// The sieve draws from these logits instead.
     SampleOf(Vec<f32>),
     /// This token.
     Take(Token),

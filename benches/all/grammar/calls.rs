@@ -1,6 +1,6 @@
-//! What a host asks a grammar for one token at a time, beside the built-in: whether one candidate
-//! is allowed, that a token be accepted, copies; and a chain that begins with a grammar, straight
-//! from the logits.
+//! The calls that a host makes to a grammar for one token at a time, beside the built-in: whether
+//! one candidate is allowed, that a token be accepted, copies; and a chain that begins with a
+//! grammar, straight from the logits.
 
 use llama_sieve::ffi::grammar as sieve;
 use vendor_llama_cpp::Model;
@@ -17,12 +17,11 @@ use crate::support::{Array, HostSampler};
 /// Walks, and how often each is gone.
 const WALKS: usize = 4;
 const ROUNDS: usize = 9;
-/// How often one token is checked, and how many copies are made: one alone is less than the clock
-/// tells.
+/// The number of checks of one token, and of copies: one alone is less than the clock tells.
 const CHECKS: usize = 16;
 const COPIES: usize = 64;
 
-/// What is timed, in the order of its rows.
+/// The calls that are timed, in the order of their rows.
 const NAMES: [&str; 4] = ["one candidate", "accept", "clone", "free"];
 
 /// Medians of rounds, of ours and of the built-in, in nanoseconds for each call: warm.

@@ -2,11 +2,11 @@
 
 /// One of them.
 pub struct Text {
-    /// What the rows call it.
+    /// The name in the rows.
     pub name: &'static str,
     /// In GBNF, with the rule `root`.
     pub text: String,
-    /// Whether the built-in is asked, too. Of an ambiguous grammar one application takes it
+    /// True if the built-in is asked, too. Of an ambiguous grammar one application takes it
     /// seconds.
     pub both: bool,
 }
@@ -20,7 +20,7 @@ number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1
 ws ::= | " " | "\n" [ \t]{0,20}
 "#;
 
-/// What JSON Schemas become.
+/// The rules that JSON Schemas are converted to.
 pub const SCHEMA: &str = r#"char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})
 space ::= | " " | "\n"{1,2} [ \t]{0,20}
 string ::= "\"" char* "\"" space
