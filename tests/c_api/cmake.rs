@@ -91,7 +91,7 @@ fn project() -> Option<&'static Project> {
     PROJECT.as_ref()
 }
 
-/// The same for tests that need pkg-config, too.
+/// The project, or the note that this machine cannot build it or lacks pkg-config.
 fn project_and_pkg_config() -> Option<&'static Project> {
     if !is_installed("pkg-config") {
         skipped("pkg-config is not installed");

@@ -81,7 +81,7 @@ fn buffers_belong_to_the_thread() {
     }
 }
 
-/// What a thread keeps when its samplers are gone is bounded by the largest array.
+/// The memory that a thread keeps when its samplers are gone is bounded by the largest array.
 #[test]
 fn a_thread_keeps_one_buffer_of_each_kind() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! What DRY's sequence breakers take, which a stranger can choose.
+//! The memory of DRY's sequence breakers, which a stranger can choose.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

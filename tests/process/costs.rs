@@ -1,4 +1,4 @@
-//! What an input costs that a stranger can choose, beside a usual one: more, but not many times
+//! The cost of inputs that a stranger can choose, beside a usual one: more, but not many times
 //! more.
 //!
 //! The shortest of several turns, taken in turn with the other, is compared: what disturbs one of

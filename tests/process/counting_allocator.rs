@@ -14,7 +14,7 @@ thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };
     /// All bytes that this thread was given, whether or not it has freed them since.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
-    /// Whether the next one is reported with where it comes from.
+    /// True if the next one is reported with where it comes from.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -56,27 +56,28 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread has allocated. Only Rust's allocations are counted, which the built-ins'
-/// are not.
+/// The number of allocations of this thread. Only Rust's allocations are counted, which the
+/// built-ins' are not.
 fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// How many bytes this thread holds more than it did before: only Rust's, and as if no other thread
-/// freed any of them.
+/// The number of bytes that this thread holds more than it did before: only Rust's, and as if no
+/// other thread freed any of them.
 pub fn bytes_since(before: isize) -> isize {
     BYTES.with(Cell::get) - before
 }
 
-/// How many bytes this thread was given in all while `f` ran, those that it freed again, and those
-/// that were moved, included.
+/// The number of bytes that this thread was given in all while `f` ran, those that it freed again,
+/// and those that were moved, included.
 pub fn bytes_given(f: impl FnOnce()) -> usize {
     let before = GIVEN.get();
     f();
     GIVEN.get() - before
 }
 
-/// What `f` returns, which must not allocate: of the first allocation a backtrace is printed.
+/// Returns the result of `f`, which must not allocate: of the first allocation a backtrace is
+/// printed.
 #[track_caller]
 pub fn without_allocating<T>(label: &dyn Display, f: impl FnOnce() -> T) -> T {
     let before = allocations();

@@ -1,4 +1,4 @@
-//! What is counted, limited or measured for a whole process: allocations, memory, time.
+//! Counts, limits and measurements of a whole process: allocations, memory, time.
 //!
 //! Every test here holds `alone()`: they come one after the other.
 

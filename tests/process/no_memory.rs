@@ -68,7 +68,7 @@ impl Hoard {
     }
 }
 
-/// How many bytes of addresses the process has.
+/// The size of the address space of the process, in bytes.
 fn addresses() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: u64 = pages
@@ -88,7 +88,8 @@ fn limit(to: libc::rlim_t) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// What is made and set; everything is freed again. Gives how many calls failed for want of memory.
+/// The arguments of all calls that make and set things; everything is freed again, and the calls
+/// that fail for want of memory are counted.
 struct Calls {
     bias: Vec<llama_logit_bias>,
     payload: Vec<u8>,

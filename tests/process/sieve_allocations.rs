@@ -291,7 +291,7 @@ fn changing_parameters_of_stages_does_not_allocate() {
     }
 }
 
-/// What steering does: other parameters and a bias for every token.
+/// Steering sets other parameters and a bias for every token.
 #[test]
 fn changing_parameters_at_every_token_does_not_allocate() {
     let _alone = alone();

@@ -60,7 +60,7 @@ impl Naive {
         !self.is_active() || self.sequences.iter().any(|s| s[self.depth] == token)
     }
 
-    /// Whether `token` completed a sequence.
+    /// True if `token` completed a sequence.
     fn accept(&mut self, token: i32) -> bool {
         let was_active = self.is_active();
         self.sequences.retain(|s| s[self.depth] == token);
@@ -97,7 +97,7 @@ fn payload(sequences: &[Vec<i32>]) -> String {
     serde_json::json!({"descriptors": [{"path": "p", "leaves": leaves}]}).to_string()
 }
 
-/// The same chain on both sides, each with a slot for a constraint in front.
+/// Equal chains on both sides, each with a slot for a constraint in front.
 struct Chains {
     label: String,
     sides: [HostSampler; 2],
@@ -107,9 +107,9 @@ struct Chains {
     constrained: bool,
     /// A member may choose a token that is masked, on both sides alike.
     may_choose_masked: bool,
-    /// Whether the constraint is masked, not cut.
+    /// True if the constraint is masked, not cut.
     masks: bool,
-    /// What the logits are rounded to.
+    /// The precision that the logits are rounded to.
     grid: Grid,
 }
 

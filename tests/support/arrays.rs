@@ -60,7 +60,7 @@ impl Rng {
     }
 }
 
-/// What a host passes to `apply`, owned.
+/// The candidate array that a host passes to `apply`, owned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     pub data: Vec<llama_token_data>,
@@ -83,7 +83,7 @@ impl Array {
         }
     }
 
-    /// Whether the candidate that was selected is no token under our own names: it is minus
+    /// True if the candidate that was selected is no token under our own names: it is minus
     /// infinity, or NaN where none is above that.
     pub fn selects_none(&self) -> bool {
         let selected = usize::try_from(self.selected).ok();
@@ -123,9 +123,9 @@ pub enum Shape {
     SortedUnsaid,
     /// In no order of ids.
     Shuffled,
-    /// What an earlier top-k left.
+    /// Sorted and cut by an earlier top-k.
     TopK,
-    /// What an earlier min-p left: cut, but not sorted.
+    /// Cut by an earlier min-p, but not sorted.
     MinP,
     /// One logit is plus infinity.
     OneInfinite,
@@ -232,8 +232,8 @@ impl Shape {
     }
 }
 
-/// What logits are rounded to before a sampler sees them. A model that computes in half precision
-/// gives many equal ones.
+/// The precision that logits are rounded to before a sampler sees them. A model that computes in
+/// half precision gives many equal ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grid {
     F32,
@@ -255,7 +255,7 @@ impl Grid {
     }
 }
 
-/// How ids stand in the array.
+/// The order of ids in the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ids {
     /// As the shape has them: mostly every token in its place.
@@ -266,7 +266,7 @@ pub enum Ids {
     Subset,
 }
 
-/// How an input is made: what the tests draw at random, and print when something differs.
+/// The parameters of an input, which the tests draw at random, and print when something differs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
     pub shape: Shape,

@@ -24,7 +24,7 @@ pub struct Member {
     pub max_size: usize,
     /// The built-in asks this vocabulary for every id.
     pub vocabulary: usize,
-    /// Whether the built-in needs `accept` of a real token after each `apply`: its clone reads out
+    /// True if the built-in needs `accept` of a real token after each `apply`: its clone reads out
     /// of bounds in between, and it aborts on token -1.
     pub accept_always: bool,
 }

@@ -1,5 +1,5 @@
-//! What the differential tests share: samplers of either side behind one handle, candidate arrays,
-//! their generator, and the comparison.
+//! Helpers that the differential tests share: samplers of either side behind one handle, candidate
+//! arrays, their generator, and the comparison.
 #![allow(dead_code)] // Each test binary uses its part.
 
 pub mod arrays;
@@ -175,7 +175,7 @@ pub fn fresh_rng(name: &str) -> Rng {
     Rng(name.bytes().fold(*RUN_SEED, mix))
 }
 
-/// How to repeat this run.
+/// The environment variable that repeats this run.
 pub fn replay() -> String {
     format!("LLAMA_SIEVE_TEST_SEED={}", *RUN_SEED)
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use vendor_llama_cpp::paths;
 
-/// How a program gets a library.
+/// The kind of library that a program is linked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Static,
@@ -33,8 +33,8 @@ pub fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside the test
-/// executable.
+/// The library that cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside
+/// the test executable.
 pub fn our_library(link: Link) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its path");
     let folder = test.parent().expect("a test is in a folder");
@@ -189,7 +189,7 @@ const SANITIZERS: [&str; 3] = [
     "-g",
 ];
 
-/// Whether the compiler has what [`Build::sanitized`] needs; compilers are often installed without.
+/// True if the compiler has what [`Build::sanitized`] needs; compilers are often installed without.
 pub fn has_sanitizers(name: &str) -> bool {
     let folder = empty_folder(&format!("c_programs/{name}"));
     let source = folder.join("main.c");
@@ -205,8 +205,8 @@ pub fn has_sanitizers(name: &str) -> bool {
     works(&mut compile) && works(&mut Command::new(&program))
 }
 
-/// How programs run while LLAMA_SIEVE_TEST_VALGRIND is set: anything that memcheck finds fails
-/// them.
+/// The options of memcheck while LLAMA_SIEVE_TEST_VALGRIND is set: anything that it finds fails a
+/// program.
 const VALGRIND: [&str; 5] = [
     "--quiet",
     "--error-exitcode=99",

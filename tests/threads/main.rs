@@ -1,4 +1,4 @@
-//! What many threads do at once. `ci/sanitize tsan` runs these under ThreadSanitizer.
+//! Calls from many threads at once. `ci/sanitize tsan` runs these under ThreadSanitizer.
 //!
 //! Each test keeps the processor to itself, and some set the log's sink or the host, which the
 //! whole process shares: every one of them holds `alone()`.

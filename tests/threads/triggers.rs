@@ -16,7 +16,8 @@ const PATTERNS: [&[u8]; 4] = [
     b"^[\\s\\S]*?(<[ab]+>)[\\s\\S]*",
 ];
 
-/// What texts of random pieces give: where something is found, and the steps of each piece.
+/// Returns the results of texts of random pieces: where something is found, and the steps of each
+/// piece.
 fn work(triggers: &Triggers, seed: u64) -> Vec<(Option<usize>, usize)> {
     let mut rng = Rng(seed);
     let mut given = Vec::new();
