@@ -24,7 +24,7 @@ pub struct History {
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
     counts: Vec<(Token, u32)>,
-    /// Where in `counts` each token is.
+    /// The place of each token in `counts`.
     index: TokenMap<usize>,
     /// The token that was discounted more often than it was accepted.
     owing: Option<Owing>,

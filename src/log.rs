@@ -31,7 +31,8 @@ pub enum Level {
     Error = 4,
 }
 
-/// Where messages go. It is called with nothing held, so it may call back into the library.
+/// The destination of messages. It is called with nothing held, so it may call back into the
+/// library.
 pub type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// The sink, and the calls of sinks that are running.
@@ -64,7 +65,7 @@ struct Message {
     text: String,
 }
 
-/// So many messages of one thread wait at most; of what a call says beyond them, the number.
+/// The most messages of one thread that wait; of what a call says beyond them, the number is kept.
 const WAITING: usize = 64;
 
 thread_local! {
@@ -148,7 +149,7 @@ pub fn error(code: impl Into<c_int>, text: &str) {
     log(Level::Error, text);
 }
 
-/// Without memory the message is the last error alone.
+/// Keeps a message until it can be delivered; without memory it is the last error alone.
 #[cold]
 fn wait(level: Level, text: &str) {
     let _ = PerThread::with(&MESSAGES, |messages| {

@@ -22,11 +22,11 @@ use std::panic::resume_unwind;
 #[derive(Debug)]
 pub struct Exhausted;
 
-/// More than any call allocates in pieces that do not grow with its arguments, the host's and the
-/// report of a failure included.
+/// The bytes of head room: more than any call allocates in pieces that do not grow with its
+/// arguments, the host's and the report of a failure included.
 pub const HEAD_ROOM: usize = 16 * 1024;
 
-/// Small pieces are counted until they are this much.
+/// The bytes up to which small pieces are counted before the room is checked.
 const UNSEEN: usize = 4096;
 
 thread_local! {
@@ -44,7 +44,7 @@ pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     Ok(())
 }
 
-/// To be called before `bytes` are reserved: looks whether there is room, unless they are few.
+/// Checks, before `bytes` are reserved, that there is room, unless they are few.
 pub fn claim(bytes: usize) -> Result<(), TryReserveError> {
     let claimed = CLAIMED.get().saturating_add(bytes);
     if claimed >= UNSEEN {
@@ -61,7 +61,7 @@ pub fn table_bytes<T>(n: usize) -> usize {
     buckets.saturating_mul(size_of::<T>() + 1)
 }
 
-/// To be given to `unwrap_or_else` behind a `try_reserve` or [`claim`].
+/// Unwinds to the guard; to be given to `unwrap_or_else` behind a `try_reserve` or [`claim`].
 #[cold]
 pub fn exhausted<T>(_error: TryReserveError) -> T {
     // Not a panic: nothing is wrong with the library, and the panic hook would allocate.

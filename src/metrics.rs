@@ -66,14 +66,14 @@ impl Base {
 pub struct Summary(Sums);
 
 impl Summary {
-    /// Of `logits`, any number of them, in any precision. One pass.
+    /// Sums up `logits`, any number of them, in any precision. One pass.
     pub fn of<'l>(logits: impl Into<Logits<'l>>) -> Self {
         let mut summary = Self::default();
         summary.add(logits.into(), &mut []);
         summary
     }
 
-    /// Of the logits of `candidates`; their probabilities are not looked at.
+    /// Sums up the logits of `candidates`; their probabilities are not read.
     #[expect(
         clippy::indexing_slicing,
         reason = "a chunk has at most `CHUNK` candidates"
@@ -232,7 +232,7 @@ impl RollingPerplexity {
         self.count
     }
 
-    /// Back to no tokens.
+    /// Goes back to no tokens.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

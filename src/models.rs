@@ -23,7 +23,7 @@ use crate::token::{Token, TokenData};
 use crate::trie::cache::Shared;
 use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
 
-/// Without a bound: a model that has too many orders shows by its time.
+/// Runs a model in every order, without a bound: a model that has too many shows by its time.
 fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(10_000);

@@ -30,7 +30,7 @@ struct Header {
 #[repr(C)]
 struct Kept<T> {
     header: Header,
-    /// Where the thread looks for it.
+    /// The place in which the thread looks for it.
     place: *const PerThread<T>,
     value: T,
 }
@@ -76,7 +76,7 @@ impl<T: Default + 'static> PerThread<T> {
 
 /// A value that a call takes from its thread, and gives back for the next one.
 pub trait Lent: Default + 'static {
-    /// Where the thread keeps it.
+    /// Returns the place in which the thread keeps it.
     fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
 
     /// Returns the value that the thread keeps; another one where it keeps none, or a call inside a

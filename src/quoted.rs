@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Write};
 
-/// Of a longer one, a message has so many characters.
+/// The most characters of a text in a message.
 const MOST: usize = 60;
 
-/// Of more names, a message has so many.
+/// The most names in a message.
 const MOST_NAMES: usize = 8;
 
-/// Shows a text that is somebody else's: what is no printable character as an escape, what is no
-/// UTF-8 byte by byte.
+/// A foreign text that is shown with escapes: for characters that are not printable, and for bytes
+/// that are no UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a [u8],

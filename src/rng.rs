@@ -318,7 +318,7 @@ struct Words {
     s1: u64,
 }
 
-/// More than the two numbers of the state and their names take.
+/// The room for a text of the two numbers of the state and their names: more than they take.
 const TEXT_OF_STATE: usize = 64;
 
 impl Xoroshiro128Plus {

@@ -56,7 +56,7 @@ pub trait Sampler: Clone + Send + 'static {
     /// Takes note of a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}
 
-    /// Back to the state after construction.
+    /// Goes back to the state after construction.
     fn reset(&mut self) {}
 
     /// Copies the state of `source`, as `llama_sampler_copy` does. Built-ins with hooks for the
@@ -67,13 +67,13 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Another one that goes on as this one does, also where a clone begins its generator anew, as
-    /// the built-in's clone does.
+    /// Returns a copy that goes on as this one does, also where a clone begins its generator anew,
+    /// as the built-in's clone does.
     fn twin(&self) -> Self {
         self.clone()
     }
 
-    /// After `apply` has panicked, of a constraint: leaves only what is allowed, whatever state the
+    /// Leaves, after `apply` of a constraint has panicked, only what is allowed, whatever state the
     /// candidates are in, and at least one candidate.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {

@@ -52,15 +52,15 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 pub(super) const FEW: usize = 256;
 
 impl Ranking {
-    /// Makes room for what ranking `n` floats can take: whatever way these and the next go, as many
-    /// have warmed up.
+    /// Makes room for ranking `n` floats: whichever branch these and the next take, as many have
+    /// warmed up.
     pub fn reserve(&mut self, n: usize) {
         self.values.reserve(n.saturating_sub(self.values.len()));
         self.reserve_order(n);
     }
 
-    /// Makes room for the order of `n` floats, but not for the values, which may be lent to whoever
-    /// ranks.
+    /// Makes room for the order of `n` floats, but not for the values, which may be lent to the
+    /// caller.
     fn reserve_order(&mut self, n: usize) {
         for buffer in [&mut self.once, &mut self.indices] {
             buffer.reserve(n.saturating_sub(buffer.len()));

@@ -3,8 +3,8 @@
 use super::fallbacks::Fallback;
 use crate::kernels::layout::SUM_BLOCK;
 
-/// Where the running sum of `terms` reaches a draw times their sum, which both are in `drawn`;
-/// `sums` are those up to the end of each block, of which there may be more.
+/// Returns the index at which the running sum of `terms` reaches a draw times their sum, which both
+/// are in `drawn`; `sums` are those up to the end of each block, of which there may be more.
 ///
 /// `exactly` says it in the operations of the built-in. It is asked only where rounding could
 /// decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of itself, a

@@ -36,7 +36,7 @@ pub struct Descending<'a> {
 pub struct Drawn {
     /// Its logit.
     pub logit: f32,
-    /// Which of those with that logit it is, in the host's order; those left out are counted.
+    /// Its rank among those with that logit, in the host's order; those left out are counted.
     pub nth: usize,
     /// The number of candidates with that logit.
     pub of: usize,
@@ -73,7 +73,8 @@ const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
 impl DescendingDraw {
-    /// Where the running sum of the exponentials of `from` reaches the share `draw` of their sum.
+    /// Returns the candidate at which the running sum of the exponentials of `from` reaches the
+    /// share `draw` of their sum.
     ///
     /// `larger` are the candidates with logits above `from.first`, all of which are left out;
     /// `head` are some of the largest, all with a logit that one of them has, in any order.
@@ -160,9 +161,9 @@ impl DescendingDraw {
 
 /// The result of looking for a draw among the largest.
 enum Head {
-    /// It is one of them, or undecided.
+    /// The draw falls on one of them, or rounding could decide.
     Here(Option<Drawn>),
-    /// It comes later.
+    /// The draw falls on a later one.
     Behind,
 }
 

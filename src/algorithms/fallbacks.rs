@@ -27,7 +27,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// All of them.
+    /// All shortcuts.
     pub const ALL: [Self; 7] = [
         Self::TopK,
         Self::Nucleus,

@@ -32,8 +32,8 @@ const TINY: f64 = f32::MIN_POSITIVE as f64;
 /// The number of terms beyond which the bounds would not hold.
 const MOST: usize = 1 << 20;
 
-/// From so many logits on, one is more likely than not to be left open: then the sum in order is
-/// formed at once.
+/// The number of logits from which on one is more likely than not to be left open: then the sum in
+/// order is formed at once.
 const OPEN: usize = 140_000;
 
 /// The floats between which the threshold is.
@@ -49,7 +49,7 @@ struct Bounds {
 /// Sums up to the end of each block, in a buffer that is reused.
 #[derive(Clone, Debug, Default)]
 pub struct SigmaBounds {
-    /// Of the logits and of their squares.
+    /// The sums of the logits and of their squares.
     sums: Vec<[f64; 2]>,
     /// The largest logit of each group.
     maxima: Vec<f32>,

@@ -228,8 +228,8 @@ impl TopK {
         self.keys.extend(indices);
     }
 
-    /// A logit which a few more than `k` reach, as far as a sample tells; `None` if the array is
-    /// too small for one, or too large a share wanted.
+    /// Returns a logit that a few more than `k` reach, as far as a sample tells; `None` if the
+    /// array is too small for one, or too large a share wanted.
     #[expect(
         clippy::indexing_slicing,
         reason = "`sampled` gives places that so many candidates follow"
@@ -281,8 +281,8 @@ impl TopK {
     }
 }
 
-/// Where the groups of a sample of `n` candidates begin: each anywhere in its part of them, since
-/// what repeats itself must not meet the sample in step.
+/// Returns the places at which the groups of a sample of `n` candidates begin: each anywhere in its
+/// part of them, since what repeats itself must not meet the sample in step.
 fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     let part = (n - SAMPLE_GROUP) / groups;
     (0..groups).map(move |i| {

@@ -200,8 +200,8 @@ impl Workspace {
         sum
     }
 
-    /// As [`exponentiate`](Self::exponentiate) with a sum in `double`, as if added one by one;
-    /// [`choose`](Self::choose) uses it.
+    /// Computes the exponentials as [`exponentiate`](Self::exponentiate) does, with a sum in
+    /// `double`, as if added one by one; [`choose`](Self::choose) uses it.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
         let largest = self.take_logits(data);

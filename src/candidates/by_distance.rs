@@ -16,9 +16,9 @@ use crate::token::{Token, TokenData};
 /// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// As few are kept as have more than this probability.
+    /// The probability that the candidates kept exceed together, as few as do.
     pub p: f32,
-    /// But at least so many.
+    /// The least number of candidates kept.
     pub min_keep: usize,
 }
 

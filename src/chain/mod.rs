@@ -1,4 +1,4 @@
-//! Any chain, straight from the logits.
+//! Chains of any samplers, straight from the logits.
 //!
 //! A [`Chain`] samples from the logits of a vocabulary what the same samplers, one after the other,
 //! choose from the host's array of it, and never makes that array unless a sampler has no quicker
@@ -59,7 +59,7 @@ pub fn outcome(pool: &mut Pool<'_>) -> Result<Token, ChainError> {
     }
 }
 
-/// The token that a host takes a pool to end with, whatever its logit is.
+/// Returns the token that a host takes a pool to end with, whatever its logit is.
 pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     if pool.is_empty() {
         return Err(ChainError::NoCandidate);
@@ -148,13 +148,13 @@ impl Clone for Chain {
 }
 
 impl Chain {
-    /// Without members.
+    /// Returns a chain without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With one more member at the end, if there is one: constructors give `None` for parameters
-    /// that disable them.
+    /// Returns the chain with one more member at the end, if there is one: constructors give `None`
+    /// for parameters that disable them.
     #[must_use]
     pub fn with(mut self, sampler: Option<impl Sampler>) -> Self {
         if let Some(sampler) = sampler {

@@ -1,7 +1,8 @@
 use std::cell::Cell;
 
 thread_local! {
-    /// How many points may still be passed on this thread; `None` while nothing is to fail.
+    /// The number of points that may still be passed on this thread; `None` while nothing is to
+    /// fail.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -16,7 +17,7 @@ pub(super) fn pass() {
     assert!(left > 0, "{TEXT}");
 }
 
-/// Whether a fault is to come.
+/// True if a fault is to come.
 pub fn is_armed() -> bool {
     LEFT.get().is_some()
 }

@@ -33,7 +33,7 @@ const FAR: usize = 8 * BLOCK;
 /// crosses a cache line.
 const ALIGNMENT: usize = 64;
 
-/// The last ones first, where whoever filled the array has ended.
+/// Masks the candidates in blocks, the last ones first, where whoever filled the array has ended.
 #[inline(always)]
 fn mask_tokens_on<V: Vector>(v: V, data: &mut [TokenData], allowed: &[u64]) {
     let first = data.as_ptr().align_offset(ALIGNMENT).min(data.len());

@@ -129,11 +129,11 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     max_of(v, maxima)
 }
 
-/// From so many places on at once logits are read: each page of memory makes its reader wait for
-/// its first lines, while the others' lines arrive.
+/// The number of places that logits are read from at once: each page of memory makes its reader
+/// wait for its first lines, while the others' lines arrive.
 const STREAMS: usize = 4;
 
-/// All numbers below `n`, from [`STREAMS`] places on in turn.
+/// Returns all numbers below `n`, from [`STREAMS`] places on in turn.
 #[inline(always)]
 fn in_streams(n: usize) -> impl Iterator<Item = usize> {
     let of_each = n / STREAMS;

@@ -30,7 +30,7 @@ impl Logits<'_> {
     }
 }
 
-/// Room for what a block can leave, and for a whole register behind it. The same for every
+/// The room for what a block can leave, and for a whole register behind it. The same for every
 /// instruction set, so that buffers grow alike.
 pub const ROOM: usize = GROUP + 16;
 
@@ -100,7 +100,7 @@ impl<'a> Passing<'a> {
     }
 }
 
-/// One of the blocks that are there; the last may be shorter.
+/// Returns the block at `index`; the last may be shorter.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -110,8 +110,8 @@ pub fn block_of<T>(xs: &[T], index: usize) -> &[T] {
     &xs[index * GROUP..xs.len().min((index + 1) * GROUP)]
 }
 
-/// So many of a block are written one by one: a branch for each register whether it has one is a
-/// guess that fails once per block.
+/// The number of candidates of a block up to which they are written one by one: a branch for each
+/// register whether it has one is a guess that fails once per block.
 const ONE_BY_ONE: u32 = 4;
 
 /// A bit for each number of a whole block that reaches a threshold.

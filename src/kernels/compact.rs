@@ -152,7 +152,7 @@ static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 pub struct Selection<'a, V: Vector> {
     indices: &'a mut [MaybeUninit<f32>],
     picked: &'a mut [MaybeUninit<f32>],
-    /// Of the lanes of the register that comes next.
+    /// The numbers of the lanes of the register that comes next.
     numbers: V::F,
     thresholds: V::F,
     /// The number of elements appended.

@@ -10,9 +10,9 @@ dispatched! {
     /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
     /// probability, at most 1. Reads and writes 4 bytes per element.
     pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on;
-    /// Of exponentials and their sum the probabilities, the logarithms of these, and what they add
-    /// to the entropy; returns the sum of that in `double`, with last bits that depend on the
-    /// instruction set. Reads 4 bytes per element and writes 12.
+    /// Computes from exponentials and their sum the probabilities, the logarithms of these, and
+    /// their terms of the entropy; returns the sum of these in `double`, with last bits that depend
+    /// on the instruction set. Reads 4 bytes per element and writes 12.
     pub fn surprisals(
         es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32],
     ) -> f64 => surprisals_on;

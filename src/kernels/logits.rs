@@ -71,7 +71,7 @@ impl<'a> Logits<'a> {
         self.len() == 0
     }
 
-    /// One logit, widened.
+    /// Returns one logit, widened.
     ///
     /// # Panics
     /// If there is none at `index`.
@@ -118,9 +118,9 @@ impl<'a> Logits<'a> {
     }
 }
 
-/// One of the three precisions.
+/// A number in one of the three precisions.
 pub trait Number: Copy + 'static {
-    /// In single precision, without rounding.
+    /// Converts it to single precision, without rounding.
     fn to_f32(self) -> f32;
 }
 
@@ -154,7 +154,7 @@ pub trait Load: Number {
     const INFINITE: u16 = 0;
     /// The first numbers of `from`, widened.
     fn load<V: Vector>(v: V, from: &[Self]) -> V::F;
-    /// All of a chunk in single precision, where they are or in `to`.
+    /// Returns all of a chunk in single precision, where they are or in `to`.
     #[inline(always)]
     fn widened<'c, V: Vector>(v: V, chunk: &'c [Self], to: &'c mut [f32; CHUNK]) -> &'c [f32] {
         widen_into(v, chunk, to)
@@ -169,7 +169,7 @@ pub trait Load: Number {
     fn bits(_from: &[Self]) -> &[u16] {
         &[]
     }
-    /// As many numbers of those bits as a register holds, widened.
+    /// Loads as many numbers of those bits as a register holds, widened.
     #[inline(always)]
     fn load_bits<V: Vector>(v: V, _bits: &[u16]) -> V::F {
         v.splat(0.0)

@@ -117,7 +117,8 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     add_signed_block(v, (sum, 0), values).0
 }
 
-/// From here on a sum comes with the moments: terms whose squares are denormal do not move it.
+/// The least magnitude of a sum that comes with the moments: terms whose squares are denormal do
+/// not move it.
 const NOT_TINY: f32 = 1e-12;
 
 /// The sum of the logits of one block and that of their squares; leaves the largest of each group.
@@ -359,9 +360,9 @@ fn try_float_squares<V: Vector>(
     Some(after.sum)
 }
 
-/// As [`try_block`], but each term is a square in `double`, and a sum is rounded to a `double`
-/// before it is rounded to a `float`. That first rounding, to units 2^29 times finer, can only
-/// matter to a term that is as near as that to half-way; what is refused is wider.
+/// Adds terms as [`try_block`] does, but each is a square in `double`, and a sum is rounded to a
+/// `double` before it is rounded to a `float`. That first rounding, to units 2^29 times finer, can
+/// only matter to a term that is as near as that to half-way; what is refused is wider.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {

@@ -94,8 +94,8 @@ dispatched! {
 }
 
 impl Logits<'_> {
-    /// As [`block_maxima`](Self::block_maxima), and how many logits are not masked. Reads each
-    /// number once, and those of a chunk with masked ones again.
+    /// Does what [`block_maxima`](Self::block_maxima) does, and returns how many logits are not
+    /// masked, too. Reads each number once, and those of a chunk with masked ones again.
     pub fn block_maxima_and_count(&self, maxima: &mut [f32]) -> (f32, usize) {
         maxima_and_count(*self, maxima)
     }
@@ -112,7 +112,7 @@ struct Scanned {
     near: bool,
 }
 
-/// Below it nothing may be kept of the terms that are too small for a `float`.
+/// The largest logit below which nothing may be kept of the terms that are too small for a `float`.
 const NEAR_MAX: f32 = -60.0;
 
 /// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to

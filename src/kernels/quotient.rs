@@ -55,7 +55,7 @@ fn quotients<V: Vector>(v: V, [low, high]: [V::D; 2], by: Divisor<V::D>) -> V::F
     v.narrow([v.div_d(low, by.by), v.div_d(high, by.by)])
 }
 
-/// One quotient.
+/// Returns `p / by`, divided in `double` and rounded to a float.
 #[inline(always)]
 fn quotient(p: f32, by: f64) -> f32 {
     (f64::from(p) / by) as f32

@@ -42,7 +42,7 @@ pub struct Reference {
 /// sums are relative to the largest logit's, which takes away nearly all of it.
 const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 - 1.0;
 
-/// Below the largest logit by this much a term is 0 in all that is computed: e^-130.
+/// The distance below the largest logit at which a term is 0 in all that is computed: e^-130.
 const LOWEST: f32 = -130.0;
 
 impl Reference {
@@ -63,7 +63,7 @@ impl Reference {
     }
 }
 
-/// One register, no number of it too low, and e^d of it.
+/// Returns a register, no number of it too low, and e^d of it.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,

@@ -8,7 +8,7 @@ use crate::token::{Token, TokenData, comparable};
 /// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
-    /// Where the curve is highest.
+    /// The place where the curve is highest.
     pub target: f32,
     /// The factor that distances are multiplied by.
     pub per_width: f32,
@@ -118,7 +118,7 @@ fn set_each_p(data: &mut [TokenData], ps: &[f32]) {
     }
 }
 
-/// As [`set_p`], of a block that is in the first-level cache.
+/// Writes the probabilities of a block that is in the first-level cache, as [`set_p`] does.
 #[inline(always)]
 pub fn write_p<V: Vector>(v: V, block: &mut [TokenData], ps: &[f32]) {
     let mut chunks = block.chunks_exact_mut(V::LANES);

@@ -39,14 +39,13 @@ pub const SMALLEST: f32 = 1.0 / 1024.0;
 pub struct Rounded {
     /// The largest of all logits.
     pub max: f32,
-    /// Only logits above it count.
+    /// The logit above which logits count.
     pub above: f32,
-    /// Only logits below it count.
+    /// The logit below which logits count.
     pub below: f32,
     /// The power of two from which on the floats have the unit, which is [`SMALLEST`] at least.
     pub c: f32,
-    /// Of the sum of the exponentials, where the entropy is added up; its terms are below 0.3 of
-    /// it.
+    /// The sum of the exponentials, where the entropy is added up; its terms are below 0.3 of it.
     pub sum: Option<f32>,
 }
 
@@ -237,7 +236,7 @@ struct Lanes<V: Vector> {
     units: Units<V>,
 }
 
-/// One register's terms, as [`Units::round`] has it.
+/// Returns one register's terms, as [`Units::round`] has it.
 #[inline(always)]
 fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
     v: V,

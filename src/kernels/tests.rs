@@ -110,7 +110,7 @@ pub(super) fn array(logits: &[f32]) -> Vec<TokenData> {
     candidates.collect()
 }
 
-/// Of which all NaN have the same.
+/// The bits of a number, the same for all NaN.
 fn bits_of_number(x: f32) -> u32 {
     (if x.is_nan() { f32::NAN } else { x }).to_bits()
 }
@@ -140,7 +140,7 @@ pub(super) fn for_all(mut check: impl FnMut(Isa, &[f32])) {
     }
 }
 
-/// Of an array that rises from the first candidate on little is kept on the way to the largest.
+/// Little is kept on the way to the largest of an array that rises from the first candidate on.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn little_is_kept_of_a_rising_array() {
@@ -191,7 +191,7 @@ fn claimed_maxima() {
     assert_eq!(claimed_max(&[], true, 3.0), 3.0);
 }
 
-/// The first of equals, in whatever group.
+/// The index found is that of the first of equals, in whatever group.
 #[test]
 fn places() {
     for n in [0, 1, 63, 64, 65, 200] {

@@ -58,7 +58,7 @@ fn check_double(xs: &[f32], max: f32) {
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
 }
 
-/// Those of candidates, in place, are the same.
+/// Exponentials of candidates, in place, are the same.
 #[test]
 fn exponentials_in_place() {
     for_all(|isa, logits| {
@@ -267,14 +267,14 @@ fn logarithms_and_entropies() {
     });
 }
 
-/// One positive float in 997.
+/// Tries one positive float in 997.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ln_is_that_of_the_host() {
     ln_on_every(997);
 }
 
-/// All of them: some seconds.
+/// Tries all positive floats: some seconds.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn ln_is_that_of_the_host_on_every_float() {
@@ -333,14 +333,14 @@ fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
     }
 }
 
-/// One float in 997 of all from -1e-30 to -110, and from 1e-30 to 90.
+/// Tries one float in 997 of all from -1e-30 to -110, and from 1e-30 to 90.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn exp_is_that_of_the_host() {
     exp_on_every(997);
 }
 
-/// All of them: some seconds.
+/// Tries all of those floats: some seconds.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn exp_is_that_of_the_host_on_every_float() {

@@ -1,4 +1,4 @@
-//! What only tests need.
+//! Distributions that only tests need.
 
 use super::Lcg;
 

@@ -17,7 +17,7 @@ pub(super) struct Edit {
     pub(super) logit: f32,
 }
 
-/// More edits than this are made in a copy of all logits.
+/// The most edits that are kept beside the logits; more are made in a copy of all.
 pub(super) const MOST_EDITS: usize = 512;
 
 /// The memory of pools, reused from one to the next. Grows, never shrinks.
@@ -34,7 +34,7 @@ pub struct Buffers {
     pub(super) collected: Vec<TokenData>,
     pub(super) picked: Vec<f32>,
     pub(super) softmax: Softmax,
-    /// To sort with, when the array of a pool [in order](Pool::put_in_order) is read.
+    /// Buffers to sort with, when the array of a pool [in order](Pool::put_in_order) is read.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
     pub(super) by_distance: ByDistance,
@@ -42,7 +42,7 @@ pub struct Buffers {
     pub(super) settled: bool,
 }
 
-/// Only what a pool that was left as an array has in them.
+/// Copies only what a pool that was left as an array has in them.
 impl Clone for Buffers {
     fn clone(&self) -> Self {
         Self {

@@ -12,10 +12,10 @@ use crate::kernels::layout::GROUP;
 use crate::kernels::scan::count_at_least;
 use crate::token::{TokenData, comparable};
 
-/// Of a pool that [is whole](Pool::is_whole).
+/// Methods of a pool that [is whole](Pool::is_whole).
 impl Pool<'_> {
-    /// Some candidates, in order, of which the host's partial sort leaves the same first `k` as of
-    /// all; `None` where these are not found, or are not few.
+    /// Returns some candidates, in order, of which the host's partial sort leaves the same first
+    /// `k` as of all; `None` where these are not found, or are not few.
     pub fn contenders(&mut self, k: usize) -> Option<&[TokenData]> {
         let n = self.len();
         let max = self.max();
@@ -125,8 +125,8 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
     ids.zip(logits).map(candidate)
 }
 
-/// One candidate in so many may be a contender.
+/// The least number of candidates per contender.
 const FEW: usize = 4;
 
-/// For so many times `k` candidates at the beginning most would enter the heap.
+/// The multiple of `k` at the beginning of which most would enter the heap.
 const EAGER: usize = 3;

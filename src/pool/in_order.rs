@@ -47,7 +47,7 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
 
-/// Of a pool that [is whole](Pool::is_whole), until one of these has been called, or that
+/// Methods of a pool that [is whole](Pool::is_whole), until one of these has been called, or that
 /// [is in order](Pool::order).
 impl Pool<'_> {
     /// Sorts all candidates, gives them their softmax probabilities and drops the first `dropped`,

@@ -81,7 +81,7 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// All tokens of a vocabulary, with these logits.
+    /// Returns the pool of all tokens of a vocabulary, with these logits.
     pub fn new(logits: impl Into<Logits<'a>>, buffers: &'a mut Buffers) -> Self {
         buffers.edits.clear();
         Self {
@@ -289,7 +289,7 @@ impl<'a> Pool<'a> {
         self.set_kept(false);
     }
 
-    /// All tokens as candidates, as a host passes them to a chain.
+    /// Writes all tokens as candidates, as a host passes them to a chain.
     #[expect(
         clippy::indexing_slicing,
         reason = "a chunk has at most `CHUNK` logits; edits are of tokens of the vocabulary"
@@ -320,7 +320,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Of a pool that [is whole](Pool::is_whole).
+/// Methods of a pool that [is whole](Pool::is_whole).
 impl Pool<'_> {
     /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as the
     /// array is read.

@@ -77,7 +77,7 @@ impl Pool<'_> {
     }
 }
 
-/// Of a pool that [is whole](Pool::is_whole).
+/// Methods of a pool that [is whole](Pool::is_whole).
 impl Pool<'_> {
     /// Gives minus infinity to the tokens whose bits are not set: bit t % 64 of word t / 64 stands
     /// for token t. What is behind the last word is not set.

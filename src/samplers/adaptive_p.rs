@@ -79,7 +79,7 @@ impl AdaptiveP {
         }
     }
 
-    /// Other parameters; the average stays, and the stream goes on.
+    /// Sets other parameters; the average stays, and the stream goes on.
     pub(crate) fn set(&mut self, target: f32, decay: f32) {
         self.target = target;
         self.decay = decay.clamp(0.0, 0.99);
@@ -124,8 +124,8 @@ impl AdaptiveP {
         }
     }
 
-    /// Selects from the logits of a vocabulary, and leaves the probabilities to whoever asks. Says
-    /// whether it could: nothing has been changed or drawn where infinities or NaN are about.
+    /// Selects from the logits of a vocabulary, and defers the probabilities until they are read.
+    /// Says whether it could: nothing has been changed or drawn where infinities or NaN are about.
     #[expect(
         clippy::indexing_slicing,
         reason = "`discrete` gives the place of a token, each of which has an exponential"

@@ -27,13 +27,13 @@ use crate::token::{Token, TokenData};
 #[derive(Clone, Debug)]
 pub struct Dist {
     rng: SeededMt19937,
-    /// Since the stream began.
+    /// The number of draws since the stream began.
     draws: u64,
     work: Scratch<Workspace>,
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
     host_order: Scratch<HostOrder>,
-    /// Those that are left out of a draw in order, and the largest of the others.
+    /// The candidates that are left out of a draw in order, and the largest of the others.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
 }
@@ -67,8 +67,8 @@ impl Dist {
         chosen
     }
 
-    /// Draws from the logits of a vocabulary, and leaves the probabilities to whoever asks. Says
-    /// whether it could: nothing is drawn where infinities or NaN are about.
+    /// Draws from the logits of a vocabulary, and defers the probabilities until they are read.
+    /// Says whether it could: nothing is drawn where infinities or NaN are about.
     fn draw_of_whole(&mut self, pool: &mut Pool<'_>, draw: f64) -> bool {
         if pool.len() < MANY {
             return false;

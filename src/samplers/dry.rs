@@ -90,14 +90,14 @@ impl Clone for Dry {
     }
 }
 
-/// Reserved at once, so that common windows never allocate later.
+/// The capacity reserved at once, so that common windows never allocate later.
 const RESERVED: usize = 1024;
 
 /// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
 const MAX_LOG: f32 = 88.722_84;
 
 impl Dry {
-    /// Without breakers. `None` if the parameters disable it.
+    /// Returns a sampler without breakers. `None` if the parameters disable it.
     pub fn new(params: DryParams) -> Option<Self> {
         if params.are_disabled() {
             return None;
@@ -150,7 +150,7 @@ impl Dry {
         }
     }
 
-    /// Other parameters; what was accepted stays as far as they look back.
+    /// Sets other parameters; what was accepted stays as far as they look back.
     pub(crate) fn set(&mut self, params: DryParams) {
         self.params = params;
         let surplus = self.window.len().saturating_sub(self.window_size());
@@ -294,7 +294,7 @@ impl Sampler for Dry {
     }
 }
 
-/// For each `k`, how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
+/// Writes for each `k` how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
 #[expect(
     clippy::indexing_slicing,
     reason = "`reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until it is compared with `n - k`"

@@ -59,7 +59,7 @@ impl MinP {
         })
     }
 
-    /// Other parameters with the same buffers; `p` is not one that disables.
+    /// Sets other parameters with the same buffers; `p` is not one that disables.
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.p = p;
         self.min_keep = min_keep;

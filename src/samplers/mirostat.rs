@@ -213,14 +213,14 @@ impl Mirostat {
         }
     }
 
-    /// Other parameters; the bound stays, and the stream goes on.
+    /// Sets other parameters; the bound stays, and the stream goes on.
     pub(crate) fn set(&mut self, tau: f32, eta: f32, m: i32) {
         self.feedback.tau = tau;
         self.feedback.eta = eta;
         self.m = m;
     }
 
-    /// Another size of the vocabulary.
+    /// Sets another size of the vocabulary.
     pub(crate) fn set_n_vocab(&mut self, n_vocab: i32) {
         self.n_vocab = n_vocab;
     }
@@ -376,7 +376,7 @@ impl MirostatV2 {
         }
     }
 
-    /// Other parameters; the bound stays, and the stream goes on.
+    /// Sets other parameters; the bound stays, and the stream goes on.
     pub(crate) fn set(&mut self, tau: f32, eta: f32) {
         self.feedback.tau = tau;
         self.feedback.eta = eta;

@@ -30,7 +30,7 @@ clone_by_field!(TailFree {
     work
 });
 
-/// Where the differences sum to less, the distribution does not bend, and each counts alike.
+/// The sum of the differences below which the distribution does not bend, and each counts alike.
 const STRAIGHT: f64 = 1e-6;
 
 impl TailFree {

@@ -51,7 +51,7 @@ impl TempExt {
         })
     }
 
-    /// Other parameters with the same buffers; they are none that disable it.
+    /// Sets other parameters with the same buffers; they are none that disable it.
     pub(crate) fn set(&mut self, t: f32, delta: f32, exponent: f32) {
         self.t = t;
         self.delta = delta;

@@ -35,7 +35,7 @@ impl TopK {
         })
     }
 
-    /// Another `k`, which is not 0, with the same buffers.
+    /// Sets another `k`, which is not 0, with the same buffers.
     pub(crate) fn set(&mut self, k: usize) {
         self.k = k;
     }

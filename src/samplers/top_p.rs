@@ -97,7 +97,7 @@ impl TopP {
         })
     }
 
-    /// Other parameters with the same buffers; `p` is not one that disables.
+    /// Sets other parameters with the same buffers; `p` is not one that disables.
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.p = p;
         self.min_keep = min_keep;
@@ -305,8 +305,8 @@ impl TopP {
         None
     }
 
-    /// A logit that little more than the nucleus reaches, as far as a sample tells; more with a
-    /// smaller `share` of what is left out.
+    /// Returns a logit that little more than the nucleus reaches, as far as a sample tells; more
+    /// with a smaller `share` of what is left out.
     fn threshold(&mut self, logits: &[f32], of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
         self.sample.threshold_of_logits(logits, of.max, left_out)

@@ -49,7 +49,7 @@ pub struct Typical {
     descending: Scratch<DescendingSum>,
     /// The negative distances from the entropy of the candidates that may be kept.
     nearness: Scratch<Column>,
-    /// Which of these are ranked, and their distances; then which they are in order.
+    /// The places of those that are ranked, and their distances; then their places in order.
     near: Scratch<Places>,
     picked: Scratch<Picked>,
     /// Their probabilities.
@@ -120,7 +120,7 @@ impl Typical {
         })
     }
 
-    /// Other parameters with the same buffers; `p` is not one that disables.
+    /// Sets other parameters with the same buffers; `p` is not one that disables.
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.cut = Cut { p, min_keep };
     }
@@ -439,12 +439,13 @@ fn ranked<'a>(
 
 /// The result of ranking the nearest candidates.
 enum Nearest {
-    /// So many are kept, and no two of them, nor the first that is not, are equally near.
+    /// The number of candidates kept, of which no two, nor the first that is not kept, are equally
+    /// near.
     Distinct(usize),
-    /// Some of them are equally near. So many are kept at most, and the first `sure` of them for
+    /// Some candidates are equally near. So many are kept at most, and the first `sure` of them for
     /// sure.
     Loose { kept: usize, sure: usize },
-    /// Two are, or too much is open.
+    /// Two candidates are equally near, or too much is open.
     Tied,
     /// The probabilities within reach are not enough.
     Beyond,
@@ -454,7 +455,7 @@ fn is_tied(pair: &[f32]) -> bool {
     matches!(pair, [a, b] if a == b)
 }
 
-/// Between which sums `low` and `high` come to lie with these terms, whatever the order of these.
+/// Returns bounds of the sums that `low` and `high` become with these terms, whatever their order.
 fn add_in_any_order((low, high): (f32, f32), ps: &[f32]) -> (f32, f32) {
     if let [p] = ps {
         return (low + p, high + p);

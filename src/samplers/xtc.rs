@@ -62,7 +62,7 @@ impl Xtc {
         probability <= 0.0 || threshold > 0.5
     }
 
-    /// Other parameters; the stream goes on.
+    /// Sets other parameters; the stream goes on.
     pub(crate) fn set(&mut self, probability: f32, threshold: f32, min_keep: usize) {
         self.probability = probability;
         self.threshold = threshold;

@@ -1,4 +1,4 @@
-//! Which instruction set runs a kernel, and how it is entered.
+//! The choice of the instruction set for a kernel, and the calls that enter it.
 //!
 //! A kernel is a value that can run on any [`Vector`](super::Vector). Everything in it is inlined
 //! into one trampoline per instruction set, the `run` of each backend, which is compiled with those
@@ -47,7 +47,7 @@ impl Isa {
     /// Plain Rust, with the C library's exponentials and logarithms.
     pub const SCALAR: Self = Self(Kind::Scalar);
 
-    /// Those that this processor has, the best one last.
+    /// The instruction sets that this processor has, the best one last.
     pub fn supported() -> Vec<Self> {
         let mut supported = vec![Self::SCALAR];
         #[cfg(target_arch = "x86_64")]

@@ -17,7 +17,7 @@ pub const C: [f64; 3] = [
     f64::from_bits(0x3fce_bfce_50fa_c4f3) / (32.0 * 32.0),
     f64::from_bits(0x3fe6_2e42_ff0c_52d6) / 32.0,
 ];
-/// Below this every result rounds to 0.
+/// The number below which every result rounds to 0.
 pub const LOWEST: f32 = -104.0;
 /// The vector form is for numbers below this: every result from 88.7 on is infinite, and from 709
 /// on the doubles overflow.

@@ -28,9 +28,9 @@ pub fn entry(k: f64) -> [f64; 2] {
     TABLE[k.to_bits() as usize % TABLE.len()]
 }
 
-/// For each i below 128: by how much 2^(i/128) is more than its rounded value, as a share of that,
-/// and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k = i modulo
-/// 128, gives 2^(k/128).
+/// The table of 2^(i/128) for each i below 128: by how much it is more than its rounded value, as a
+/// share of that, and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k
+/// = i modulo 128, gives 2^(k/128).
 static TABLE: [[f64; 2]; 128] = table();
 
 #[expect(

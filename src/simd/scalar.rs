@@ -5,7 +5,7 @@ use super::libm;
 use super::vector::Vector;
 use crate::token::TokenData;
 
-/// No instructions but those that every processor has.
+/// The backend without instructions but those that every processor has.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar;
 
@@ -28,7 +28,7 @@ fn zip<T: Copy, U: Default + Copy, const N: usize>(
     lanes
 }
 
-/// One bit for each lane.
+/// Returns one bit for each lane.
 #[inline(always)]
 fn bits(lanes: [bool; LANES]) -> u32 {
     let lanes = lanes.into_iter().enumerate();

@@ -9,7 +9,7 @@ use super::ln::{self, LnParts};
 use super::{bits, exp, exp_f64};
 use crate::token::{Token, TokenData};
 
-/// No `F` holds more floats.
+/// The most floats that an `F` holds.
 pub const MAX_LANES: usize = 16;
 
 /// An instruction set, as a value. One exists only where the processor has the instructions, which
@@ -229,7 +229,7 @@ pub trait Vector: Copy {
     fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
         self.max(self.abs(a), self.abs(b))
     }
-    /// As `max` in the lanes that `lanes` has bits for, `b` in the others.
+    /// Returns `max` in the lanes that `lanes` has bits for, `b` in the others.
     #[inline(always)]
     fn max_masked(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
         let mut all = self.lanes(a);

@@ -68,9 +68,9 @@ struct Reached {
 
 /// The range of keys in which a sum leaves its binade.
 struct Bracket {
-    /// Above this key it does not.
+    /// The key above which the sum stays in its binade.
     high: f32,
-    /// At this key it has.
+    /// The key at which the sum has left it.
     low: f32,
     /// True if few keys lie above.
     few: bool,
@@ -168,8 +168,8 @@ impl Binades {
         self.sample.get(index).copied().unwrap_or(0.0)
     }
 
-    /// All terms, added as `float`s in descending order of the prepared keys. `None` if that takes
-    /// sorting them.
+    /// Returns the sum of all terms, added as `float`s in descending order of the prepared keys.
+    /// `None` if that takes sorting them.
     pub(super) fn sum(&mut self, series: Series<'_>) -> Option<f32> {
         let mut reached = Reached {
             sum: 0.0,
@@ -247,7 +247,7 @@ impl Binades {
         self.narrow(series.terms, reached, low)
     }
 
-    /// Keys between which the sum leaves its binade, as far as the sample tells.
+    /// Returns keys between which the sum leaves its binade, as far as the sample tells.
     #[expect(
         clippy::indexing_slicing,
         reason = "the caller made a term of each key of the sample; what is indexed is not empty, and positions are below its length"
@@ -324,7 +324,7 @@ impl Binades {
         })
     }
 
-    /// One of the copied keys, near the one at which `sum` leaves its binade.
+    /// Returns one of the copied keys, near the one at which `sum` leaves its binade.
     #[expect(
         clippy::indexing_slicing,
         reason = "more than `BESIDE` keys, each with a term, give `PIVOTS` pairs"
@@ -358,9 +358,9 @@ impl Binades {
 
 /// The half width of the bracket, in deviations of the sample.
 const DEVIATIONS: f64 = 2.5;
-/// So few of the sample above the bracket are copied with it.
+/// The number of sample keys above the bracket below which they are copied with it.
 const ABOVE: usize = 32;
-/// No share of what is left is taken to be known better than this.
+/// The largest share of what is left that a variance is estimated with.
 const SURE: f64 = 0.99;
 /// The error that rounding may add.
 const SLACK: f64 = 1e-4;

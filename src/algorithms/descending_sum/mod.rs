@@ -276,7 +276,7 @@ impl DescendingSum {
         self.binades.prepare(&self.es);
     }
 
-    /// No exponential that was left out is larger.
+    /// Returns an exponential that none of those left out exceeds.
     fn left_out(&self) -> f32 {
         libm::exp(self.lowest.next_down() - self.column.max)
     }
@@ -294,8 +294,8 @@ impl DescendingSum {
         self.remainder.add(sum, &self.logits, rest)
     }
 
-    /// Down to which logit candidates have to be taken, so that `sum`, that of the terms taken,
-    /// leaves its binade above, where it would end at about `total`.
+    /// Returns the logit down to which candidates have to be taken, so that `sum`, that of the
+    /// terms taken, leaves its binade above, where it would end at about `total`.
     fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
         let beyond = total - 2.0 * f64::from(binade(sum));
         let share = beyond / (total - f64::from(sum));
@@ -386,8 +386,8 @@ impl DescendingSum {
         p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
     }
 
-    /// Down to which logit candidates count for an entropy of about `entropy`, if that is further
-    /// than they were taken.
+    /// Returns the logit down to which candidates count for an entropy of about `entropy`, if that
+    /// is further than they were taken.
     fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
         // Rounding may end in the binade below.
         let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
@@ -420,7 +420,7 @@ impl DescendingSum {
         }
     }
 
-    /// No candidate that was not taken has a higher probability.
+    /// Returns a probability that no candidate that was not taken exceeds.
     pub fn most_left(&self, sum: f32) -> f32 {
         self.left_out() / sum
     }

@@ -26,12 +26,12 @@ struct Larger {
     halfway: Vec<f32>,
 }
 
-/// Where a sum ends.
+/// The place where a sum ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
-    /// In the binade where it was.
+    /// The sum, in the binade where it was.
     At(f32),
-    /// Behind it; about where.
+    /// About the sum, which is behind that binade.
     Beyond(f64),
 }
 

@@ -125,8 +125,8 @@ impl NucleusSample {
         }
     }
 
-    /// A logit that so many of `logits`, of which `max` is the largest, reach that the exponentials
-    /// of the rest sum to little less than `left_out`, as far as a sample tells. There are as many
+    /// Returns a logit such that the exponentials of `logits` below it, of which `max` is the
+    /// largest, sum to little less than `left_out`, as far as a sample tells. There are as many
     /// logits as the sample has, at least.
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);

@@ -4,7 +4,7 @@ use crate::kernels::entropy::entropies;
 use crate::kernels::layout::CHUNK;
 use crate::kernels::rewrite::divide;
 
-/// More different keys of terms that are half-way than these, and sorting is cheaper.
+/// The number of different keys of half-way terms beyond which sorting is cheaper.
 pub(super) const MANY: usize = 16;
 
 /// The terms that are added up in the order of the exponentials.

@@ -10,9 +10,9 @@ pub(super) const COUNT: usize = 128;
 /// Buckets are as wide as the logits from -10 to 10 allow.
 const SCALE: f32 = COUNT as f32 / 20.0;
 const ZERO: f32 = 10.0 * SCALE;
-/// So many numbers are compared at once.
+/// The number of logits that are compared at once.
 const LOOK: usize = 32;
-/// From here on a float does not fit the host's `int`.
+/// The least float that does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
 /// True if a logit is so large that its bucket's number does not fit an `int`.
@@ -73,7 +73,7 @@ pub(super) fn least(bucket: usize) -> f32 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
     numbers: Vec<u8>,
-    /// One for each bucket.
+    /// The number of logits in each bucket.
     counts: Vec<u32>,
 }
 

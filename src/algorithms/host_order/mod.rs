@@ -59,7 +59,8 @@ const LARGE_PART: usize = 8;
 const PADDING: usize = 64;
 /// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
-/// So many candidates in order are no chance; of the others the square is looked at.
+/// The number of candidates that are no chance if they are in order; of the others the square is
+/// compared.
 const LOOKED_AT: usize = 16;
 
 /// True if ties keep input order, since the host's C++ library is not libstdc++.
@@ -275,8 +276,8 @@ impl HostOrder {
     }
 
     /// Ranks all of `data` as [`rank`](Self::rank) does, with ties in any order:
-    /// [`settle_ranks`](Self::settle_ranks) then puts those right that are looked at. `None` if it
-    /// could not: where the largest logit [`overflows`], and of few candidates.
+    /// [`settle_ranks`](Self::settle_ranks) then settles those that are read. `None` if it could
+    /// not: where the largest logit [`overflows`], and of few candidates.
     pub fn rank_loosely(&mut self, data: &[TokenData]) -> Option<Column> {
         if data.len() < RANKED {
             return None;
@@ -517,11 +518,11 @@ pub fn any_equal(items: &[Item]) -> bool {
 
 /// The result of ranking some candidates.
 enum Ranked {
-    /// No two are equal.
+    /// No two candidates are equal.
     Distinct,
-    /// Some are; the last one has this logit.
+    /// Some candidates are equal; the last one has this logit.
     Tied(f32),
-    /// They were not ranked.
+    /// The candidates were not ranked.
     No,
 }
 

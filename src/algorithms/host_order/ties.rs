@@ -144,7 +144,7 @@ fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     bits.fold(0, |bits, (i, pair)| bits | u64::from(equal(pair)) << i)
 }
 
-/// Those places of a range that are tied, as a part of the order in which the whole will be.
+/// The places of a range that are tied, as a part of the order in which the whole will be.
 pub(super) struct Tied<'a> {
     pub ties: &'a Ties,
     /// The rank of the range's first item.

@@ -24,7 +24,7 @@ fn array(logits: impl Iterator<Item = f32>) -> Vec<TokenData> {
     data.collect()
 }
 
-/// Also that they are near: within a hundredth of a deviation.
+/// The threshold lies between its bounds, and these are near: within a hundredth of a deviation.
 #[test]
 fn the_threshold_lies_between_its_bounds() {
     let mut lcg = Lcg(5);

@@ -81,7 +81,7 @@ fn keys_of_every_kind_are_sorted() {
     }
 }
 
-/// Of teeth as far apart as its groups, a sample may see next to nothing of what is large.
+/// A sample may see next to nothing of what is large where teeth are as far apart as its groups.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_sample_that_lets_too_many_pass() {

@@ -18,10 +18,11 @@ use crate::vocabulary::Vocabulary;
 /// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
-/// More tokens than a tokenizer makes of a byte: of 3 bytes Unicode makes at most 18 characters.
+/// The room for the tokens of a byte, more than a tokenizer makes: of 3 bytes Unicode makes at most
+/// 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
-/// No rest's number.
+/// The number of no rest.
 const UNUSED: u32 = u32::MAX;
 
 /// Sequence breakers as tokens: a head, and what must follow it.
@@ -31,7 +32,7 @@ pub struct Breakers {
     /// The first stands for none.
     beginnings: Vec<Beginning>,
     tails: Vec<Tail>,
-    /// Those of the tails.
+    /// The tokens of the tails.
     tokens: Vec<Token>,
     /// Numbers of breakers, for [`Head::contained`].
     contained: Vec<u32>,
@@ -43,7 +44,7 @@ struct Head {
     is_breaker: bool,
     /// The longest beginning that it ends with; 0 if there is none.
     beginning: u32,
-    /// From and to in `contained`, ascending: the breakers that it contains and also ends with a
+    /// The range in `contained`, ascending: the breakers that it contains and also ends with a
     /// beginning of. Nothing of these need follow.
     contained: (u32, u32),
 }
@@ -53,7 +54,7 @@ struct Head {
 struct Beginning {
     /// The longest other one that it ends with; 0 if there is none.
     shorter: u32,
-    /// From and to in `tails`, sorted by their tokens: what must follow.
+    /// The range in `tails`, sorted by their tokens, of what must follow.
     tails: (u32, u32),
 }
 
@@ -61,7 +62,7 @@ struct Beginning {
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     breaker: u32,
-    /// From and to in `tokens`.
+    /// The range in `tokens`.
     tokens: (u32, u32),
 }
 
@@ -186,14 +187,14 @@ impl Tail {
 /// The beginnings of breakers in the texts of a vocabulary, and the rests behind them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
-    /// Without the tokens of their tails, but with room for these.
+    /// The breakers without the tokens of their tails, but with room for these.
     breakers: Breakers,
     /// The rests of breakers, each text once.
     rests: Vec<&'a [u8]>,
-    /// Where the tokens of each are among all.
+    /// The ranges of each rest's tokens among all.
     places: Vec<(u32, u32)>,
-    /// Which of them each tail is; `UNUSED` where all tokens that end with the beginning contain
-    /// the breaker.
+    /// The index in these of each tail; `UNUSED` where all tokens that end with the beginning
+    /// contain the breaker.
     numbers: Vec<u32>,
     /// Room for all tokens of a rest.
     scratch: Vec<Token>,
@@ -284,7 +285,7 @@ impl<'a> FoundBreakers<'a> {
         number
     }
 
-    /// For the tokens of the rests.
+    /// Makes room for the tokens of the rests.
     fn make_room(&mut self) -> Result<(), TryReserveError> {
         let longest = self.rests.iter().map(|text| text.len()).max();
         self.scratch = with_room(ROOM_PER_BYTE * (longest.unwrap_or(0) + 1))?;
@@ -390,7 +391,7 @@ impl Breakers {
     }
 }
 
-/// As many as `n`.
+/// Returns `n` zeros.
 fn zeros(n: usize) -> Vec<u32> {
     let mut zeros = with_room(n).unwrap_or_else(exhausted);
     zeros.resize(n, 0);

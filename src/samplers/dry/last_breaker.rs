@@ -12,7 +12,7 @@ use crate::token::Token;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastBreaker {
     accepted: u64,
-    /// It is settled for as many.
+    /// The number of tokens for which it is settled.
     settled: u64,
     /// The number of tokens from it on, and how many of them follow in the breaker.
     last: Option<(u64, usize)>,
@@ -24,7 +24,7 @@ impl LastBreaker {
         self.accepted += 1;
     }
 
-    /// Others break from now on.
+    /// Forgets the last breaker: other breakers count from now on.
     pub(super) fn forget(&mut self) {
         self.settled = 0;
         self.last = None;

@@ -23,9 +23,9 @@ struct Node {
     /// Its last byte.
     byte: u8,
     length: u32,
-    /// From and to: the texts that begin with it, itself included where it is one.
+    /// The range of the texts that begin with it, itself included where it is one.
     texts: (u32, u32),
-    /// From and to: the beginnings that are longer by one byte, in the order of that.
+    /// The range of the beginnings that are longer by one byte, in the order of that.
     children: (u32, u32),
     /// The longest other beginning that it ends with.
     shorter: u32,
@@ -34,7 +34,7 @@ struct Node {
 }
 
 impl<'a> Prefixes<'a> {
-    /// Of `texts`, which are sorted, none of them empty or there twice.
+    /// Finds the beginnings of `texts`, which are sorted, none of them empty or there twice.
     #[expect(
         clippy::indexing_slicing,
         reason = "`parent` counts nodes; the texts of a node have its length at least, and those after `from` more"
@@ -124,7 +124,7 @@ impl<'a> Prefixes<'a> {
         self.node(prefix).shorter
     }
 
-    /// From and to: the texts that it is the beginning of, but not all.
+    /// Returns the range of the texts that it is the beginning of, but not all.
     pub(super) fn longer_texts(&self, prefix: u32) -> (u32, u32) {
         let node = self.node(prefix);
         let is_whole = node.whole == prefix && prefix != ROOT;

@@ -38,7 +38,7 @@ macro_rules! instructions {
     )*};
 }
 
-/// One bit per lane of a comparison.
+/// Returns one bit per lane of a comparison.
 #[inline(always)]
 fn bits(lanes: uint32x4_t) -> u32 {
     static BITS: [u32; 4] = [1, 2, 4, 8];

@@ -75,7 +75,7 @@ const SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
 /// The probabilities, words 3 i + 2.
 const SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 
-/// Which candidate each of the 24 words is the logit of, as a bit; 0 of words that are none.
+/// The candidate that each of the 24 words is the logit of, as a bit; 0 of words that are none.
 const LOGIT_OWNERS: [[i32; 8]; 3] = [
     [0, 1, 0, 0, 2, 0, 0, 4],
     [0, 0, 8, 0, 0, 16, 0, 0],
@@ -87,7 +87,7 @@ const ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [f64; 32] = from_bits(TABLE);
 
-/// For each set of lanes their numbers, a byte each, in order.
+/// The numbers of each set of lanes, a byte each, in order.
 static PACKED: [u64; 256] = packed();
 
 #[expect(
@@ -147,8 +147,8 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
-/// One word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two registers,
-/// `lanes` where each candidate's is when they are blended.
+/// Loads one word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two
+/// registers, `lanes` where each candidate's is when they are blended.
 ///
 /// # Safety
 /// The processor has AVX2.

@@ -24,7 +24,7 @@ const fn lanes_of_field(field: usize) -> [u16; 3] {
     masks
 }
 
-/// Which candidate each of the 48 words belongs to, as a bit.
+/// The candidate that each of the 48 words belongs to, as a bit.
 pub(super) static OWNERS: [[i32; 16]; 3] = owners();
 
 const fn owners() -> [[i32; 16]; 3] {
@@ -94,7 +94,7 @@ const fn halves() -> [u32; 64] {
 /// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
 /// 0, which a mask makes.
 pub(super) static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
-/// Where those are not 0.
+/// The words that are no probability.
 pub(super) const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
 
 const fn words_of_candidates() -> [[i32; 16]; 3] {
