@@ -41,7 +41,7 @@ Generates text with llama-sieve's samplers in a llama.cpp chain.
   -h, --help                 this text
 ";
 
-/// Below it neither side takes long enough to compare.
+/// The size of a vocabulary below which neither side takes long enough to compare.
 const LARGE_VOCABULARY: i32 = 16_000;
 
 struct Options {

@@ -260,7 +260,7 @@ fn mean(times: &[f64]) -> f64 {
     times.iter().sum::<f64>() / times.len() as f64
 }
 
-/// One of the tokens that do not end the generation, if there is one.
+/// Returns one of the tokens that do not end the generation, if there is one.
 fn step(model: &Model, allowed: impl Iterator<Item = i32>, rng: &mut Rng) -> Option<i32> {
     let allowed: Vec<i32> = allowed.filter(|&token| !model.is_eog(token)).collect();
     allowed.get(rng.below(allowed.len().max(1))).copied()
@@ -294,8 +294,8 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     times
 }
 
-/// As a host does it right before each application: from the model's logits, which a copy of a
-/// whole array would be three times as long as.
+/// Fills an array from the model's logits, as a host does right before each application: a copy of
+/// a whole array would be three times as long.
 fn refill(array: &mut Array, logits: &[f32]) {
     fill(&mut array.data, logits);
     array.selected = -1;

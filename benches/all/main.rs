@@ -42,7 +42,7 @@ use report::{Measurement, Run};
 
 /// The options of the command line.
 pub struct Options {
-    /// Fewer sizes, shorter rows.
+    /// True for fewer sizes and shorter rows.
     pub quick: bool,
     only: String,
     /// The rows that there are, as far as someone has asked whether they are wanted.
@@ -50,14 +50,14 @@ pub struct Options {
     /// The shapes that are meant by it.
     shape: String,
     part: Option<String>,
-    /// One size instead of all.
+    /// The size to measure instead of all.
     pub size: Option<usize>,
     /// The sieve's logits begin at a multiple of 64 bytes, as llama.cpp's own.
     pub aligned: bool,
     seconds: Option<f64>,
     save: bool,
     draw: Option<PathBuf>,
-    /// Where the walks through grammars are written.
+    /// The file to which the walks through grammars are written.
     pub walks: Option<PathBuf>,
 }
 
@@ -180,7 +180,7 @@ const PARTS: [(&str, Part); 7] = [
     ("shapes", shapes::run),
 ];
 
-/// Only where it is asked for: it takes an hour.
+/// The part that is only run where it is asked for: it takes an hour.
 const BY_NAME: &str = "shapes";
 
 const USAGE: &str = "\

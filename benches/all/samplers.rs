@@ -195,9 +195,9 @@ pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
 /// The memory that a thread has before a sampler that has seen no array.
 #[derive(Clone, Copy)]
 pub enum Before {
-    /// Others that the thread has used and freed.
+    /// Buffers of other samplers that the thread has used and freed.
     Others,
-    /// That of others that were freed, after the host has given free memory back to the system.
+    /// Memory of others that were freed, after the host has given free memory back to the system.
     OthersTrimmed,
     /// Nothing: a thread that has used no sampler, and no free memory.
     Nothing,
@@ -283,7 +283,7 @@ fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token
     time_of(sampler, scratch, n) / repeats as f64
 }
 
-/// As a language model's, with or without what stands out.
+/// Returns the logits of a language model's kind, with or without those that stand out.
 pub fn input(n: usize, peaked: bool) -> Array {
     let mut rng = Rng(n as u64);
     let logits = bulk(n, &mut rng);

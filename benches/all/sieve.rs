@@ -144,7 +144,7 @@ fn check(name: &str, ours: &[i32], theirs: &[i32], share: f64) {
     );
 }
 
-/// Of candidates that must be the same.
+/// The share of candidates that may differ where they must be the same.
 const EQUAL: f64 = 1e-4;
 /// The built-in top-p adds up a vocabulary in `float`, which moves its cut through a flat
 /// distribution.
@@ -167,7 +167,7 @@ fn nucleus(logits: &[f32], p: f64) -> Vec<i32> {
     ids
 }
 
-/// No stage is on but a temperature, which is never 1 in earnest.
+/// Returns parameters in which no stage is on but a temperature, which is never 1 in earnest.
 fn open() -> Params {
     Params {
         temperature: 0.8,
@@ -291,7 +291,7 @@ impl Bench<'_> {
         self.options.wants(name)
     }
 
-    /// One row, from microseconds; of a batch, for each of its sequences.
+    /// Adds one row, from microseconds; of a batch, for each of its sequences.
     fn push(&mut self, name: &str, ours: f64, theirs: Option<f64>, floor: f64, sequences: usize) {
         let each = 1e3 / sequences as f64;
         (self.done)(Measurement {

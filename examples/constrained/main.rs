@@ -322,7 +322,7 @@ impl TrieChain {
 /// One generated value.
 struct Generated {
     tokens: Vec<i32>,
-    /// As the trie names it.
+    /// The name of the value in the trie.
     name: Option<String>,
     /// Tokens that were not sampled.
     forced: usize,

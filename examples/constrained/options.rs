@@ -56,7 +56,7 @@ pub struct Options {
     pub output: Option<PathBuf>,
 }
 
-/// Which sampler a record is of, by the names that its field `mode` has.
+/// The sampler that a record is of, by the names that its field `mode` has.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Mode {
     #[serde(rename = "strict-trie-ffi")]

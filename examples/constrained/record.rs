@@ -43,7 +43,7 @@ impl Numbers {
     }
 }
 
-/// Of one side, over all prompts and runs.
+/// The results of one side, over all prompts and runs.
 #[derive(Default)]
 struct Side {
     skipped: Numbers,

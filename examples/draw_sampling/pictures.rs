@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// No stage is on.
+/// Returns parameters in which no stage is on.
 fn open() -> Params {
     Params {
         temperature: 1.0,
@@ -65,9 +65,9 @@ fn open() -> Params {
 
 /// A distribution over the vocabulary, and what is left of it.
 struct Distribution {
-    /// Of each token before any filter.
+    /// The probability of each token before any filter.
     p: Vec<f64>,
-    /// Of each token after all stages, 0 if it was cut.
+    /// The probability of each token after all stages, 0 if it was cut.
     drawn: Vec<f64>,
 }
 
@@ -218,7 +218,7 @@ enum Legend {
 
 const KEPT_AND_CUT: [(&str, Legend); 2] = [("kept", Legend::Kept), ("cut", Legend::Cut)];
 
-/// One bar with what is said of it.
+/// One bar with its label and note.
 struct Bar {
     label: String,
     p: f64,

@@ -77,7 +77,7 @@ struct Session<'m> {
     context: Context<'m>,
     prompt: Vec<Token>,
     options: &'m Options,
-    /// Of the last text.
+    /// The points of the last text.
     trace: Vec<Point>,
 }
 
@@ -97,7 +97,7 @@ impl<'m> Session<'m> {
         })
     }
 
-    /// Those of the preset, with the seed of the command line.
+    /// Returns the parameters of the preset, with the seed of the command line.
     fn params(&self) -> Params {
         Params {
             seed: self.options.seed,

@@ -30,7 +30,7 @@ pub const PATTERNS: [(&str, Pattern); 14] = [
     ("replay", replay),
 ];
 
-/// Nothing but the parameters.
+/// Generates with nothing but the parameters.
 fn plain(session: &mut Session<'_>) -> Result<(), String> {
     session.draw(&session.params()).map(drop)
 }
@@ -198,8 +198,8 @@ fn validation(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "a veto was ignored".to_owned())
 }
 
-/// Only the tokens that continue one of the names are let through; forced ones are not sampled.
-/// Behind the name the text goes on freely.
+/// Lets only the tokens through that continue one of the names; forced ones are not sampled. Behind
+/// the name the text goes on freely.
 fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     let names = [
         " Moses",

@@ -15,7 +15,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Of a token that was chosen from these logits, by `sieve` or not.
+    /// Returns the point of a token that was chosen from these logits, by `sieve` or not.
     pub fn new(text: String, logits: &[f32], token: Token, sieve: &Sieve) -> Self {
         let number = |number: Option<f32>| number.unwrap_or(f32::NAN);
         let stats = sieve.stats();

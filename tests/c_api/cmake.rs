@@ -76,7 +76,8 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// That of this test, whose libraries are there already; cargo has unlocked it.
+/// Returns the target directory of this test, whose libraries are there already; cargo has unlocked
+/// it.
 fn cargo_dir() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
     let folder = folder.expect("tmp is in the target directory");

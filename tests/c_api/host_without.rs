@@ -3,7 +3,7 @@
 
 use crate::toolchain::{Build, Link, Program, has_sanitizers, root, skipped};
 
-/// All of them, as the sources ask for them.
+/// Returns all host functions that the library asks for, as the sources name them.
 fn functions() -> Vec<String> {
     let source = root().join("src/ffi/host/linker.rs");
     let source = std::fs::read_to_string(source).expect("the source is there");

@@ -36,7 +36,7 @@ fn n_of_vocabulary() -> usize {
     unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
 }
 
-/// Of which most tokens are allowed at first, some, and fewer than a top-k keeps.
+/// Grammars that allow most tokens at first, some, and fewer than a top-k keeps.
 const GRAMMARS: [&str; 5] = [
     "root ::= [a-zA-Z ,.;:]* \"\\n\"?",
     "root ::= [^a-z] .*",
@@ -132,8 +132,8 @@ impl Chains {
         chains
     }
 
-    /// A chain of few members of ours that look at all of a vocabulary, one behind the other: what
-    /// they put off has to be made up for wherever somebody looks.
+    /// Returns a chain of few members of ours that read all of a vocabulary, one behind the other:
+    /// what they put off has to be made up for when it is read.
     fn of_whole(rng: &mut Rng) -> Self {
         let n = 4000 + rng.below(30_000);
         let mut chains = Self {

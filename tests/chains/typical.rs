@@ -77,7 +77,8 @@ impl Chains {
         chains
     }
 
-    /// Of so few tokens that one which is kept or not moves the draw from another to the next.
+    /// Returns chains on so few tokens that one which is kept or not moves the draw from another to
+    /// the next.
     fn of_few(rng: &mut Rng) -> Self {
         let mut chains = Self {
             label: String::new(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::sources::{read, root, rust_files};
 
-/// From below. A module may import from its own layer and from those before it.
+/// The layers, from below. A module may import from its own layer and from those before it.
 const LAYERS: [&[&str]; 10] = [
     &[
         "environment",
@@ -155,7 +155,7 @@ fn layer(module: &str) -> usize {
     found.unwrap_or_else(|| panic!("{module} is in no layer: name its folder in LAYERS"))
 }
 
-/// All that `from` imports, and what those import.
+/// Returns all modules that `from` imports, and those that these import.
 fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(module) = next.pop() {

@@ -51,7 +51,7 @@ fn breaker(rng: &mut Rng, n_vocab: usize) -> Vec<u8> {
     text
 }
 
-/// With those breakers, of either side.
+/// Returns samplers of either side with those breakers.
 fn pair(breakers: &[CString]) -> [HostSampler; 2] {
     let mut texts: Vec<*const c_char> = breakers.iter().map(|text| text.as_ptr()).collect();
     let (texts, n) = match texts.is_empty() {

@@ -7,7 +7,7 @@ use crate::support::family::{FAMILY, Member};
 use crate::support::orders::ORDERS;
 use crate::support::{Array, Grid, fresh_rng, replay};
 
-/// Where sorts and samplers change their way, and a vocabulary's.
+/// Sizes at which sorts and samplers take another branch, and a vocabulary's.
 const SIZES: [usize; 6] = [200, 1_500, 2_500, 9_000, 17_000, 33_000];
 
 /// Arrays of one kind, one after the other, as a host has them.

@@ -124,7 +124,7 @@ const CHAINS: [(&str, Members); 10] = [
     }),
 ];
 
-/// Some tokens of one chain.
+/// Compares some tokens of one chain.
 fn generate(name: &str, members: Members, rng: &mut Rng) {
     let n = rng.pick(&SIZES);
     let recipe = Recipe {

@@ -18,12 +18,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
-    /// In [0, 1).
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -52,7 +52,7 @@ impl Rng {
         self.unit() < probability
     }
 
-    /// In any order, each as likely (Fisher and Yates).
+    /// Brings the items into any order, each as likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -115,7 +115,7 @@ pub enum Shape {
     Wide,
     /// Some candidates masked with minus infinity.
     Masked,
-    /// All of them.
+    /// All candidates masked with minus infinity.
     AllMasked,
     /// Descending, and said to be.
     Sorted,
@@ -295,7 +295,7 @@ impl Recipe {
         }
     }
 
-    /// Any of all.
+    /// Returns any recipe of all.
     pub fn random(rng: &mut Rng) -> Self {
         Self {
             shape: rng.pick(&Shape::ALL),

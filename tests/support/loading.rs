@@ -39,7 +39,7 @@ pub fn beside(name: &str, program: Build) -> PathBuf {
     built(program.flag(object).flag("-pthread").flag("-rdynamic"))
 }
 
-/// Where such a program finds that library: variable and value.
+/// Returns the variable and the value by which such a program finds that library.
 pub fn waiting(name: &str) -> (&'static str, String) {
     let library = Build::new(name, "c-tests/loading/beside.c").flag("-DAS_LIBRARY");
     let library = built(library.flag("-shared").flag("-fPIC"));

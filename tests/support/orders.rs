@@ -5,7 +5,7 @@ use super::Rng;
 /// A shape, by name.
 pub struct Order {
     pub name: &'static str,
-    /// So many logits.
+    /// The function that makes `n` logits.
     pub logits: fn(n: usize, rng: &mut Rng) -> Vec<f32>,
 }
 
@@ -111,7 +111,7 @@ pub const ORDERS: &[Order] = &[
     }),
 ];
 
-/// As of a language model, but for what stands out: N(-1.5, 2.4).
+/// Returns logits of a language model's kind, without those that stand out: N(-1.5, 2.4).
 pub fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
     let normal = |rng: &mut Rng| {
         let (u, v) = (rng.unit().max(1e-300), rng.unit());
@@ -170,7 +170,7 @@ fn teeth(len: usize, rising: bool, n: usize, rng: &mut Rng) -> Vec<f32> {
     logits
 }
 
-/// One in a hundred in another's place.
+/// Exchanges one in a hundred with another.
 fn astray(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     let n = logits.len();
     for _ in 0..n / 200 {
@@ -179,12 +179,12 @@ fn astray(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     logits
 }
 
-/// All in one of the buckets of the built-ins' sort.
+/// Returns logits that are all in one of the buckets of the built-ins' sort.
 fn one_bucket(n: usize, rng: &mut Rng) -> Vec<f32> {
     (0..n).map(|_| rng.range(3.0, 3.1)).collect()
 }
 
-/// Any of so many values.
+/// Returns logits of any of so many values.
 fn values(count: usize, n: usize, rng: &mut Rng) -> Vec<f32> {
     let values = bulk(count, rng);
     (0..n).map(|_| rng.pick(&values)).collect()

@@ -70,8 +70,8 @@ pub struct Build {
 }
 
 impl Build {
-    /// From `source`, a path in the repository, in the folder `name`. C11 or, by the file's ending,
-    /// C++17; warnings are errors.
+    /// Returns a program to be compiled from `source`, a path in the repository, in the folder
+    /// `name`. C11 or, by the file's ending, C++17; warnings are errors.
     pub fn new(name: &str, source: &str) -> Self {
         let is_cxx = source.ends_with(".cpp");
         Self::in_language(name, source, is_cxx)
@@ -104,7 +104,7 @@ impl Build {
         }
     }
 
-    /// Where the program is made; a place for generated sources, too.
+    /// Returns the folder in which the program is made; a place for generated sources, too.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -222,7 +222,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Where it is; what was compiled with `-shared`, too.
+    /// Returns its path; also that of a library compiled with `-shared`.
     pub fn path(&self) -> &Path {
         &self.path
     }

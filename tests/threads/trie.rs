@@ -35,7 +35,7 @@ fn payload(n: usize) -> String {
     )
 }
 
-/// More than the cache holds.
+/// The number of payloads, more than the cache holds.
 const PAYLOADS: usize = 200;
 
 fn array() -> Array {

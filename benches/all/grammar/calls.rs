@@ -110,7 +110,7 @@ fn calls(side: &HostSampler, walk: &[i32]) -> [f64; NAMES.len()] {
     ]
 }
 
-/// Where a text stands that the chain goes on with, and what it is.
+/// The places at which the chain goes on with a text, and the texts before them.
 const PLACES: [(&str, &str); 3] = [
     ("at the begin of JSON", ""),
     ("in a string of JSON", "{\"name\": \"a"),

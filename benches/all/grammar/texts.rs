@@ -1,10 +1,10 @@
 //! The grammars that are walked through.
 
-/// One of them.
+/// A grammar that is walked through.
 pub struct Text {
     /// The name in the rows.
     pub name: &'static str,
-    /// In GBNF, with the rule `root`.
+    /// The grammar in GBNF, with the rule `root`.
     pub text: String,
     /// True if the built-in is asked, too. Of an ambiguous grammar one application takes it
     /// seconds.
@@ -116,7 +116,7 @@ fn names() -> String {
     format!("root ::= {}", names.join(" | "))
 }
 
-/// All of them.
+/// Returns all grammars.
 pub fn all() -> Vec<Text> {
     let text = |name, text: &str| Text {
         name,

@@ -19,13 +19,13 @@ const WALKS: usize = 16;
 #[derive(Serialize)]
 pub struct Walked {
     pub name: String,
-    /// In GBNF, with the rule `root`.
+    /// The grammar in GBNF, with the rule `root`.
     pub text: String,
     /// Their tokens.
     pub walks: Vec<Vec<i32>>,
-    /// Of our masks, one for each step, in the order of the walks.
+    /// The times of our masks, one for each step, in the order of the walks.
     pub masks_ns: Vec<f64>,
-    /// Of our constructor, for a text that was never seen and for one that was, and the
+    /// The times of our constructor, for a text that was never seen and for one that was, and the
     /// built-in's.
     pub init_ns: [f64; 3],
     /// The means of ours and of the built-in for the whole array, where the built-in was asked.
