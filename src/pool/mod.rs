@@ -2,10 +2,10 @@
 //!
 //! A pool begins as the caller's logits, which are only read. It stays that way while samplers
 //! change the logits of a few named tokens ([`Pool::edit`]) or let only some tokens through
-//! ([`Pool::mask`]), becomes a column of its own where one
-//! changes them all ([`Pool::column_mut`]), and an array of candidates where one keeps few of them
-//! ([`Pool::keep`]) or has no quicker way ([`Pool::apply`]). The 12-byte array of the whole
-//! vocabulary, which a host fills before each token, is only made where somebody asks for it.
+//! ([`Pool::mask`]), becomes a column of its own where one changes them all ([`Pool::column_mut`]),
+//! and an array of candidates where one keeps few of them ([`Pool::keep`]) or has no quicker way
+//! ([`Pool::apply`]). The 12-byte array of the whole vocabulary, which a host fills before each
+//! token, is only made when it is asked for.
 //!
 //! Whatever the form, the candidates are those that the same samplers leave of that array: ids,
 //! order, logits, probabilities, what is selected.

@@ -442,7 +442,7 @@ enum Nearest {
     /// The number of candidates kept, of which no two, nor the first that is not kept, are equally
     /// near.
     Distinct(usize),
-    /// Some candidates are equally near. So many are kept at most, and the first `sure` of them for
+    /// Some candidates are equally near. At most `kept` are kept, and the first `sure` of these for
     /// sure.
     Loose { kept: usize, sure: usize },
     /// Two candidates are equally near, or too much is open.

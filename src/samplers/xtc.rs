@@ -141,8 +141,7 @@ impl Xtc {
         removed
     }
 
-    /// Removes candidates of a vocabulary without sorting it; false if it cannot. Says whether it
-    /// could.
+    /// Removes candidates of a vocabulary without sorting it; false if it cannot.
     fn exclude_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         // Of 0 or NaN, all or none are above the threshold.
         let has_few = self.threshold > 0.0;
