@@ -34,7 +34,7 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     copy_column(data, to)
 }
 
-/// Copies the logits as [`column`] does, and appends the indices and values of those at or above
+/// Copies the logits as [`column`](column()) does, and appends the indices and values of those at or above
 /// `threshold`.
 pub fn column_selecting(
     data: &[TokenData],

@@ -123,7 +123,7 @@ const NOT_TINY: f32 = 1e-12;
 
 /// The sum of the logits of one block and that of their squares; leaves the largest of each group.
 /// `IN_ORDER`: also `sum` plus the logits as if added one by one, where they go at once; see
-/// [`try_signed_block`].
+/// `signed_sum::try_signed_block`.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -360,9 +360,9 @@ fn try_float_squares<V: Vector>(
     Some(after.sum)
 }
 
-/// Adds terms as [`try_block`] does, but each is a square in `double`, and a sum is rounded to a
-/// `double` before it is rounded to a `float`. That first rounding, to units 2^29 times finer, can
-/// only matter to a term that is as near as that to half-way; what is refused is wider.
+/// Adds terms as `sequential_sum::try_block` does, but each is a square in `double`, and a sum is
+/// rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29 times
+/// finer, can only matter to a term that is as near as that to half-way; what is refused is wider.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {

@@ -85,8 +85,8 @@ pub fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f
     (sum, count)
 }
 
-/// Adds terms of both signs as [`try_block`] does: here the sum must be far enough from both ends
-/// of the binade for any order of the terms.
+/// Adds terms of both signs as `sequential_sum::try_block` adds those of one: here the sum must be
+/// far enough from both ends of the binade for any order of the terms.
 #[inline(always)]
 fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize)> {
     let magnitude = sum.abs();

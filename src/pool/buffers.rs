@@ -34,11 +34,11 @@ pub struct Buffers {
     pub(super) collected: Vec<TokenData>,
     pub(super) picked: Vec<f32>,
     pub(super) softmax: Softmax,
-    /// Buffers to sort with, when the array of a pool [in order](Pool::put_in_order) is read.
+    /// Buffers to sort with, when the array of a pool in order is read.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
     pub(super) by_distance: ByDistance,
-    /// See [`Pool::was_settled`].
+    /// See `Pool::was_settled`.
     pub(super) settled: bool,
 }
 

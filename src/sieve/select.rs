@@ -420,7 +420,7 @@ pub(super) fn sort(candidates: &mut Vec<TokenData>, keys: &mut Vec<Item>) {
     candidates.extend(keys.iter().map(|&key| candidate_of(key)));
 }
 
-/// The same as [`cut_nucleus`] of a few candidates that may be too few: sorts them, and says
+/// The same as `cut_nucleus` of a few candidates that may be too few: sorts them, and says
 /// whether they are `enough`. If not, nothing is cut.
 #[expect(
     clippy::indexing_slicing,

@@ -64,7 +64,7 @@ impl Source<'_> {
     }
 
     /// Calls `visit` with runs of logits and the index of the first, in order. Each begins at a
-    /// multiple of `unit`, [`CHUNK`] or [`BLOCK`]; one that bias or penalties change is a run of
+    /// multiple of `unit`, [`CHUNK`] or `BLOCK`; one that bias or penalties change is a run of
     /// its own, in a copy.
     ///
     /// `wanted` is asked with the range of such a unit: if not, it is left as it was given, or out;

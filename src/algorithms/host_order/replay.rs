@@ -150,7 +150,7 @@ impl Replay {
         self.sort_buckets(last, k, ties);
     }
 
-    /// See [`HostOrder::place_of`]. Of the bucket of `logit` alone, and of that the part where it
+    /// See `HostOrder::place_of`. Of the bucket of `logit` alone, and of that the part where it
     /// comes to lie.
     pub(super) fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         Fallback::Ties.note();
