@@ -23,7 +23,7 @@ pub type Text<'t> = (Token, &'t [u8]);
 pub struct Place {
     /// The state behind the characters that are complete. It belongs to one bench.
     pub state: StateId,
-    /// What the last token left of a character.
+    /// The state of the UTF-8 decoder behind the last token.
     pub partial: Partial,
 }
 

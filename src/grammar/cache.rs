@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 use crate::token::Token;
 use crate::trie::cache::CacheStats;
 
-/// What a compiled grammar is known by.
+/// The key of a compiled grammar in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     digest: [u8; 32],

@@ -50,7 +50,8 @@ impl Compiled {
         }
     }
 
-    /// What stands first in a sequence, and what follows; `None` of the empty one.
+    /// Returns a sequence's first element and the sequence behind it; `None` for the empty
+    /// sequence.
     pub fn first(&self, sequence: u32) -> Option<Sequence> {
         self.rules.first(sequence)
     }
@@ -99,7 +100,7 @@ impl Compiled {
         self.groups.starts.get(group as usize).copied().unwrap_or(0)
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn n_groups(&self) -> usize {
         self.groups.starts.len()
     }

@@ -1,4 +1,4 @@
-//! What a grammar is made of: character classes, token elements, references to rules.
+//! The parts of a grammar: character classes, token elements, references to rules.
 //!
 //! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
 //! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
@@ -106,7 +106,7 @@ pub enum Element {
     Token(u32),
     /// Any token but this.
     TokenNot(u32),
-    /// What the rule with this number says.
+    /// A reference to the rule with this number.
     Rule(u32),
     /// A counted repetition: the one with this number.
     Repeat(u32),
@@ -120,9 +120,9 @@ pub const EMPTY: u32 = 0;
 /// A sequence: an element and the number of the sequence behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequence {
-    /// What comes first. Never [`Element::Alternative`].
+    /// The first element, never [`Element::Alternative`].
     pub item: Element,
-    /// The number of what follows.
+    /// The number of the sequence behind it.
     pub rest: u32,
 }
 
@@ -160,7 +160,8 @@ impl Written {
     }
 }
 
-/// How often an item is repeated. The item is written down once, however large the numbers are.
+/// An item with the bounds of its repetition. The item is written down once, however large the
+/// numbers are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat<Item> {
     /// The item that is repeated.
@@ -204,22 +205,22 @@ pub struct Rules {
     is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
-    /// What its text is like.
+    /// Properties of its text.
     pub about: About,
 }
 
-/// What a grammar's text is like, as far as builds of llama.cpp differ in that.
+/// Properties of a grammar's text in which builds of llama.cpp differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
-    /// Whether llama.cpp's own constructor, of any build, is certain to come back from it.
+    /// True if llama.cpp's own constructor, of any build, is certain to return from it.
     pub host_comes_back: bool,
     /// The largest number of repetitions that stands in it.
     pub most_repetitions: u64,
-    /// Whether it has elements `<text>` or `<[7]>`.
+    /// True if it has elements `<text>` or `<[7]>`.
     pub names_tokens: bool,
-    /// Whether it has the escape `\\-`.
+    /// True if it has the escape `\\-`.
     pub escapes_dash: bool,
-    /// Whether its root is a rule that a group or a repetition has made.
+    /// True if its root is a rule that a group or a repetition has made.
     pub root_is_made: bool,
 }
 
@@ -420,7 +421,8 @@ impl Rules {
         Ok(rest)
     }
 
-    /// What stands first in a sequence, and what follows; `None` of the empty one.
+    /// Returns a sequence's first element and the sequence behind it; `None` for the empty
+    /// sequence.
     pub fn first(&self, sequence: u32) -> Option<Sequence> {
         if sequence == EMPTY {
             return None;

@@ -40,7 +40,7 @@ impl Engine {
         Self { budget, ..self }
     }
 
-    /// What each call may do.
+    /// Returns the limit on the work of each call.
     pub fn budget(&self) -> Budget {
         self.budget
     }

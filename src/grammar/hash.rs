@@ -1,8 +1,8 @@
-//! A quick hash for numbers that we have given out ourselves.
+//! A fast hash for numbers that this crate has assigned itself.
 //!
-//! What is hashed follows from a client's text, so the keys are drawn at random once per process:
-//! without them nobody knows which numbers meet. A folded multiplication mixes as `wyhash` and its
-//! like do, in a tenth of the time of the standard library's hash.
+//! The numbers depend on a client's text, so the keys are drawn at random once per process: nobody
+//! can foresee collisions. A folded multiplication mixes as `wyhash` and its like do, in a tenth of
+//! the time of the standard library's hash.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -40,7 +40,7 @@ impl BuildHasher for Keys {
     }
 }
 
-/// What has been hashed so far.
+/// The state of the hash function: all input so far, folded into one number.
 #[derive(Clone, Copy)]
 pub struct Folded {
     state: u64,

@@ -1,4 +1,4 @@
-//! How much llama.cpp's own constructor has to go through for a text, counted before it is asked.
+//! Bounds the work of llama.cpp's own grammar constructor for a text, before it is called.
 //!
 //! It writes counted repetitions out, looks for left recursion by recursion, anew on every way, and
 //! writes down each stack of the beginning by itself. Of some texts that ours read in no time it
@@ -7,15 +7,16 @@
 
 use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
 
-/// How deep recursions of llama.cpp's may be without coming near the end of a thread's stack.
+/// The depth of recursion that llama.cpp can reach without coming near the end of a thread's stack.
 pub const DEEP: usize = 1000;
-/// How many rules its check for left recursion may look at in a time that nobody notices.
+/// The most rules that llama.cpp's check for left recursion may visit; so many take no noticeable
+/// time.
 pub const MOST_CHECKED: usize = 1 << 20;
-/// How many elements it may write down, 8 bytes each, three times.
+/// The most elements that llama.cpp may write down, 8 bytes each, three times.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// How many stacks there may be at the beginning: each is compared with each.
+/// The most stacks that there may be at the beginning: each is compared with each.
 const MOST_STACKS: u32 = 1 << 12;
-/// In so many passes over the rules it must be known which may be empty.
+/// The most passes over the rules to find out which may be empty.
 const PASSES: usize = 32;
 
 /// True if llama.cpp's constructor, that of any build, is certain to come back from these rules in
@@ -33,8 +34,8 @@ pub fn host_comes_back(written: &Written, nested: usize) -> bool {
         && host_check_ends(written, MOST_CHECKED)
 }
 
-/// How many elements there are once repetitions are written out: the item as often as it must come,
-/// and a rule for each optional round.
+/// Returns the number of elements once repetitions are written out: the item as often as it must
+/// come, and a rule for each optional round.
 fn n_elements(written: &Written) -> usize {
     let mut of_repeats: Vec<usize> = Vec::with_capacity(written.repeats.len());
     let mut of_rounds: usize = 0;
@@ -117,20 +118,21 @@ fn alternatives(rule: &[Element]) -> impl Iterator<Item = &[Element]> {
     rule.split(|element| *element == Element::Alternative)
 }
 
-/// What lies behind a rule or a counted repetition, until there is a character.
+/// The depth and the number of the paths from a rule or a counted repetition to its first
+/// characters.
 #[derive(Clone, Copy)]
 struct Behind {
-    /// The longest way, in rules.
+    /// The length of the longest path, in rules.
     depth: usize,
-    /// How many ways there are, and one for each that ends without a character.
+    /// The number of paths, those that end without a character included.
     n_stacks: u32,
 }
 
-/// What a rule or a counted repetition begins with.
+/// The rules and repetitions that a rule or a counted repetition can begin with.
 struct Beginning {
     /// Rules, and behind their numbers those of counted repetitions, as often as they are found.
     nodes: Vec<usize>,
-    /// How many ways end here.
+    /// The number of paths that end here.
     n_ends: u32,
 }
 
@@ -141,7 +143,8 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// What lies behind the root; `None` where any way comes back to itself or is too deep.
+    /// Returns the depth and the number of the paths from the root; `None` if a path of the grammar
+    /// is a cycle or too deep.
     fn behind_root(&self) -> Option<Behind> {
         let n = self.written.rules.len() + self.written.repeats.len();
         let mut known: Vec<Option<Behind>> = vec![None; n];
@@ -183,7 +186,8 @@ impl Ways<'_> {
         *known.get(self.written.root as usize)?
     }
 
-    /// What a node begins with; `None` where a repetition repeats what may be empty.
+    /// Returns the nodes that a node can begin with; `None` where a repetition repeats what may be
+    /// empty.
     fn beginning(&self, node: usize) -> Option<Beginning> {
         let mut beginning = Beginning {
             nodes: Vec::new(),

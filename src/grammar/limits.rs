@@ -1,5 +1,5 @@
-//! How much a grammar may ask for. Its text is a client's in most servers, so every size has an
-//! end; what lies beyond is refused or dead, with a message that names the limit.
+//! Limits on the size of a grammar and on its work. Its text is a client's in most servers, so
+//! every size has an end; what lies beyond is refused or dead, with a message that names the limit.
 
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
@@ -47,18 +47,17 @@ pub const MAX_CACHED: usize = 256;
 pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
 /// The most instructions of all trigger patterns, repetitions written out.
 pub const MAX_TRIGGER_STATES: usize = 1 << 18;
-/// How deep parentheses of a trigger pattern may be nested.
+/// The deepest nesting of parentheses in a trigger pattern.
 pub const MAX_TRIGGER_DEPTH: usize = 100;
 /// The most steps that one call may take while it waits for a trigger, all patterns together.
 pub const MAX_TRIGGER_STEPS: usize = 1 << 22;
 /// The most places that the search for a trigger may have to come back to.
 pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
-/// The most bytes of what is remembered of the patterns of one grammar while texts are read: so
-/// many,
+/// The bytes that may always be remembered of the patterns of one grammar while texts are read.
 pub const MIN_TRIGGER_TABLES: usize = 64 << 10;
-/// and so many for each of their states,
+/// The bytes that may be remembered in addition for each state of the patterns.
 pub const TRIGGER_TABLES_PER_STATE: usize = 256;
-/// but no more than this.
+/// The most bytes that may be remembered of the patterns of one grammar, however many their states.
 pub const MAX_TRIGGER_TABLES: usize = 4 << 20;
 /// The most bytes that patterns occupy which are kept for later, with what may come to be
 /// remembered of them.

@@ -60,7 +60,7 @@ impl Mask {
         size_of_val(&*self.words) + size_of::<Self>()
     }
 
-    /// How many tokens are allowed.
+    /// Returns the number of allowed tokens.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -309,7 +309,7 @@ struct Above {
     /// Where the state's transitions begin.
     row: usize,
     cover: CharSet,
-    /// How many characters lead to it.
+    /// The number of characters on the path to it.
     depth: usize,
 }
 

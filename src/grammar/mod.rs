@@ -12,7 +12,7 @@
 //! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
 //!   [`hash`][]: how numbers are found.
 //!
-//! What it does is llama.cpp's, to the last candidate; how is not. See `docs/grammar.md`.
+//! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 
 pub mod bench;
 pub mod cache;

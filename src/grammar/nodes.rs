@@ -1,11 +1,11 @@
 //! The texts of a vocabulary as a tree of bytes.
 //!
-//! What lies below a node are tokens whose *ranks*, their numbers in the order of their texts, are
-//! a range. A node where a character is complete knows it; one in the midst of a character knows
-//! what its bytes say so far. The children of a node stand side by side, and what lies below them
-//! comes thereafter, child by child: a walk that leaves out most children reads little, and what
-//! it reads next is near. Of each node it is known, roughly, which characters occur below, so
-//! that a state which takes them all takes the whole range.
+//! The tokens below a node have consecutive *ranks*, their numbers in the order of their texts. A
+//! node where a character is complete knows it; one in the midst of a character knows what its
+//! bytes say so far. The children of a node stand side by side, and what lies below them comes
+//! thereafter, child by child: a walk that leaves out most children reads little, and what it reads
+//! next is near. Of each node it is known, roughly, which characters occur below, so that a state
+//! which takes them all takes the whole range.
 
 #![expect(
     clippy::indexing_slicing,
@@ -36,7 +36,7 @@ fn label(code_point: u32) -> u8 {
 /// The number of the node that is above all others and has no byte.
 pub const ROOT: usize = 0;
 
-/// What a node's byte says.
+/// The character, or part of one, that a node's byte ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// This character is complete.
@@ -158,7 +158,7 @@ const VALUE_BITS: u32 = 22;
 const MISSING_BITS: u32 = 2;
 
 impl Node {
-    /// What its byte says.
+    /// Returns the character, or part of one, that the node's byte ends.
     #[inline]
     pub fn step(&self) -> Step {
         let value = self.packed & ((1 << VALUE_BITS) - 1);
@@ -307,7 +307,7 @@ impl Nodes {
         }
     }
 
-    /// How many nodes follow a node that are the only child each, and of one character, and that
+    /// Returns how many nodes below a node are an only child each, all of one character, and that
     /// character's kind. The first is the node's child, and each has the number behind the one
     /// before.
     #[inline]
@@ -330,7 +330,7 @@ impl Nodes {
         }
     }
 
-    /// How many texts there are.
+    /// Returns the number of ranks: one per text.
     pub fn n_ranks(&self) -> usize {
         self.n_ranks
     }
@@ -379,8 +379,8 @@ impl Nodes {
     }
 }
 
-/// What `byte` says behind the byte of a node. Behind a character that is complete, and at the
-/// root, another one begins.
+/// Decodes `byte` behind the byte of a node. Behind a character that is complete, and at the root,
+/// another one begins.
 fn behind(parent: Step, byte: u8) -> Step {
     let (bits, missing) = match parent {
         Step::Within(partial) => (

@@ -57,9 +57,9 @@ impl Dead {
 /// Why there is no constraint by a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What is wrong with it, and where.
+    /// A description of the fault and its place.
     pub what: String,
-    /// Whether llama.cpp's own would not come back from it, or end the process with it.
+    /// True if llama.cpp's own would not return from it, or would end the process.
     pub is_trap: bool,
 }
 
@@ -86,7 +86,7 @@ impl From<ParseError> for Refused {
 pub struct Refusal {
     /// The token.
     pub token: Token,
-    /// How many bytes of its text stand before the place where a lazy grammar has begun.
+    /// The number of bytes of its text before the place where a lazy grammar has begun.
     pub skipped: usize,
 }
 
@@ -98,7 +98,7 @@ pub struct Grammar {
     slot: Arc<Slot>,
 }
 
-/// What may be asked of a grammar from any thread.
+/// The part of a grammar sampler that any thread may query.
 #[derive(Debug)]
 pub struct Slot {
     /// `None` where there is no grammar, and nothing is constrained.
@@ -119,7 +119,7 @@ struct Core {
     refusal: Option<Refusal>,
 }
 
-/// What a lazy grammar waits for.
+/// The triggers of a lazy grammar.
 #[derive(Clone)]
 struct Lazy {
     triggers: Arc<Triggers>,
@@ -155,7 +155,7 @@ impl Grammar {
         Ok(grammar)
     }
 
-    /// The same of a grammar that is cached; `None` if it is not.
+    /// Makes a constraint by a grammar of the cache; `None` if it is not there.
     pub fn cached(
         text: &[u8],
         root: &[u8],
@@ -188,8 +188,8 @@ impl Grammar {
         Ok(Self::with(Some(core), n_tokens))
     }
 
-    /// The same, but it constrains nothing before one of the tokens is accepted or one of the
-    /// patterns is found in the text. Then the grammar begins: with that token, or where the
+    /// Makes the grammar lazy: it constrains nothing before one of the tokens is accepted or one of
+    /// the patterns is found in the text. Then the grammar begins: with that token, or where the
     /// pattern says.
     pub fn lazy(self, triggers: Arc<Triggers>, tokens: &[Token]) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
@@ -202,7 +202,7 @@ impl Grammar {
         self
     }
 
-    /// The same for a host that says itself what was not allowed: see
+    /// Makes a grammar for a host that reports itself which token was not allowed: see
     /// [`accept_for_host`](Self::accept_for_host).
     pub fn hosted(self) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
@@ -232,14 +232,15 @@ impl Grammar {
         }
     }
 
-    /// What its text is like; `None` of an empty one.
+    /// Returns the properties of its text in which builds of llama.cpp differ; `None` of an empty
+    /// one.
     pub fn about(&self) -> Option<About> {
         let core = self.slot.core.lock();
         let compiled = core.as_ref().map(|core| core.tracker.engine().compiled());
         compiled.map(|compiled| compiled.rules.about)
     }
 
-    /// What others may ask.
+    /// Returns the part that other threads may query.
     pub fn slot(&self) -> &Arc<Slot> {
         &self.slot
     }
@@ -274,9 +275,8 @@ impl Slot {
         }
     }
 
-    /// Whether the characters so far that are complete are a whole sentence of the grammar, so that
-    /// tokens that end the generation are allowed. False where there is no grammar, and while a
-    /// lazy one waits.
+    /// True if the complete characters so far are a sentence of the grammar, so that tokens that
+    /// end the generation are allowed. False where there is no grammar, and while a lazy one waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)

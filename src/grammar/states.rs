@@ -54,10 +54,10 @@ const DONE: StateId = 1;
 /// A sequence on top, and the stacks below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// What comes first: a sequence of the grammar, or, behind the last of these, one whose
-    /// repetition has begun.
+    /// The sequence on top: one of the grammar, or, behind the last of these, one whose repetition
+    /// has begun.
     pub sequence: u32,
-    /// What comes then.
+    /// The stacks below it.
     pub below: StateId,
 }
 
@@ -83,7 +83,7 @@ const UNKNOWN: u32 = u32::MAX;
 const MOST_IN_ROW: usize = 1 << 10;
 /// More edges are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
-/// What begins with several groups stands behind them all.
+/// Stands for a group in sequences that begin with several: sorted behind all groups.
 const SEVERAL: u32 = u32::MAX;
 
 /// All states that a grammar was found in.

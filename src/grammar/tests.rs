@@ -227,7 +227,7 @@ fn dead() -> Vec<(Dead, Grammar)> {
     all.into()
 }
 
-/// What the tokens with these logits become, by each way there is.
+/// Returns these tokens and logits as the grammar leaves them; all entry points must agree.
 fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token, f32)> {
     let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
     let given: Vec<TokenData> = given.iter().map(candidate).collect();
@@ -282,7 +282,7 @@ fn in_an_array_of_one_the_dead_exchange_no_id() {
     }
 }
 
-/// What was accepted is then unknown.
+/// The accepted text is then unknown.
 #[test]
 fn a_change_that_panics_leaves_nothing_allowed_but_the_end() {
     type Change = fn(&mut Grammar);
@@ -538,7 +538,7 @@ fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     assert!(n_failed > 100, "{n_failed}");
 }
 
-/// What was asked on the way does not matter to what is allowed behind it.
+/// Questions on the way do not change the tokens that are allowed behind it.
 #[test]
 fn a_deep_place_has_one_answer_however_it_was_reached() {
     let tree = tree(["a".into(), "aaaaaaaaaaaa".into(), "b".into()]);
@@ -723,7 +723,7 @@ fn the_cache_counts_what_has_grown() {
     cache::forget(&tree);
 }
 
-/// What llama.cpp refuses for its repetitions.
+/// A grammar that llama.cpp refuses for its repetitions.
 fn large(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
     assert!(Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, tree, |_| None).is_err());
     Grammar::new(text.as_bytes(), b"root", Many, tree, |_| None).expect("a grammar")

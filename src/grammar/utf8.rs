@@ -7,25 +7,25 @@
 /// A character of which bytes are still to come, or a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Partial {
-    /// What the bytes so far say; 0 where nothing is to come.
+    /// The code point's bits so far; 0 where no byte is missing.
     pub bits: u32,
-    /// How many bytes are to come; -1 behind bytes that were no UTF-8.
+    /// The number of bytes that are missing; -1 behind bytes that were no UTF-8.
     pub missing: i8,
 }
 
 impl Partial {
-    /// What is left behind bytes that are no UTF-8.
+    /// The state behind bytes that are no UTF-8.
     pub const INVALID: Self = Self {
         bits: 0,
         missing: -1,
     };
 
-    /// Whether bytes of a character are to come.
+    /// True if bytes of a character are missing.
     pub fn is_pending(self) -> bool {
         self.missing > 0
     }
 
-    /// The same with `rest`, of which there is no more than is missing.
+    /// Appends the bits of `rest`, which has no more bytes than are missing.
     fn with(self, rest: &[u8]) -> Self {
         let push = |bits: u32, byte: &u8| (bits << 6) + u32::from(byte & 0x3F);
         Self {

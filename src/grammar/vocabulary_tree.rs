@@ -17,7 +17,7 @@ use crate::memory::{exhausted, reserve_exact, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// What kind of text a token has.
+/// The kind of a token's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It ends a generation, whatever its text.
@@ -189,12 +189,12 @@ impl VocabularyTree {
         self.bands = bands;
     }
 
-    /// How many tokens the vocabulary has.
+    /// Returns the number of tokens of the vocabulary.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
     }
 
-    /// What kind of text a token has; `None` if there is no such token.
+    /// Returns the kind of a token's text; `None` if there is no such token.
     pub fn kind(&self, token: Token) -> Option<Kind> {
         self.kinds.get(usize::try_from(token).ok()?).copied()
     }
@@ -246,7 +246,7 @@ impl VocabularyTree {
         self.most_chars
     }
 
-    /// How many characters are complete in a token's text.
+    /// Returns the number of complete characters in a token's text.
     pub fn n_chars(&self, token: u32) -> usize {
         let mut chars = Vec::new();
         decode(self.text(token as Token), Partial::default(), &mut chars);
@@ -289,7 +289,7 @@ fn kind_of(text: &[u8], chars: &mut Vec<u32>) -> Kind {
     }
 }
 
-/// Whether every byte is what it is taken for, and no character is longer than it needs to be, as
+/// True if every byte is what it is taken for, and no character is longer than it needs to be, as
 /// far as ASCII is concerned.
 fn is_well_formed(text: &[u8], chars: &[u32], end: Partial) -> bool {
     let mut missing = 0;

@@ -1,8 +1,8 @@
-//! What llama.cpp's constructor is asked of, and what not.
+//! Tests for which texts llama.cpp's constructor is called, and for which not.
 
 use crate::grammar::parser::{Repetitions, parse};
 
-/// Whether it is asked of this text.
+/// True if llama.cpp's constructor may be called with this text.
 fn is_asked(text: &str) -> bool {
     let rules = parse(text.as_bytes(), b"root", Repetitions::AsLlamaCpp, |_| {
         Some(0)

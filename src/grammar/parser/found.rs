@@ -1,4 +1,4 @@
-//! What stands where something else was expected, where its look does not tell.
+//! Descriptions of unexpected characters in messages, where their look does not explain the fault.
 
 use super::{Fault, ParseError, Parsed, Parser, fault, is_word, place};
 use crate::quoted::quoted;
@@ -33,7 +33,8 @@ impl Parser<'_> {
     }
 }
 
-/// What is at this place, to be said behind what was expected; nothing where that can be seen.
+/// Describes the character at `at`, to be added to what was expected; empty where its look explains
+/// the fault.
 pub(super) fn told(text: &[u8], at: usize) -> String {
     let rest = text.get(at..).unwrap_or_default();
     let Some(&byte) = rest.first() else {

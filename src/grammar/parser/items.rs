@@ -82,8 +82,8 @@ impl Parser<'_> {
         }
     }
 
-    /// What is not escaped. The first byte says how many follow, whatever they are; one that cannot
-    /// be first stands for itself less 128.
+    /// Reads a character that is not escaped. The first byte says how many follow, whatever they
+    /// are; one that cannot be first stands for itself less 128.
     fn plain_character(&mut self, first: u8) -> u32 {
         let (mask, n_more) = match first {
             0xF0.. => (0x0F, 3),

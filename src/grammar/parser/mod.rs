@@ -1,7 +1,7 @@
 //! GBNF, llama.cpp's notation for grammars: a text becomes rules.
 //!
-//! What is accepted and refused, and what a repetition becomes, is llama.cpp's (see the table in
-//! `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
+//! Accepted texts, refused texts, and the expansion of repetitions are llama.cpp's (see the table
+//! in `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
 //! memory's.
 
 mod found;
@@ -32,15 +32,15 @@ pub struct ParseError {
     pub line: usize,
     /// Character in that line, from 1.
     pub column: usize,
-    /// What was expected, or what is wrong.
+    /// A description of the fault, or of what was expected.
     pub what: String,
-    /// Whether llama.cpp's own parser does not come back from this text, or reads out of bounds.
+    /// True if llama.cpp's own parser does not return from this text, or reads out of bounds.
     pub is_trap: bool,
-    /// Whether there are more repetitions than are read.
+    /// True if there are more repetitions than are accepted.
     pub is_of_number: bool,
 }
 
-/// How many repetitions a text may ask for.
+/// The limit on the repetitions of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetitions {
     /// As many as llama.cpp takes.
@@ -186,14 +186,14 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
 struct Frame {
     /// Rule that the alternatives belong to.
     rule: u32,
-    /// Whether this is a group, in which lines may end.
+    /// True if this is a group, in which lines may end.
     is_group: bool,
     elements: Vec<Element>,
     /// Where the item begins that a repetition would repeat.
     item_start: usize,
-    /// How many rules that item stands for.
+    /// The number of rules that the item stands for.
     item_rules: u64,
-    /// How many rules llama.cpp would have made before the group.
+    /// The number of rules that llama.cpp would have made before the group.
     numbers_before: u64,
     /// Where the group was opened.
     opened_at: usize,
@@ -228,7 +228,7 @@ struct Parser<'a> {
     /// Names that the text gives.
     names: HashMap<&'a [u8], u32>,
     symbols: Vec<Symbol>,
-    /// How many rules llama.cpp would have numbered so far.
+    /// The number of rules that llama.cpp would have numbered so far.
     n_numbers: u64,
     /// The number behind the last that it would have defined: it finds a rule missing below.
     defined_before: u64,
@@ -238,7 +238,7 @@ struct Parser<'a> {
     rules: Vec<Option<Vec<Element>>>,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
-    /// How deep parentheses are nested.
+    /// The depth of nested parentheses.
     nested: usize,
     about: About,
     /// The first place in a string or class that is no UTF-8.

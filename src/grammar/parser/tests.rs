@@ -8,7 +8,7 @@ fn told(text: &[u8]) -> String {
         .to_string()
 }
 
-/// What a text holds is for a log, and for a terminal.
+/// Messages end up in a log, or on a terminal.
 #[test]
 fn messages_hold_no_control_characters_of_the_text() {
     for (text, root) in [

@@ -1,4 +1,4 @@
-//! How much one call may do.
+//! Limits the work of one call.
 //!
 //! An answer must not depend on what was asked before, and tables that grow make work cheaper. So
 //! two sums are kept: the steps that this call has taken, and a bound on those that it would have

@@ -10,10 +10,11 @@
 //!     nothing left                    found += closed(below)      # a *pop*
 //! ```
 //!
-//! What a pop finds depends on the state below alone, so it is found once, by a closure of its own.
-//! A text that closes a thousand levels with one character thereby takes one step, if the text
-//! before has closed all but the last of them. Not so where the state below was put there by this
-//! very closure: an empty text led there, possibly in a circle, and its edges are followed here.
+//! The result of a pop depends on the state below alone, so it is computed once, by a closure of
+//! its own. A text that closes a thousand levels with one character thereby takes one step, if the
+//! text before has closed all but the last of them. Not so where the state below was put there by
+//! this very closure: an empty text led there, possibly in a circle, and its edges are followed
+//! here.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,7 +33,7 @@ const PUSHED: u32 = u32::MAX;
 const NEXT_ROUND: u32 = u32::MAX - 1;
 /// Likewise, whose closure this one has waited for.
 const WAITED_FOR: u32 = u32::MAX - 2;
-/// What a pop costs beside the closure that it waits for.
+/// Steps of a pop, in addition to those of the closure that it waits for.
 const POP: u64 = 4;
 /// Scratch of deeper closures is not kept.
 const MOST_KEPT: usize = 32;

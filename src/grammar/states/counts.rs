@@ -1,4 +1,4 @@
-//! How many rounds of a repetition are left.
+//! Counts of the rounds that a repetition has left.
 //!
 //! A repetition that has begun is a sequence of the grammar with two numbers: how many rounds must
 //! still come, and how many may. Such pairs get numbers of their own, behind those of the

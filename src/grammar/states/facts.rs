@@ -1,5 +1,5 @@
-//! What is known of a state besides its edges: which characters it takes, whether it takes tokens,
-//! and which texts it takes whatever they are.
+//! Facts about a state besides its edges: which characters it takes, whether it takes tokens, and
+//! which texts it takes whatever they are.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,7 +30,7 @@ pub(super) struct Facts {
     uniform: Option<(Kinds, StateId)>,
     /// The last walk that has asked for these.
     uniform_walk: u32,
-    /// How far such characters lead.
+    /// The steps that a text of such characters takes, and the state behind them.
     pub(super) run: Run,
     /// True if a top is a token.
     has_tokens: bool,
@@ -171,8 +171,8 @@ impl States {
         Ok(all)
     }
 
-    /// How many characters of a kind lead on, at most `most`, and where: up to a state that does
-    /// not take all of the kind, or takes tokens.
+    /// Returns how many characters of a kind lead on, at most `most`, and the state behind them:
+    /// one that does not take all of the kind, or takes tokens.
     pub fn run(
         &mut self,
         grammar: &Compiled,

@@ -1,7 +1,7 @@
 //! A state of other tables.
 //!
-//! What is copied is not counted: it is no more than is there already, and was counted there. What
-//! is united on the way is, for the whole state, however much of it was imported before.
+//! Copies are not charged: there is no more of them than is there already, and was charged there.
+//! Unions on the way are, for the whole state, however much of it was imported before.
 
 #![expect(
     clippy::indexing_slicing,

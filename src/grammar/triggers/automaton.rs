@@ -33,10 +33,10 @@ const UNKNOWN: u32 = u32::MAX;
 const AT_ONCE: usize = 1 << 12;
 /// So many instructions are looked at in one step.
 const PER_STEP: usize = 2;
-/// What an allocation takes beside its bytes.
+/// Bytes that an allocation takes in addition to its contents.
 const ALLOCATION: usize = 16;
 
-/// What stands before a place.
+/// The kind of the byte before a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Left {
     /// Nothing.
@@ -47,7 +47,7 @@ enum Left {
     Other,
 }
 
-/// What stands behind a place.
+/// The kind of the byte behind a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
     /// That is not known yet.
@@ -60,13 +60,13 @@ enum Right {
     Other,
 }
 
-/// What a state is.
+/// The identity of a state: equal shapes are one state.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     /// Of the rest.
     hash: u64,
     left: Left,
-    /// Whether some of `items` wait for what follows.
+    /// True if some of `items` wait for the next byte.
     waits: bool,
     /// Instructions that take a byte, and those that wait; ascending.
     items: Box<[Address]>,
@@ -107,7 +107,7 @@ pub struct Automaton {
     /// The class of each byte, and one byte of each class.
     class_of: [u8; 256],
     one_of: Vec<u8>,
-    /// Whether some pattern asks for the borders of words.
+    /// True if some pattern asks for the borders of words.
     has_words: bool,
     /// Where every text begins.
     start: Arc<Shape>,
@@ -122,7 +122,7 @@ struct Tables {
     numbers: HashMap<Arc<Shape>, u32>,
     states: Vec<State>,
     bytes: usize,
-    /// How often the states were dropped.
+    /// The number of times that the states were dropped.
     generation: u64,
 }
 
@@ -134,21 +134,21 @@ struct State {
     at_end: Option<Arc<AtEnd>>,
 }
 
-/// What a byte leads to, and how many steps it takes to find out.
+/// A transition: the next state, and the steps that it takes to find it.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     next: u32,
     steps: u32,
 }
 
-/// What would match if the text ended, and how many steps it takes to find out.
+/// The patterns that match if the text ends here, and the steps that it takes to find them.
 #[derive(Debug)]
 struct AtEnd {
     hits: Box<[u32]>,
     steps: usize,
 }
 
-/// How the tables of a generation end: freed while nothing is held.
+/// The dropped tables of a generation, to be freed while no lock is held.
 type Dropped = (HashMap<Arc<Shape>, u32>, Vec<State>);
 
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ struct Scratch {
     open: Vec<Address>,
     items: Vec<Address>,
     hits: Vec<u32>,
-    /// How many instructions were looked at.
+    /// The number of instructions that were looked at.
     n_looks: usize,
 }
 
@@ -275,7 +275,7 @@ impl Automaton {
         Ok(n)
     }
 
-    /// What a byte of a class leads to, and the steps for that.
+    /// Returns the state behind a byte of a class, and the steps that this takes.
     fn next(
         &self,
         program: &Program,
@@ -469,7 +469,7 @@ impl Scratch {
         (items, std::mem::take(&mut self.hits))
     }
 
-    /// What a closure has found.
+    /// Makes a state of the instructions and matches that a closure has found.
     fn finish(&mut self, program: &Program, left: Left, hasher: &RandomState) -> Shape {
         self.items.sort_unstable();
         self.hits.sort_unstable();

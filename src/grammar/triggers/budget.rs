@@ -1,4 +1,4 @@
-//! How much work one call may take, for all patterns together.
+//! Limits the work of one call, all patterns together.
 //!
 //! Steps are counted, not time, and counted alike whether somebody else has done the work before:
 //! no answer depends on the machine's load, or on who has asked what.
@@ -44,7 +44,7 @@ impl Budget {
         }
     }
 
-    /// How many steps are left.
+    /// Returns the number of steps that are left.
     pub fn left(&self) -> usize {
         self.left
     }

@@ -44,7 +44,7 @@ impl ByteSet {
         Self(self.0.map(|word| !word))
     }
 
-    /// Whether a byte is in it.
+    /// True if the set contains the byte.
     #[inline]
     pub fn has(&self, byte: u8) -> bool {
         let word = self.0.get(usize::from(byte / 64));
@@ -52,12 +52,12 @@ impl ByteSet {
     }
 }
 
-/// Whether a byte is a letter, a digit or an underscore.
+/// True if a byte is a letter, a digit or an underscore.
 pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// What `isspace` says in the C locale; unlike Rust's, the vertical tab counts.
+/// True if `isspace` is in the C locale; unlike in Rust, the vertical tab counts.
 fn is_space(byte: u8) -> bool {
     matches!(byte, 9..=13 | b' ')
 }

@@ -1,4 +1,4 @@
-//! What a lazy grammar waits for: patterns in the notation of `std::regex`.
+//! The triggers of a lazy grammar: patterns in the notation of `std::regex`.
 //!
 //! - [`byte_set`][], [`scanner`][], [`syntax`][]: a pattern is read.
 //! - [`program`][]: all patterns become instructions.

@@ -17,25 +17,25 @@ pub type Address = u32;
 /// No set is known.
 pub const NO_SET: u32 = u32::MAX;
 
-/// What to do, and where to go on.
+/// An instruction, with the address of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
     /// A byte out of a set.
     Byte {
         /// The set.
         set: u32,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// As many bytes out of a set as lead to a match, the most first.
     Run {
         /// The set.
         set: u32,
-        /// What follows.
+        /// The next instruction.
         exit: Address,
-        /// Whether the fewest come first.
+        /// True if the fewest come first.
         lazy: bool,
-        /// With which bytes what follows may begin.
+        /// The set of bytes with which the rest may begin.
         first: u32,
     },
     /// One of two, in this order.
@@ -51,7 +51,7 @@ pub enum Inst {
         body: Address,
         /// No more.
         exit: Address,
-        /// Whether `exit` comes first.
+        /// True if `exit` comes first.
         lazy: bool,
         /// The number of its counter.
         counter: u32,
@@ -60,47 +60,47 @@ pub enum Inst {
     Open {
         /// The group.
         group: u32,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// A group ends.
     Close {
         /// The group.
         group: u32,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// Only at the begin of the text.
     Begin {
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// Only at the end of the text.
     End {
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// Only at the border of a word.
     Word {
         /// Or only elsewhere.
         negated: bool,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// Only where `body` follows.
     Look {
-        /// What follows here, or must not.
+        /// The look-ahead's first instruction.
         body: Address,
-        /// Whether it must not.
+        /// True if it must not match.
         negated: bool,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
-    /// What a group has matched.
+    /// The bytes that a group has matched.
     Backreference {
         /// The group.
         group: u32,
-        /// What follows.
+        /// The next instruction.
         next: Address,
     },
     /// The pattern of this number has matched.
@@ -117,15 +117,15 @@ pub struct Pattern {
     pub entry: Address,
     /// Its instructions.
     pub code: std::ops::Range<Address>,
-    /// How many groups it has, and how many counters.
+    /// The number of groups.
     pub n_groups: u32,
-    /// Counters are numbered from 0 in each pattern.
+    /// The number of counters; they are numbered from 0 in each pattern.
     pub n_counters: u32,
-    /// With which bytes a match begins; [`NO_SET`] where that is not known.
+    /// The set of bytes with which a match begins; [`NO_SET`] where that is not known.
     pub first: u32,
-    /// Whether it is first to match the whole text: it begins with `^` and ends with `$`.
+    /// True if it begins with `^` and ends with `$`, so that it is first to match the whole text.
     pub is_whole: bool,
-    /// Whether a place that led nowhere once never leads anywhere.
+    /// True if a place that led nowhere once never leads anywhere.
     pub forgets: bool,
 }
 
@@ -152,13 +152,13 @@ pub struct Writer {
     /// Of the pattern at hand.
     n_counters: u32,
     forgets: bool,
-    /// What [`Self::first_bytes`] has seen, by its number of the call.
+    /// The last call of [`Self::first_bytes`] that has seen an instruction, by its number.
     seen: Vec<u32>,
     n_calls: u32,
     n_looked_at: usize,
 }
 
-/// What is still to be written, in front of what was written last.
+/// A part that is still to be written, in front of the last one written.
 enum Task {
     /// A node.
     Node(u32),
@@ -189,7 +189,7 @@ enum Task {
     },
 }
 
-/// How many instructions are looked at to know what follows others, in all.
+/// The most instructions that are looked at to find which bytes can follow others, in all.
 const MOST_LOOKED_AT: usize = 1 << 19;
 
 impl Writer {

@@ -7,7 +7,7 @@ use crate::grammar::triggers::byte_set::{self, ByteSet};
 pub struct Refusal {
     /// Bytes before the place.
     pub at: usize,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub enum Sign {
     End,
     /// `\b`, or negated `\B`.
     Word {
-        /// Whether it is `\B`.
+        /// True for `\B`.
         negated: bool,
     },
     /// `(`.
@@ -33,7 +33,7 @@ pub enum Sign {
     Plain,
     /// `(?=`, or negated `(?!`.
     Look {
-        /// Whether it is `(?!`.
+        /// True for `(?!`.
         negated: bool,
     },
     /// `)`.
@@ -50,14 +50,14 @@ pub enum Sign {
     Interval {
         /// The least repetitions.
         min: i32,
-        /// How many more there may be; `None` of any number.
+        /// The number of further repetitions; `None` for any number.
         more: Option<i64>,
     },
     /// There is nothing more.
     Over,
 }
 
-/// What a backslash makes of what follows.
+/// The meaning of a backslash and what follows it.
 enum Escape {
     Byte(u8),
     Class(ByteSet),
@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
         is
     }
 
-    /// Whether a question mark follows, which is taken.
+    /// Takes a question mark, if one follows; true if one did.
     pub fn question(&mut self) -> bool {
         self.eat(b'?')
     }
@@ -220,7 +220,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What stood last in a bracket.
+/// The last item of a bracket.
 #[derive(Clone, Copy)]
 enum Last {
     Nothing,

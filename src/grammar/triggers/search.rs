@@ -28,7 +28,7 @@ const MOST_WORDS: usize = 1 << 22;
 /// So many bytes of a text are looked at in one step, once, or groups and words written.
 const AT_ONCE: usize = 8;
 
-/// What a group has matched.
+/// The range of the text that a group has matched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     begin: u32,
@@ -36,7 +36,7 @@ struct Group {
     is_set: bool,
 }
 
-/// What is to be tried, and what is to be undone, when a way is given up.
+/// An entry of the list of ways: a possibility to try, or a change to undo when a way is given up.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// Go on here.
@@ -198,7 +198,7 @@ impl Search<'_> {
         self.budget.take(steps)
     }
 
-    /// Whether the byte at this place, if there is one, is in the set, if that is known.
+    /// True if the byte at this place is in the set, or the set is not known.
     fn may_begin(&self, set: u32, at: usize) -> bool {
         set == NO_SET
             || self
@@ -212,7 +212,7 @@ impl Search<'_> {
         byte.is_some_and(|&byte| self.program.sets[set as usize].has(byte))
     }
 
-    /// Whether this instruction was begun at this place before; from now on it was.
+    /// Marks this instruction as begun at this place; true if it was before.
     fn was_begun(&mut self, address: Address, at: usize) -> Result<bool, Endless> {
         let steps = self.budget_before - self.budget.left();
         if !self.pattern.forgets || steps <= self.budget.notes_after {
@@ -354,7 +354,7 @@ impl Search<'_> {
         self.push(Way::Group { group, was })
     }
 
-    /// Whether a repetition may go around at this place; takes note that it does.
+    /// True if a repetition may go around at this place; counts the round.
     fn again(&mut self, counter: u32, at: usize) -> Result<bool, Endless> {
         let Some(&was) = self.counters.get(counter as usize) else {
             return Ok(true);
@@ -412,8 +412,8 @@ impl Search<'_> {
         })
     }
 
-    /// What comes behind the innermost look-ahead, which has found something. What its groups have
-    /// matched stays.
+    /// Ends the innermost look-ahead, which has matched; returns the instruction behind it, if the
+    /// search goes on there. What its groups have matched stays.
     fn has_seen(&mut self) -> Option<(Address, usize)> {
         let base = self.looks.pop()?;
         self.forget_ways(base + 1);
@@ -423,7 +423,8 @@ impl Search<'_> {
         self.end_look(address, at, begin, true)
     }
 
-    /// What comes behind the innermost look-ahead, which has found nothing.
+    /// Ends the innermost look-ahead, which has not matched; returns the instruction behind it, if
+    /// the search goes on there.
     fn has_not_seen(&mut self, address: Address, at: u32, begin: u32) -> Option<(Address, usize)> {
         self.looks.pop();
         let n = self.saved.len() - self.groups.len();

@@ -132,7 +132,7 @@ impl Triggers {
         }
     }
 
-    /// How many patterns there are.
+    /// Returns the number of patterns.
     pub fn n_patterns(&self) -> usize {
         self.program.patterns.len()
     }

@@ -1,7 +1,7 @@
 //! A pattern as a tree.
 //!
-//! What is read and what is refused is what `std::regex` of libstdc++ reads and refuses, its limit
-//! on the states that a pattern may have included: they are counted as it makes them.
+//! Patterns are accepted and refused as by `std::regex` of libstdc++, its limit on the states of a
+//! pattern included: they are counted as it makes them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use crate::grammar::triggers::scanner::{Refusal, Scanner, Sign};
 /// The most states of one pattern, `std::regex`'s own.
 const MOST_STATES: u64 = 100_000;
 
-/// How often something stands.
+/// A quantifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// `*`.
@@ -28,7 +28,7 @@ pub enum Times {
     Between {
         /// The least.
         min: u32,
-        /// How many more; `None` of any number.
+        /// The number of further repetitions; `None` for any number.
         more: Option<u32>,
     },
 }
@@ -42,20 +42,20 @@ pub enum Node {
     Sequence(Vec<u32>),
     /// One of them, the first that leads to a match.
     Alternatives(Vec<u32>),
-    /// What is matched is remembered.
+    /// A capturing group.
     Group {
         /// Its number, from 1.
         group: u32,
-        /// What is in it.
+        /// The node inside it.
         body: u32,
     },
-    /// Again and again.
+    /// A repetition.
     Repeat {
-        /// What.
+        /// The node that is repeated.
         body: u32,
-        /// How often.
+        /// The quantifier.
         times: Times,
-        /// Whether as seldom as possible.
+        /// True if the fewest repetitions come first.
         lazy: bool,
     },
     /// The begin of the text.
@@ -64,17 +64,17 @@ pub enum Node {
     End,
     /// The border of a word, or no such border.
     Word {
-        /// Whether there must be none.
+        /// True if there must be none.
         negated: bool,
     },
-    /// What must follow, or must not.
+    /// A look-ahead.
     Look {
-        /// What.
+        /// The node that must match here, or must not.
         body: u32,
-        /// Whether it must not.
+        /// True if it must not match.
         negated: bool,
     },
-    /// What a group has matched, again.
+    /// A back reference to the group of this number.
     Backreference(u32),
 }
 
@@ -85,14 +85,14 @@ pub struct Tree {
     facts: Vec<Facts>,
     /// The whole.
     pub root: u32,
-    /// How many groups there are.
+    /// The number of groups.
     pub n_groups: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     nullable: bool,
-    /// How many states `std::regex` has for it.
+    /// The number of states that `std::regex` makes for it.
     states: u64,
 }
 
@@ -102,7 +102,7 @@ impl Tree {
         &self.nodes[number as usize]
     }
 
-    /// Whether it can match the empty text.
+    /// True if it can match the empty text.
     pub fn is_nullable(&self, number: u32) -> bool {
         self.facts[number as usize].nullable
     }
@@ -180,12 +180,12 @@ impl Facts {
     }
 }
 
-/// What was opened and is not closed yet.
+/// A group or look-ahead that is not closed yet.
 struct Open {
     kind: Kind,
     /// Alternatives that are complete.
     alternatives: Vec<u32>,
-    /// What stands in the last one so far.
+    /// The parts of the last alternative so far.
     parts: Vec<u32>,
 }
 
@@ -359,7 +359,7 @@ impl Parser<'_> {
         Ok((open.kind, body))
     }
 
-    /// Whether what was closed may be repeated.
+    /// Closes the innermost parenthesis; true if it may be repeated.
     fn close(&mut self) -> Result<bool, Refusal> {
         if self.open.len() == 1 {
             return self.scanner.refuse("a parenthesis closes nothing");
