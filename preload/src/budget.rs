@@ -45,7 +45,7 @@ const ASKED: f32 = 1.5;
 /// A place in the list.
 struct Place {
     sampler: AtomicPtr<llama_sampler>,
-    /// How many the place has had.
+    /// The number of samplers that this place has held.
     nth: AtomicU32,
 }
 
@@ -63,7 +63,7 @@ static USED: AtomicU32 = AtomicU32::new(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed(u32);
 
-/// How many bits of a note name a budget.
+/// The number of bits of a note that name a budget.
 const BITS: u32 = 24;
 
 impl Listed {

@@ -18,8 +18,8 @@
 //! must have been seen without a grammar. Of later calls one now and then is watched again: see
 //! `proof`.
 //!
-//! How the host takes the answers does not show while it is watched. So the first that it gets in
-//! a process are those of copies of the chain. The chain itself is run when the host comes to apply
+//! A watched host does not show how it takes the answers. So the first that it gets in a process
+//! are those of copies of the chain. The chain itself is run when the host comes to apply
 //! it to the candidates that it was told of. Where it does otherwise, it is called once more, and
 //! samples itself.
 //!
@@ -56,7 +56,7 @@ const ASIDE_BEHIND_GRAMMAR: u64 = 8;
 /// Notes of a chain: `llama_sampler_sample` does with it what ours does.
 const SAMPLED_ALIKE: u64 = 16;
 
-/// How far a call is.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// It is the host's; what it does is noted.
@@ -103,7 +103,7 @@ struct Call {
     applied: Applied,
 }
 
-/// What the host is applying at the moment, which may apply others.
+/// The sampler that the host is applying at the moment, which may apply others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applied {
     Nothing,
@@ -119,11 +119,11 @@ thread_local! {
     static COLUMNS: PerThread<Cell<Option<Box<Columns>>>> = const { PerThread::new() };
 }
 
-/// Whether a call was ever begun. Where this library is off or steps aside, none is, and whatever
-/// the host asks costs a look at this.
+/// True once a call was begun. Where this library is off or steps aside, none is, and whatever the
+/// host asks costs a look at this.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// What `look` gives of the call that this thread is in, if it is in one.
+/// Returns what `look` gives for the call that this thread is in; `None` outside of calls.
 #[inline]
 fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
     // A thread that is in a call has written it itself.
@@ -234,12 +234,12 @@ fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     of_chain
 }
 
-/// Whether llama_sampler_sample was seen to do with a chain what ours does.
+/// True if llama_sampler_sample was seen to do with a chain what ours does.
 fn is_sampled_alike(note: &AtomicU64) -> bool {
     note.load(Ordering::Relaxed) & SAMPLED_ALIKE != 0
 }
 
-/// Whether ours is to sample in the place of llama_sampler_sample, with a chain of this note.
+/// True if ours may sample in the place of llama_sampler_sample, with a chain of this note.
 pub fn may_sample(note: &AtomicU64) -> bool {
     is_sampled_alike(note) && !proof::is_due()
 }
@@ -260,15 +260,15 @@ fn exchange(call: Option<Call>) -> Option<Call> {
     CALL.try_with(set).ok().flatten()
 }
 
-/// What is to be run.
+/// A chain to be run, and the samplers before it.
 pub struct Now {
     pub before: Before,
     pub chain: *mut llama_sampler,
-    /// And whether it itself is.
+    /// How the chain is run.
     pub run: Run,
 }
 
-/// How a chain is run.
+/// The mode of running a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// To answer with what it leaves.
@@ -279,7 +279,7 @@ pub enum Run {
     Rehearsal,
 }
 
-/// What is to be run now, as the host has asked the first question about this output.
+/// Returns the chain to be run now that the host has asked the first question about this output.
 pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
         if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
@@ -323,7 +323,7 @@ pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
     }
 }
 
-/// What this thread keeps in columns, to be [put back](put_back).
+/// Takes this thread's columns, to be [put back](put_back).
 fn taken() -> Option<Box<Columns>> {
     PerThread::with(&COLUMNS, Cell::take).flatten()
 }
@@ -344,7 +344,7 @@ pub fn keep(left: Candidates<'_>) -> bool {
     kept && with_call(answer).is_some()
 }
 
-/// What the columns answer to a question about this output; `None`: the host answers.
+/// Answers a question about this output from the columns; `None`: the host answers.
 fn answer<T>(
     output: (*mut llama_context, i32),
     question: Option<Question>,
@@ -398,7 +398,7 @@ pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     })
 }
 
-/// What is to be done with a sampler that the host applies.
+/// The treatment of a sampler that the host applies.
 pub enum Apply {
     /// Nothing: its candidates are what the chain has left.
     Nothing,
@@ -606,7 +606,7 @@ impl Call {
         }
     }
 
-    /// Whether the host has answers of copies of the chain, which itself was not run.
+    /// True if the host has answers of copies of the chain, which itself was not run.
     fn is_tried(&self) -> bool {
         let answers = matches!(self.stage, Stage::Answering | Stage::Answered);
         self.stage == Stage::Failed || (answers && self.trial.is_some())
@@ -718,7 +718,7 @@ pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
     });
 }
 
-/// Whether a grammar of ours looks at one token.
+/// True if a grammar of ours looks at one token.
 ///
 /// # Safety
 /// As for [`apply`].

@@ -54,13 +54,13 @@ struct Served {
     /// Where it lies.
     base: usize,
     segments: Vec<Range<usize>>,
-    /// What it exports, once somebody in it has called.
+    /// Its exported functions, once a caller in it has asked.
     functions: OnceLock<Functions>,
     /// `None` if it is older than those that take samplers of others.
     host: Option<Host>,
     /// Its build, or why that is not known.
     build: Result<Build, String>,
-    /// What the trial of each constructor came to: nothing, or what differs.
+    /// The result of each constructor's trial: `None`, or the difference.
     verdicts: [OnceLock<Option<String>>; ALL.len()],
     /// The argument lists that have changed, as far as the program's calls have shown them.
     layouts: [Layouts; Changing::all().len()],
@@ -109,7 +109,8 @@ impl Served {
         }
     }
 
-    /// Whether code of its samplers lies there, and not that of a program in the same library.
+    /// True if the address is in code of its samplers, and not in that of a program in the same
+    /// library.
     fn samples_at(&self, address: Address) -> bool {
         let place = address.as_ptr() as usize;
         if !self.segments.iter().any(|part| part.contains(&place)) {
@@ -159,13 +160,13 @@ fn served_at(base: usize) -> Option<&'static Served> {
     Served::get().filter(|served| served.base == base)
 }
 
-/// Whether calls that go this way reach the llama.cpp that ours serve.
+/// True if calls that take this route reach the llama.cpp that ours serve.
 pub fn is_served(way: Route) -> bool {
     served_at(way.base).is_some_and(|served| served.host.is_some())
 }
 
-/// Whether calls of this function that go this way may be sampled straight from the logits, as far
-/// as that is known before their chain is looked at.
+/// True if calls of this function that take this route may be sampled straight from the logits, as
+/// far as that is known before their chain is looked at.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
     settings().samples() && proof::may(entry) && served_at(way.base).is_some_and(takes_ours)
@@ -174,7 +175,7 @@ pub fn serves(way: Route, entry: Entry) -> bool {
 /// The first question of a host that samples.
 pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
 
-/// Whether the host can tell what a backend has sampled.
+/// True if the host can tell what a backend has sampled.
 pub fn tells_of_backends() -> bool {
     SAMPLED_PROBS.route().is_some()
 }
@@ -193,7 +194,7 @@ pub fn common_sampler_get(way: Route) -> Option<Route> {
 
 /// An argument of a constructor.
 pub trait Argument: Debug {
-    /// Whether ours give it the built-in's meaning: of numbers that are not finite, they make
+    /// True if ours give it the built-in's meaning: of numbers that are not finite, they make
     /// nothing.
     fn is_finite(&self) -> bool {
         true
@@ -223,9 +224,9 @@ enum Reason {
     Refused(String),
     /// Not to be expected: told once per process, of every sampler.
     Unexpected(String),
-    /// The same, once of each kind of sampler.
+    /// Not to be expected: told once of each kind of sampler.
     OfThisKind(String),
-    /// Told as that is; other calls may have ours.
+    /// Told like `OfThisKind`; other calls may have ours.
     OfSuchCalls(String),
 }
 
@@ -402,7 +403,7 @@ fn made_by_list(
     Ok(made)
 }
 
-/// What ours came to.
+/// The outcome of making one of our samplers.
 pub enum Ours {
     /// A sampler.
     Made(*mut llama_sampler),
@@ -429,17 +430,17 @@ impl From<*mut llama_sampler> for Ours {
 /// A function of the host's, which is to be called outside the guard.
 pub struct Theirs {
     address: Address,
-    /// What it calls does not come back for ever.
+    /// True for llama.cpp's own function, which does not come back here for ever.
     is_of_llama_cpp: bool,
-    /// What it calls is known to be called by it, where calls could come back for ever.
+    /// Counts the calls that come back here from the function, where they could do so for ever.
     _inside: Option<Inside>,
 }
 
-/// How deep chains may lie in chains.
+/// The deepest nesting of chains in chains.
 const NESTED: usize = 1000;
 
 impl Theirs {
-    /// What to call.
+    /// Returns the address to call.
     pub fn address(&self) -> *mut c_void {
         self.address.as_ptr()
     }
@@ -594,7 +595,7 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     }
 }
 
-/// What the stand-in for another function than a constructor is to do.
+/// The action of the stand-in for a function that is no constructor.
 pub enum Other {
     /// Look for samplers of ours; the host's function is this.
     Ours(Theirs),

@@ -1,4 +1,4 @@
-//! What a chain has left, in the columns that a host asks for.
+//! The candidates that a chain has left, in the columns that a host asks for.
 
 use llama_sieve::ffi::chain::in_front::Candidates;
 use llama_sieve::ffi::host::llama_h::llama_token_data_array;
@@ -43,7 +43,7 @@ impl Columns {
         has_them
     }
 
-    /// Whether the array has these candidates and no others, marked as these are.
+    /// True if the array has these candidates and no others, marked as these are.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -52,7 +52,7 @@ impl Columns {
         unsafe { self.are_marked_in(array, (self.selected, self.sorted)) }
     }
 
-    /// Whether the array has these candidates and no others, and nothing is selected.
+    /// True if the array has these candidates and no others, and nothing is selected.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -81,7 +81,7 @@ impl Columns {
     }
 }
 
-/// Whether the array has all `logits` and nothing else, in order, with nothing selected.
+/// True if the array has all `logits` and nothing else, in order, with nothing selected.
 ///
 /// # Safety
 /// `array` is NULL or valid.

@@ -1,4 +1,4 @@
-//! What there is to stand in for, and what must be known of a host before.
+//! The constructors that this library stands in for, and what must be known of a host before.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -12,15 +12,15 @@ use crate::routes::Function;
 /// One of the built-ins' constructors.
 #[derive(Debug)]
 pub struct Constructor {
-    /// What `llama_sampler_name` reports for its samplers.
+    /// The name that `llama_sampler_name` reports for its samplers.
     pub name: &'static str,
     /// The host's.
     pub function: Function,
     /// Where its arguments have changed, or are pointers: what proves which they are.
     pub changing: Option<Changing>,
-    /// Whether ours can be tried against the host's.
+    /// True if ours can be tried against the host's.
     pub can_be_tried: bool,
-    /// Whether it was said that the host's own is used.
+    /// True once a warning has said that the host's own is used.
     pub warned: AtomicBool,
     /// The host's, where all calls go there and nobody wants to know; else NULL.
     aside: AtomicPtr<c_void>,

@@ -17,10 +17,10 @@ use crate::settings::settings;
 use crate::stubs::{self, Answer, Saved, stand_in};
 use crate::vocabularies;
 
-/// What every constructor is given: vocabulary, text and root.
+/// The arguments of every constructor: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
-/// What a constructor's stand-in is to do.
+/// Decides for a constructor's stand-in: a sampler of ours, or the host's function.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.

@@ -22,10 +22,10 @@ use llama_sieve::ffi::host::libraries::{
 use crate::callers::Functions;
 use crate::routes::{Function, Route};
 
-/// What makes a library a llama.cpp: every build with samplers exports it, and we do not.
+/// The symbol that identifies a llama.cpp: every build with samplers exports it, and we do not.
 pub static MARK: Function = Function::new(c"llama_sampler_chain_init");
 
-/// What makes a library a copy of this one. It is never what we stand in front of.
+/// The symbol that identifies a copy of this library, which is never what we stand in front of.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
 
 /// Where calls of a name go that pass us by.
@@ -117,7 +117,7 @@ pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Addr
     })
 }
 
-/// What the library that was loaded to `base` exports.
+/// Returns the functions that the library loaded to `base` exports.
 pub fn functions_at(base: usize) -> Functions {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);
@@ -145,7 +145,7 @@ fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
     (!is_program && !is_copy(library)).then_some(address)
 }
 
-/// Whether it is this library, or another copy of it.
+/// True if it is this library, or another copy of it.
 fn is_copy(library: &Library<'_>) -> bool {
     contains_us(library) || library.symbol(OUR_MARK).is_some()
 }
@@ -157,7 +157,7 @@ fn contains_us(library: &Library<'_>) -> bool {
 /// Lies in this library.
 static HERE: u8 = 0;
 
-/// Whether `address` lies in this library.
+/// True if `address` lies in this library.
 pub fn is_ours(address: Address) -> bool {
     static OURS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {

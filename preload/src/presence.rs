@@ -1,4 +1,4 @@
-//! What `LLAMA_SIEVE_VERBOSE` tells of the library itself: a line when a program loads it, and one
+//! Reports of the library itself for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, and one
 //! at the end of a program that has asked it for no sampler, with the likely reason.
 
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ use crate::settings::{settings, verbose};
 /// Of any program that llama.cpp is linked into: a function that its messages name.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
-/// Whether a constructor was called.
+/// True once a constructor was called.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// The process that told of its beginning; a child that it forked tells of no end.
@@ -91,7 +91,7 @@ fn likely_reason() -> String {
     "there is no llama.cpp in it".into()
 }
 
-/// Whether `text` is in what is read; as far as it can be.
+/// True if `text` occurs in the input, as far as that can be read.
 fn contains(mut from: impl Read, text: &[u8]) -> bool {
     let mut bytes = Vec::with_capacity((1 << 20) + text.len());
     loop {

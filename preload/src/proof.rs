@@ -1,4 +1,4 @@
-//! Whether tokens are sampled straight from the logits in this process.
+//! Decides whether tokens are sampled straight from the logits in this process.
 //!
 //! No list of builds says so. The first token of each chain is llama.cpp's own, and so is every
 //! 256th that would be ours; what it does is compared with what ours make of copies of the chain:
@@ -38,10 +38,10 @@ impl Entry {
     }
 }
 
-/// How the host samples otherwise than ours.
+/// A difference between the host's way of sampling and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// What a backend has sampled is asked for in another order, or of another output.
+    /// The host asks what a backend has sampled in another order, or about another output.
     Questions,
     /// The candidates that it begins with are not the logits.
     Logits,
@@ -53,7 +53,7 @@ pub enum Difference {
     Candidates,
     /// The token is not the one that the chain selects.
     Token,
-    /// What is told as a backend's candidates is not what the chain is applied to.
+    /// The chain is applied to other candidates than the host was told of as a backend's.
     Answers,
 }
 
@@ -80,18 +80,18 @@ static IN_USE: AtomicU8 = AtomicU8::new(0);
 /// The `common_sampler_sample` that was seen to take what a backend is said to have left.
 static TAKEN_BY: AtomicUsize = AtomicUsize::new(0);
 
-/// How many tokens were to be ours.
+/// The number of tokens that were to be ours.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Of so many tokens the host samples one.
 const ONE_IN: u32 = 256;
 
-/// Whether tokens may be sampled in place of this function.
+/// True if tokens may be sampled in place of this function.
 pub fn may(entry: Entry) -> bool {
     ENDED.load(Ordering::Relaxed) & entry.bit() == 0
 }
 
-/// Whether a token that would be ours is to be sampled by the host, and compared.
+/// True if a token that would be ours is to be sampled by the host, and compared.
 pub fn is_due() -> bool {
     settings().verifies || COUNT.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1
 }
@@ -103,7 +103,7 @@ pub fn used(entry: Entry) {
     }
 }
 
-/// Whether the host's `common_sampler_sample` at this address was seen to take what a backend is
+/// True if the host's `common_sampler_sample` at this address was seen to take what a backend is
 /// said to have left.
 pub fn takes_answers(address: usize) -> bool {
     TAKEN_BY.load(Ordering::Relaxed) == address

@@ -25,12 +25,12 @@ pub struct Route {
     pub address: Address,
     /// Where that library lies.
     pub base: usize,
-    /// Whether that library is a llama.cpp.
+    /// True if that library is a llama.cpp.
     pub to_llama_cpp: bool,
 }
 
 impl Route {
-    /// What to call.
+    /// Returns the address to call.
     pub fn address(&self) -> *mut c_void {
         self.address.as_ptr()
     }
@@ -56,7 +56,7 @@ struct Known {
 }
 
 thread_local! {
-    /// What was found when the dynamic linker had counted so far.
+    /// The functions found so far, as of the dynamic linker's counter.
     static KNOWN: PerThread<RefCell<Vec<Known>>> = const { PerThread::new() };
     static AS_OF: Cell<u64> = const { Cell::new(0) };
 }

@@ -1,4 +1,4 @@
-//! What the environment asks for, read once; not in a setuid program, where it is ignored.
+//! The settings of the environment, read once; not in a setuid program, where they are ignored.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -39,16 +39,16 @@ pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
     pub host_build: Option<u32>,
-    /// Whether llama.cpp is to sample every token, and ours to be compared.
+    /// True if llama.cpp is to sample every token, and ours to be compared.
     pub verifies: bool,
-    /// Whether ours read grammars that llama.cpp refuses for the number of their repetitions.
+    /// True if ours read grammars that llama.cpp refuses for the number of their repetitions.
     pub large_grammars: bool,
-    /// Whether to report every sampler.
+    /// True if every sampler is reported.
     pub verbose: bool,
 }
 
 impl Settings {
-    /// Whether the user wants this sampler to be ours.
+    /// True if the user wants this sampler to be ours.
     pub fn selects(&self, constructor: &Constructor) -> bool {
         match &self.selection {
             Selection::All => true,
@@ -56,7 +56,7 @@ impl Settings {
         }
     }
 
-    /// Whether the user wants tokens to be sampled straight from the logits.
+    /// True if the user wants tokens to be sampled straight from the logits.
     pub fn samples(&self) -> bool {
         match &self.selection {
             Selection::All => true,
@@ -64,7 +64,7 @@ impl Settings {
         }
     }
 
-    /// Whether no sampler is to be ours.
+    /// True if no sampler is to be ours.
     pub fn is_off(&self) -> bool {
         matches!(&self.selection, Selection::Only(names) if names.is_empty())
     }
@@ -87,17 +87,17 @@ impl Settings {
     }
 }
 
-/// Whether a switch is on.
+/// True if a switch is on.
 fn is_set(text: &str) -> bool {
     !matches!(text.trim(), "" | "0")
 }
 
-/// Whether every sampler is to be reported; asks for no other setting, and so warns of none.
+/// True if every sampler is to be reported; reads no other setting, and so warns of none.
 pub fn verbose() -> bool {
     environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
 }
 
-/// Whether `text` has the word, and what is said beside it.
+/// Takes the word out of the list `text`: true if it was there, and the rest of the list.
 fn without(wanted: &str, text: &str) -> (bool, String) {
     let words = text.split(',').map(str::trim);
     let (found, others): (Vec<&str>, Vec<&str>) = words

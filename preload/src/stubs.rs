@@ -2,9 +2,9 @@
 //! asks, and either returns a sampler or jumps to the host's function with everything as it came.
 //! So a call is passed on whole, whatever its argument list is.
 //!
-//! What is kept: the registers of arguments that the conventions of C have (System V x86-64,
-//! AAPCS64), and with them where the stacked arguments and the return address lie. Frames are
-//! described for the unwinder, since what the host throws while it is asked passes through.
+//! It keeps the registers of arguments that the conventions of C have (System V x86-64, AAPCS64),
+//! and with them where the stacked arguments and the return address lie. Frames are described for
+//! the unwinder, since what the host throws while it is asked passes through.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -13,16 +13,16 @@ use llama_sieve::ffi::certificate::layouts::{Registers, confirmed};
 use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 
-/// How many integer arguments come in registers.
+/// The number of integer arguments in registers.
 #[cfg(target_arch = "x86_64")]
 pub const INTEGERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 pub const INTEGERS: usize = 8;
 
-/// How many floating-point arguments do.
+/// The number of floating-point arguments in registers.
 pub const VECTORS: usize = 8;
 
-/// How many words of the stack go along where the host is called and not jumped to.
+/// The number of stack words that are copied where the host is called and not jumped to.
 const STACKED: usize = 16;
 
 /// A call as it came, in the frame of its stand-in.

@@ -24,7 +24,7 @@ const N_RECENT: usize = 16;
 /// A vocabulary could not be forgotten: none counts any more.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// How often the list is asked for while another thread has it.
+/// The number of attempts to get the list while another thread has it.
 const PATIENCE: usize = 1000;
 
 /// Hands the list to `look`. `None` where it cannot be had: in a forked child, another thread of

@@ -1,4 +1,4 @@
-//! What is seen of a call in which the host samples itself, beside what ours made of copies.
+//! Observations of a call in which the host samples itself, compared with what ours made of copies.
 
 use std::cell::Cell;
 use std::mem;
@@ -12,7 +12,7 @@ use crate::choice;
 use crate::columns::{Columns, are_logits_in, selected_in};
 use crate::proof::{Difference, Entry};
 
-/// What a host that samples asks of a backend.
+/// A question of a sampling host about a backend's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Probs,
@@ -31,7 +31,7 @@ impl Question {
     }
 }
 
-/// What ours made of the logits, before the host did the same.
+/// The result of ours on the logits, before the host did the same.
 #[derive(Default)]
 struct Rehearsed {
     /// As they were then.
@@ -42,7 +42,7 @@ struct Rehearsed {
 }
 
 impl Rehearsed {
-    /// What the chain began with.
+    /// Returns the logits that the chain began with.
     fn begins(&self) -> &[f32] {
         match self.others.is_empty() {
             true => &self.logits,
@@ -86,7 +86,7 @@ fn put_back(rehearsed: Box<Rehearsed>) {
     let _ = PerThread::with(&REHEARSED, |place| place.set(Some(rehearsed)));
 }
 
-/// What `look` says of what was kept.
+/// Checks the last rehearsal on this thread; false if there is none.
 fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
     let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
     kept.is_some_and(|rehearsed| {
@@ -96,10 +96,10 @@ fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
     })
 }
 
-/// What was seen of a call that is watched.
+/// The observations of a call that is watched.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// How many questions came.
+    /// The number of questions so far.
     asked: usize,
     /// They came in another order.
     odd: bool,
@@ -116,12 +116,12 @@ pub struct Seen {
     /// The chain was applied. What follows are a grammar's look at the token, and, where it rejects
     /// that, the same once more.
     pub chain: bool,
-    /// What it selected.
+    /// The token that the chain selected.
     token: Option<Token>,
     difference: Option<Difference>,
 }
 
-/// What a call shows.
+/// The conclusion from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: a backend has sampled, or ours could not be run.
@@ -143,7 +143,7 @@ impl Seen {
         }
     }
 
-    /// Whether nothing was asked yet.
+    /// True if nothing was asked yet.
     pub fn is_fresh(&self) -> bool {
         self.asked == 0
     }
@@ -153,17 +153,17 @@ impl Seen {
         (self.rehearsed, self.applied) = (rehearsed, false);
     }
 
-    /// Whether nothing was applied yet.
+    /// True if nothing was applied yet.
     pub fn is_before_all(&self) -> bool {
         !self.applied && !self.chain
     }
 
-    /// What was applied before the chain is a budget.
+    /// Notes that the sampler applied before the chain is a budget.
     pub fn budget_is_found(&mut self) {
         (self.before, self.new_budget) = (false, true);
     }
 
-    /// Whether that was so in this call.
+    /// True if that was so in this call.
     pub fn has_new_budget(&self) -> bool {
         self.new_budget
     }
@@ -229,7 +229,7 @@ impl Seen {
         self.difference.get_or_insert(difference);
     }
 
-    /// What the call shows, which has returned this token.
+    /// Returns the conclusion from the call, which has returned this token.
     pub fn verdict(&self, token: Token) -> Verdict {
         match self {
             Self {
@@ -267,7 +267,7 @@ mod tests {
             .collect()
     }
 
-    /// What the chain leaves of them.
+    /// The candidates that the chain leaves of them.
     fn left() -> Vec<TokenData> {
         let of = |id, p| TokenData {
             id,
@@ -277,7 +277,7 @@ mod tests {
         vec![of(1, 0.75), of(0, 0.25)]
     }
 
-    /// What a host hands to samplers, or gets back.
+    /// An array that a host hands to samplers, or gets back.
     struct Array(Vec<TokenData>, i64, bool);
 
     impl Array {
@@ -296,7 +296,7 @@ mod tests {
         entry: Entry,
         questions: Vec<(Question, bool)>,
         rehearsed: bool,
-        /// What is applied: whether it is the chain.
+        /// The samplers applied: true for the chain.
         applied: Vec<bool>,
         begins: Array,
         leaves: Array,

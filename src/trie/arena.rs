@@ -172,7 +172,7 @@ impl Trie {
         Some(name)
     }
 
-    /// Whether a value ends at `node`.
+    /// True if a value ends at `node`.
     #[expect(
         clippy::indexing_slicing,
         reason = "node numbers come from this trie, and each has an entry"
@@ -186,7 +186,7 @@ impl Trie {
         self.max_token
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.tokens.len()
     }

@@ -23,10 +23,10 @@ use crate::token::Token;
 use crate::trie::arena::{Trie, ascending, sorted_leaves};
 use crate::trie::descriptor::Payload;
 
-/// How many tries are kept.
+/// The most tries that are kept.
 pub const CAPACITY: usize = 128;
 
-/// How many bytes these may occupy, together with the payloads that lead to them.
+/// The most bytes that these occupy, together with the payloads that lead to them.
 pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
@@ -49,8 +49,8 @@ pub struct CacheStats {
 /// The most payloads that are known.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
-/// What payloads are hashed with: other numbers in each process, so that nobody can make two that
-/// drive each other out.
+/// Returns the hash function of payloads: with other keys in each process, so that nobody can make
+/// two payloads that evict each other.
 fn hasher() -> RandomState {
     // No `LazyLock`, whose synchronisation a thread sanitizer does not see.
     static HASHER: parking_lot::Mutex<Option<RandomState>> = parking_lot::Mutex::new(None);
@@ -93,7 +93,7 @@ struct Cache {
     reordered: u64,
 }
 
-/// What had to go, to be freed without the lock.
+/// Evicted tries and payloads, to be freed without the lock.
 #[derive(Default)]
 struct Removed {
     tries: Vec<Arc<Trie>>,
@@ -256,7 +256,7 @@ impl Cache {
         found
     }
 
-    /// What a payload's bytes lead to. They are compared here alone.
+    /// Returns the key of the trie that a payload's bytes lead to. The bytes are compared here alone.
     fn key_of(&mut self, text: Text) -> Option<Key> {
         let known = self.known.get(&text.hash)?;
         (*known.json == *text.json).then_some(known.key)

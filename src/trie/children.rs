@@ -12,11 +12,11 @@ pub(super) enum Lack {
     Banned,
 }
 
-/// What was found of the children among the candidates.
+/// The children that were found among the candidates.
 pub(super) struct Found {
     /// Index of the child with the largest logit, if any is above minus infinity.
     pub(super) best: Option<usize>,
-    /// How many are above minus infinity.
+    /// The number of children above minus infinity.
     pub(super) possible: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::token::Token;
 use crate::trie::arena::{NodeId, Trie};
 use crate::trie::descriptor::SPAN_LIMIT;
 
-/// What accepting a token led to, where that is worth a warning.
+/// An outcome of accepting a token that is worth a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The token is none of those that may follow; the constraint is idle.
@@ -74,7 +74,7 @@ impl Cursor {
         self.node
     }
 
-    /// Whether the span is active.
+    /// True if the span is active.
     pub fn is_active(&self) -> bool {
         self.node.is_some()
     }
@@ -84,13 +84,13 @@ impl Cursor {
         self.trie.name(self.completed?)
     }
 
-    /// Whether the span has completed a value.
+    /// True if the span has completed a value.
     pub fn is_complete(&self) -> bool {
         self.completed.is_some()
     }
 
-    /// Whether a value ends here, others go on, and the tokens that may follow the value are not
-    /// said: then any may.
+    /// True if a value ends here, others go on, and no tokens are given that may follow the value:
+    /// then any may.
     pub fn is_open(&self) -> bool {
         let is_terminal = |node| self.trie.is_terminal(node);
         self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
@@ -160,7 +160,7 @@ impl Cursor {
 pub struct Forced<'a> {
     trie: &'a Trie,
     node: Option<NodeId>,
-    /// How many tokens the span still takes.
+    /// The number of tokens that the span still takes.
     left: usize,
 }
 

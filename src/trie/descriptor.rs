@@ -22,7 +22,7 @@ use crate::token::Token;
 /// The most tokens of a value, and of a span.
 pub const SPAN_LIMIT: usize = 500;
 
-/// What a message shows to someone who has sent something else, such as a list of strings.
+/// The example in messages to someone who has sent something else, such as a list of strings.
 const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;
 
 /// A parsed payload.
@@ -56,7 +56,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// What it stands for. Without NUL, which C would end it at.
+    /// The name of the value. Without NUL, which C would end it at.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// Its tokens, in order, at most [`SPAN_LIMIT`]. A value without tokens is skipped.
@@ -107,7 +107,7 @@ fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<V
     from.deserialize_any(Elements(|element: T| element))
 }
 
-/// The same of tokens.
+/// Reads an array of tokens, in memory that is reserved fallibly.
 fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Token>, D::Error> {
     from.deserialize_any(Elements(|Number(token)| token))
 }
@@ -197,7 +197,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// What [`parse`](Self::parse) checks, of a payload that was made.
+    /// Checks a payload that was made, as [`parse`](Self::parse) does.
     pub fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {

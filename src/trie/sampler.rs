@@ -5,12 +5,12 @@
 //! most; whoever sets parses before taking it. Warnings are logged after it is released, so that a
 //! log callback may call back.
 //!
-//! What `apply` guarantees while a span is active: afterwards only tokens that may follow have a
-//! logit above minus infinity, and there is at least one, whatever earlier samplers have removed.
-//! Those that an earlier sampler has left with minus infinity are banned, and stay so: where that
-//! is every one they stay in the array alone, so that any choice is still a value, and no host
-//! meets an empty array. Two things that would undo that further down the chain are dealt with
-//! here: an array that is said to be sorted is not any more, and an infinite logit, of which a
+//! While a span is active, `apply` guarantees that afterwards only tokens that may follow have a
+//! logit above minus infinity, and that there is at least one, whatever earlier samplers have
+//! removed. Those that an earlier sampler has left with minus infinity are banned, and stay so:
+//! where that is every one they stay in the array alone, so that any choice is still a value, and
+//! no host meets an empty array. Two things that would undo that further down the chain are dealt
+//! with here: an array that is said to be sorted is not any more, and an infinite logit, of which a
 //! softmax makes NaN, stays alone.
 
 use std::ffi::CStr;
@@ -29,15 +29,15 @@ use crate::trie::children::{Lack, Scratch};
 use crate::trie::cursor::{Cursor, Notice};
 use crate::trie::descriptor::SPAN_LIMIT;
 
-/// How a constraint acts on the candidates.
+/// The effect of a constraint on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// Whether the most probable valid token is selected; else later samplers draw among the valid
+    /// True if the most probable valid token is selected; else later samplers draw among the valid
     /// ones.
     pub greedy: bool,
-    /// Whether the array shrinks to the valid tokens; else all others are masked.
+    /// True if the array shrinks to the valid tokens; else all others are masked.
     pub compact: bool,
-    /// Whether a reset leaves a span idle that is complete; else it begins anew.
+    /// True if a reset leaves a span idle that is complete; else it begins anew.
     pub reset_idle: bool,
 }
 
@@ -73,7 +73,7 @@ impl Mode {
     }
 }
 
-/// What is set, and where in it the text is.
+/// A trie, the position of the text in it, and how it acts.
 #[derive(Clone, Debug)]
 struct Constraint {
     cursor: Cursor,
@@ -145,7 +145,7 @@ impl Slot {
         ))
     }
 
-    /// Whether a span is active.
+    /// True if a span is active.
     pub fn is_active(&self) -> bool {
         self.with_cursor(Cursor::is_active).unwrap_or(false)
     }
@@ -210,7 +210,7 @@ impl TrieSampler {
 }
 
 impl Clone for TrieSampler {
-    /// The same trie at the same position, in a slot of its own.
+    /// Copies the trie and the position into a slot of its own.
     fn clone(&self) -> Self {
         Self::new(Arc::new(Slot {
             constraint: Mutex::new(self.slot.constraint.lock().clone()),
@@ -319,7 +319,7 @@ impl Sampler for TrieSampler {
 }
 
 impl Constraint {
-    /// Whether nobody has been told of it yet.
+    /// Marks this lack as reported; true if it was not before.
     fn is_first(&mut self, lack: Lack) -> bool {
         let told = match lack {
             Lack::Cut => &mut self.warned_of_cut,

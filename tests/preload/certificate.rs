@@ -1,5 +1,5 @@
-//! What `llama_sieve_certify` says of the vendored llama.cpp, and of libraries that differ from it
-//! in one thing: c-tests/certify.c, c-tests/altered_host.cpp.
+//! Verdicts of `llama_sieve_certify` on the vendored llama.cpp, and on libraries that differ from
+//! it in one thing: c-tests/certify.c, c-tests/altered_host.cpp.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

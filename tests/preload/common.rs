@@ -9,7 +9,7 @@ use crate::programs::{Run, build, model, source};
 use crate::toolchain::{Build, Link, compile_common, empty_folder, root, succeed};
 use vendor_llama_cpp::paths;
 
-/// What samples, of the common library.
+/// The sources of the common library that are needed to sample.
 pub const SOURCES: [&str; 5] = [
     "sampling.cpp",
     "reasoning-budget.cpp",
@@ -265,7 +265,7 @@ fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
     assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
 }
 
-/// The same under our own names, where nothing throws.
+/// Under our own names, where nothing throws, the forbidden tokens do not come out either.
 #[test]
 fn no_forbidden_token_of_a_dead_grammar_comes_out_of_the_drop_in_header() {
     let folder = empty_folder("c_programs/dropin_dead_objects");

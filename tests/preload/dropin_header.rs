@@ -116,7 +116,8 @@ fn chains_in_the_graph_choose_the_same_tokens() {
     assert_eq!(tokens(&plain.out), tokens(&dropin.out));
 }
 
-/// What was chosen, without the marks that say how much of it was done in the graph.
+/// Returns the tokens that were chosen, without the marks that say how much of it was done in the
+/// graph.
 fn tokens(text: &str) -> Vec<Vec<&str>> {
     let chosen = |line| {
         let words = str::split_whitespace(line).filter(|word| !word.starts_with('['));

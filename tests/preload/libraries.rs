@@ -35,7 +35,7 @@ fn a_call_reaches_the_library_that_is_loaded() {
     }
 }
 
-/// What is asked of the dynamic linker while a library ends does not let it begin again.
+/// A question to the dynamic linker while a library ends does not let it begin again.
 #[test]
 fn a_library_begins_once() {
     let host = host("preload_ending", 1);

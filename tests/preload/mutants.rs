@@ -11,7 +11,7 @@ use crate::preloaded::{made, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// What is done otherwise.
+/// A change of llama.cpp's source.
 struct Mutant {
     name: &'static str,
     /// The kinds of samplers that it is a part of; none: of the chain.
@@ -401,7 +401,7 @@ fn a_vtable_may_have_more_in_the_middle() {
     assert_eq!(ours_under_other_header(&program), all_of_known_build());
 }
 
-/// What looks at one of them, or changes it, is seen to do otherwise.
+/// A sampler that reads one of them, or changes it, is seen to do otherwise.
 #[test]
 fn an_array_may_have_its_members_exchanged() {
     let selected =

@@ -34,7 +34,7 @@ impl Old {
         Self { program }
     }
 
-    /// What it says without us.
+    /// Runs the program without the preload library; returns its output.
     fn alone(&self) -> Said {
         Run::of(&self.program).said()
     }
@@ -57,7 +57,7 @@ impl Old {
     }
 }
 
-/// What the host prints of calls whose arguments never change.
+/// The beginnings of lines that the host prints for calls whose arguments never change.
 const OURS: [&str; 3] = ["host: min_p(", "host: temp(", "host: dist("];
 /// The lines of `out` that begin with none of these.
 fn without(out: &str, beginnings: &[&str]) -> String {
@@ -100,7 +100,7 @@ fn a_build_with_five_penalties_and_the_old_dry() {
     old.is_served(old.preloaded());
 }
 
-/// What every build since b10273 has.
+/// The macros that describe every build since b10273.
 const MODERN: [&str; 4] = [
     "WITH_SET_SAMPLER",
     "WITH_SAMPLER_COPY",

@@ -34,13 +34,14 @@ pub fn preloaded(program: &Path) -> Run<'_> {
     Run::of(program).env("LD_PRELOAD", preload_library().display())
 }
 
-/// The same for a program of the vendored llama.cpp. Its version is that of any build between two
-/// releases, and its build number is told by nobody.
+/// Returns a run of a program of the vendored llama.cpp under the preload library, with the build
+/// number given. Its version is that of any build between two releases, and its build number is
+/// told by nobody.
 pub fn preloaded_of_known_build(program: &Path) -> Run<'_> {
     preloaded(program).env("LLAMA_SIEVE_HOST", "b11434")
 }
 
-/// How often each sampler was made, by "name: ours" or "name: llama.cpp's own: reason".
+/// Counts the samplers that were made, by "name: ours" or "name: llama.cpp's own: reason".
 pub fn made(said: &Said) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     for line in said.err.lines() {

@@ -1,5 +1,5 @@
-//! What LLAMA_SIEVE_VERBOSE tells of the preload library itself: that it was loaded, and why no
-//! sampler was made.
+//! The messages of LLAMA_SIEVE_VERBOSE about the preload library itself: that it was loaded, and
+//! why no sampler was made.
 
 use std::path::Path;
 

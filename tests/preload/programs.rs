@@ -58,7 +58,7 @@ pub struct Run<'a> {
     environment: Vec<(&'a str, String)>,
 }
 
-/// What it said.
+/// A program's output.
 #[derive(Debug, PartialEq)]
 pub struct Said {
     pub out: String,

@@ -128,7 +128,7 @@ const CHANGES: [(&str, &str); 23] = [
     ),
 ];
 
-/// What shows in grammars that are not lazy; with how many constructs, if not with all.
+/// Changes that are found in grammars that are not lazy; with how many constructs, if not with all.
 const READS: [&str; 17] = [
     "limit",
     "more",
@@ -148,9 +148,9 @@ const READS: [&str; 17] = [
     "nothing",
     "throws always",
 ];
-/// What shows in those that wait.
+/// Changes that are found in grammars that are lazy.
 const WAITS: [&str; 5] = ["no search", "last group", "case", "behind token", "eager"];
-/// What shows in texts that ours or the host refuses: all others are ours.
+/// Changes that are found in texts that ours or the host refuses: all others are ours.
 const REFUSES: [&str; 4] = ["new escape", "construct", "throws", "narrow"];
 
 fn program() -> &'static Path {
@@ -171,7 +171,8 @@ fn said(run: Run<'_>, mutant: &str) -> Said {
     run.arg(model()).said()
 }
 
-/// How many grammars were ours, and how many the host's own since they differ.
+/// Returns the number of grammars that were ours, and of those that were the host's own since they
+/// differ.
 fn counts(said: &Said) -> (usize, usize) {
     let made = made(said);
     let of = |text: &str| {

@@ -78,7 +78,7 @@ const BACKEND: [(&str, &str); 2] = [
     ),
 ];
 
-/// What shows only there.
+/// Changes that are found only there, with the warning.
 const OF_BACKENDS: [(&str, &str); 4] = [
     ("no probabilities", "takes a backend's candidates otherwise"),
     ("shuffled", "takes a backend's candidates otherwise"),
@@ -198,7 +198,7 @@ fn said(run: Run<'_>, mutant: &str, n_tokens: usize) -> Said {
     run.arg(model()).arg(1).arg(n_tokens).said()
 }
 
-/// How often the host has begun with all candidates.
+/// Returns the number of times that the host has begun with all candidates.
 fn fills(said: &Said) -> usize {
     let told = said
         .err
@@ -341,7 +341,7 @@ fn budgets_that_do_otherwise_are_followed_or_left_alone() {
     }
 }
 
-/// What changes later shows at the next token that is compared, and llama.cpp's counts.
+/// A later change is found at the next token that is compared, and llama.cpp's counts.
 #[test]
 fn a_host_that_changes_is_found_out() {
     for (program, name) in programs() {

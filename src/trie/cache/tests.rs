@@ -8,7 +8,7 @@ fn payload(token: usize, n_leaves: usize) -> String {
     format!(r#"{{"descriptors":[{{"path":"p","leaves":[{leaves}]}}]}}"#)
 }
 
-/// What it takes to keep a payload and its trie.
+/// Returns the bytes that a payload and its trie take in the cache.
 fn bytes_of(json: &str) -> usize {
     let payload = Payload::parse(json.as_bytes(), None).expect("the payload is good");
     Trie::new(&payload).bytes() + json.len()
