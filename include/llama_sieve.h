@@ -64,7 +64,7 @@ struct llama_context;
 #define LLAMA_SIEVE_ERROR_INVALID -4
 
 /*
- What was asked for by name or handle is not there.
+ There is nothing with the given name or handle.
  */
 #define LLAMA_SIEVE_ERROR_NOT_FOUND -5
 
@@ -340,7 +340,7 @@ struct llama_context;
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
 
 /*
- How deep the parentheses of a trigger pattern may be nested.
+ The deepest nesting of parentheses in a trigger pattern.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
 
@@ -626,7 +626,8 @@ typedef struct llama_sieve_params {
    */
   size_t min_keep;
   /*
-   How many of the last accepted tokens are penalised. Default 64; disabled by <= 0.
+   The number of most recently accepted tokens that are penalised. Default 64; disabled
+   by <= 0.
    */
   int32_t penalty_last_n;
   /*
@@ -673,8 +674,8 @@ typedef struct llama_sieve_params {
 } llama_sieve_params;
 
 /*
- What the stages made of the last token's distribution. The caller sets struct_size; later
- versions may have more members behind these, and a caller without them goes on as before.
+ Statistics of the stages and of the last token's distribution. The caller sets struct_size;
+ later versions may have more members behind these, and a caller without them goes on as before.
 
  The counts are of candidates with a probability left after each stage; in the order of the
  parameters they never rise, and the last is of what was drawn from. With stages of its own they
@@ -757,7 +758,7 @@ typedef struct llama_sieve_stages {
    */
   float dry_multiplier;
   /*
-   The base of its exponential. Default 1.75; disabled by < 1.
+   The base of DRY's exponential. Default 1.75; disabled by < 1.
    */
   float dry_base;
   /*
@@ -765,7 +766,8 @@ typedef struct llama_sieve_stages {
    */
   int32_t dry_allowed_length;
   /*
-   How many of the last accepted tokens DRY looks back on. Default 64; disabled by <= 0.
+   The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
+   by <= 0.
    */
   int32_t dry_penalty_last_n;
   /*
@@ -773,11 +775,11 @@ typedef struct llama_sieve_stages {
    */
   float xtc_probability;
   /*
-   From which probability on XTC removes tokens. Default 0.1; disabled by > 0.5.
+   The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5.
    */
   float xtc_threshold;
   /*
-   How far the temperature moves to both sides. Default 0: not at all.
+   The distance that the temperature moves to both sides. Default 0: not at all.
    */
   float dynatemp_range;
   /*
@@ -789,11 +791,11 @@ typedef struct llama_sieve_stages {
    */
   float mirostat_tau;
   /*
-   How much of an error they correct at each token. Default 0.1.
+   The share of an error that both mirostats correct at each token. Default 0.1.
    */
   float mirostat_eta;
   /*
-   How many candidates serve the first mirostat's estimate. Default 100.
+   The number of candidates for the first mirostat's estimate. Default 100.
    */
   int32_t mirostat_m;
   /*
@@ -822,13 +824,13 @@ const char *llama_sieve_version(void);
 const char *llama_sieve_simd(void);
 
 /*
- What went wrong last on this thread, be it a call that failed or a problem that a sampler met.
- "" if nothing did: constructors and clones, functions that return an error number (also those
- that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they
- begin, so that afterwards it speaks of that call alone; others, such as the calls that a host
- makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this
- thread calls this function again. Call it in a statement of its own: the arguments of one call
- are evaluated in any order.
+ Returns the text of the last error on this thread, be it a call that failed or a problem that a
+ sampler met. "" if there was none: constructors and clones, functions that return an error
+ number (also those that return a token or a count if nothing is wrong), and eliza_inference_*
+ clear it when they begin, so that afterwards it speaks of that call alone; others, such as the
+ calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL;
+ valid until this thread calls this function again. Call it in a statement of its own: the
+ arguments of one call are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -1127,8 +1129,8 @@ void llama_sieve_trie_clear(struct llama_sampler *smpl);
 int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 
 /*
- Whether a span is active: whether the next token is constrained, or may continue a value. False
- for NULL and for other samplers.
+ True if a span is active: the next token is constrained, or may continue a value. False for NULL
+ and for other samplers.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1278,7 +1280,7 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits, size_t n_words);
 
 /*
- Whether the text so far is a whole sentence of the grammar, so that the generation may end. What
+ True if the text so far is a whole sentence of the grammar, so that the generation may end. What
  the last token leaves of a character does not count, as it does not for llama.cpp. False where
  the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
  samplers. May be called from any thread.
@@ -1465,7 +1467,7 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
 int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32_t n_vocab);
 
 /*
- The same on logits in IEEE half precision.
+ Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab elements.
@@ -1473,7 +1475,7 @@ int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32
 int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
 
 /*
- The same on logits in bfloat16.
+ Chooses a token as llama_sieve_sample does, from logits in bfloat16.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab elements.
@@ -1520,9 +1522,9 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
 int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
 
 /*
- How many tokens were accepted since the sieve was made or reset, whether or not the penalties
- still look back on them: the position of the next token, counted from 0. 0, and an error text,
- for NULL and for a sieve in use.
+ Returns the number of tokens accepted since the sieve was made or reset, whether or not the
+ penalties still look back on them: the position of the next token, counted from 0. 0, and an
+ error text, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1540,8 +1542,8 @@ uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
 uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
 
 /*
- How many tokens the penalties look back on: at most penalty_last_n. 0, and an error text, for
- NULL and for a sieve in use.
+ Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
+ error text, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1549,7 +1551,8 @@ uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
 size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 
 /*
- How often token is among them. 0, and an error text, for NULL and for a sieve in use.
+ Returns how often token is among the tokens that the penalties look back on. 0, and an error
+ text, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1557,7 +1560,8 @@ size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
 
 /*
- Whether token is among them. False, and an error text, for NULL and for a sieve in use.
+ True if token is among the tokens that the penalties look back on. False, and an error text,
+ for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1575,7 +1579,7 @@ bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token
 size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- What bias and penalties make of the raw logit of one token, here and now: what the stages would
+ Returns the raw logit of one token after bias and penalties, here and now: what the stages would
  see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
  and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
 
@@ -1651,8 +1655,8 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
                            size_t cap);
 
 /*
- Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of
- their own over the logits, four times as long as a mere maximum.
+ Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
+ own over the logits, four times as long as a mere maximum.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1660,9 +1664,9 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
 /*
- What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then
- out is as it was. Before the first token the counts are 0; what was not measured is NaN.
- llama_sieve_measure counts from the next token on.
+ Writes the statistics of the stages and of the last token's distribution to out.
+ LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts
+ are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
@@ -1707,9 +1711,9 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- What the stage DRY does not repeat across, from now on: n_breakers strings breakers, each
- cut to 40 bytes; NULL or empty ones are skipped. vocab must outlive this call only; it may be
- NULL where there are none.
+ Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
+ n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
+ must outlive this call only; it may be NULL where there are none.
 
  LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
  more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
@@ -1725,10 +1729,11 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
                                  size_t n_breakers);
 
 /*
- How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
- use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
- another 2496. What stages of its own remember comes on top: 8 each, 4 per token that DRY looks
- back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496 for each that draws.
+ Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error text, for
+ NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
+ penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
+ 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
+ for each that draws.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1767,8 +1772,8 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
 int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
 
 /*
- The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
- parameters that were saved, biases and generator included, so that a sieve of any parameters
+ Restores a saved state with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes
+ the parameters that were saved, biases and generator included, so that a sieve of any parameters
  goes on exactly as the one that saved. Stages of its own are not saved: set them first.
 
  Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
@@ -1809,9 +1814,9 @@ int llama_sieve_top_candidates(const float *logits,
 int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 
 /*
- What llama_sampler_sample does, from the same arguments: the chain selects a token among the
- logits of output idx (-1: the last), and every member accepts it. The same token, without
- filling an array with the whole vocabulary.
+ Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
+ the logits of output idx (-1: the last), and every member accepts it. The token is the same,
+ but no array is filled with the whole vocabulary.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
  others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
@@ -1850,7 +1855,7 @@ int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
                                         int32_t n_vocab);
 
 /*
- The same of logits in IEEE half precision.
+ Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
 
  The caller guarantees:
  As for llama_sieve_chain_sample_logits.
@@ -1860,7 +1865,8 @@ int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
                                      int32_t n_vocab);
 
 /*
- The same of logits in bfloat16, the upper half of a float.
+ Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
+ of a float.
 
  The caller guarantees:
  As for llama_sieve_chain_sample_logits.
@@ -1895,8 +1901,8 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
                                    int n_threads);
 
 /*
- What the last token of this chain was drawn from, as the built-in chain would have left it:
- writes at most cap candidates to out, and returns how many there are, which may be more.
+ Writes the candidates that the last token of this chain was drawn from, as the built-in chain
+ would have left them: at most cap to out; returns how many there are, which may be more.
 
  It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
  thread, as long as the logits that it had are unchanged and no later one ran on this thread;
@@ -1985,7 +1991,7 @@ void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
 
 /*
- How many tokens were added; 0 for NULL.
+ Returns the number of tokens that were added; 0 for NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.

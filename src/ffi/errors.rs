@@ -13,7 +13,7 @@ pub const LLAMA_SIEVE_ERROR_INTERNAL: c_int = -3;
 /// An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a
 /// sampler of another kind.
 pub const LLAMA_SIEVE_ERROR_INVALID: c_int = -4;
-/// What was asked for by name or handle is not there.
+/// There is nothing with the given name or handle.
 pub const LLAMA_SIEVE_ERROR_NOT_FOUND: c_int = -5;
 /// A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
 pub const LLAMA_SIEVE_ERROR_SIZE: c_int = -6;

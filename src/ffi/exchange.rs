@@ -13,7 +13,7 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
 
-/// How the built-in is made that does what `smpl` does; `None` if `smpl` is none of ours.
+/// Returns the recipe of the built-in that does what `smpl` does; `None` if `smpl` is none of ours.
 ///
 /// # Safety
 /// `smpl` is a live sampler of any kind.

@@ -26,7 +26,7 @@ pub(crate) struct Taken<'a, T> {
     value: PhantomData<&'a mut T>,
 }
 
-/// How often a waiting thread looks.
+/// The pause between two attempts of a waiting thread.
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl<T> Exclusive<T> {
@@ -50,7 +50,7 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// The same, but waits for it.
+    /// Takes the value, and waits for it, at most this long, while somebody has it.
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         if let Some(taken) = self.take() {
             return Some(taken);

@@ -1,4 +1,4 @@
-//! How a call from C fails: an error number with a text, told in one way by every export.
+//! Failures of calls from C: an error number with a text, reported in one way by every export.
 //!
 //! Three shapes, each with the guard around it. [`answer`] is for functions that return an error
 //! number and [`made`] for those that return an object: both begin by clearing the last error, so
@@ -29,7 +29,7 @@ pub struct Failure {
     text: Text,
 }
 
-/// What to tell the caller.
+/// The text for the caller.
 #[derive(Debug)]
 enum Text {
     Of(String),
@@ -79,7 +79,7 @@ impl Failure {
         self.code
     }
 
-    /// What there is to tell.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         match &self.text {
             Text::Of(text) => text,
@@ -88,7 +88,8 @@ impl Failure {
         }
     }
 
-    /// The same, where it was told: to be asked before anything else goes wrong on this thread.
+    /// Returns the text; of a panic, the text of its report: to be called before anything else goes
+    /// wrong on this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
             Text::Told => Cow::Owned(last_error::get()),
@@ -96,7 +97,7 @@ impl Failure {
         }
     }
 
-    /// The same, of a part of what the caller gave.
+    /// Puts the name of a part of the caller's input in front of the text.
     pub fn of(mut self, part: &str) -> Self {
         if let Text::Of(text) = &mut self.text {
             *text = format!("{part}: {text}");
@@ -159,8 +160,8 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a struct has a size that it has or once had, the newest first. A larger size is an
-/// error: what its caller asks for beyond the known members could not be done.
+/// Checks that a struct's size is among `known`, those that it has or once had, the newest first. A
+/// larger size is an error: what its caller asks for beyond the known members could not be done.
 pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
     if known.contains(&given) {
         return Ok(());

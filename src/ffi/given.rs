@@ -1,6 +1,6 @@
-//! What a C caller gives as a pointer and a number of elements, judged in one place.
+//! Checks of a pointer and a number of elements from a C caller, in one place.
 //!
-//! Whether the memory is there nobody can tell. But each argument has a limit, which the header
+//! Nobody can tell whether the memory is there. But each argument has a limit, which the header
 //! names and no caller reaches who means what it says: a larger number is never followed. It is an
 //! error that names the argument and the limit, and nothing is read or written.
 
@@ -29,7 +29,7 @@ pub(super) enum Unfit {
     TooMany,
 }
 
-/// Whether `n` elements may lie at `elements`: none may lie anywhere.
+/// Checks that `n` elements may lie at `elements`: none may lie anywhere.
 #[inline]
 pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), Unfit> {
     const { assert!(size_of::<T>() > 0) };
@@ -60,7 +60,7 @@ pub(super) struct Argument {
     pub(super) count: &'static str,
     /// The most elements, and the header's name for that number.
     pub(super) most: (usize, &'static str),
-    /// What the function answers with if there are more.
+    /// The error number if there are more.
     pub(super) code: c_int,
 }
 
@@ -124,7 +124,7 @@ impl Argument {
         }
     }
 
-    /// What the caller gives to be read; empty if `n` is 0, wherever it lies.
+    /// Returns the caller's elements; empty if `n` is 0, wherever they lie.
     ///
     /// # Safety
     /// `elements` is NULL or has `n` elements, which nobody writes during `'a`.
@@ -143,7 +143,7 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts(elements, n) })
     }
 
-    /// What the caller gives to be written to; empty if `n` is 0, wherever it lies.
+    /// Returns the caller's room for elements; empty if `n` is 0, wherever it lies.
     ///
     /// # Safety
     /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
@@ -188,7 +188,7 @@ pub(super) unsafe fn c_bytes_within<'a>(text: *const c_char, most: usize) -> &'a
     unsafe { std::slice::from_raw_parts(text.cast(), n) }
 }
 
-/// How many logits there are: `n_vocab` as a number above 0.
+/// Checks that `n_vocab`, the number of logits, is above 0, and returns it.
 pub(super) fn vocabulary_of(n_vocab: i32) -> Result<usize, Failure> {
     usize::try_from(n_vocab)
         .ok()

@@ -33,7 +33,7 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
     }
 }
 
-/// What a panic unwinds with.
+/// The payload of a panic.
 pub type Payload = Box<dyn Any + Send>;
 
 /// Runs `body` on a thread that helps with a call; after a panic the calling one is to [`report`].

@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// How many texts the checksum reads of added tokens, and how many of others.
+/// The most texts that the checksum reads: of added tokens, and of others.
 const SAMPLES: (usize, usize) = (256, 32);
 /// Bytes that are written of a token before its text.
 const ABOUT: usize = 5;
@@ -34,7 +34,7 @@ pub(super) struct Known {
     samples: Vec<Token>,
     fingerprint: u64,
     pub(super) tree: Arc<VocabularyTree>,
-    /// What was found of the host's grammars with it.
+    /// The results of comparing the host's grammars with ours, with this vocabulary.
     pub(super) proofs: Proofs,
 }
 
@@ -87,7 +87,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
     Ok(known)
 }
 
-/// Whether any vocabulary is known.
+/// True if any vocabulary is known.
 pub(super) fn any_known() -> bool {
     !KNOWN.lock().is_empty()
 }

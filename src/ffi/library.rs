@@ -85,13 +85,13 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     )
 }
 
-/// What went wrong last on this thread, be it a call that failed or a problem that a sampler met.
-/// "" if nothing did: constructors and clones, functions that return an error number (also those
-/// that return a token or a count if nothing is wrong), and eliza_inference_* clear it when they
-/// begin, so that afterwards it speaks of that call alone; others, such as the calls that a host
-/// makes per token, leave it as it is unless something goes wrong. Never NULL; valid until this
-/// thread calls this function again. Call it in a statement of its own: the arguments of one call
-/// are evaluated in any order.
+/// Returns the text of the last error on this thread, be it a call that failed or a problem that a
+/// sampler met. "" if there was none: constructors and clones, functions that return an error
+/// number (also those that return a token or a count if nothing is wrong), and eliza_inference_*
+/// clear it when they begin, so that afterwards it speaks of that call alone; others, such as the
+/// calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL;
+/// valid until this thread calls this function again. Call it in a statement of its own: the
+/// arguments of one call are evaluated in any order.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {

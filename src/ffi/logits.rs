@@ -63,7 +63,7 @@ impl ContextFunctions {
     }
 }
 
-/// What [`ContextFunctions::logits`] gave for `idx`, as a slice.
+/// Returns the logits that [`ContextFunctions::logits`] gave for `idx` as a slice.
 ///
 /// # Safety
 /// As for [`logits_of`].

@@ -207,7 +207,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f
     })
 }
 
-/// How many tokens were added; 0 for NULL.
+/// Returns the number of tokens that were added; 0 for NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.

@@ -126,7 +126,7 @@ impl fmt::Display for Constructor {
     }
 }
 
-/// Whether all parameters are finite; if not, one warning, which says what is made `instead`.
+/// True if all parameters are finite; if not, logs one warning, which says what is made `instead`.
 fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
     if !finite {

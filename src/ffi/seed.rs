@@ -54,7 +54,7 @@ unsafe fn own_seed(smpl: *const llama_sampler) -> Option<u32> {
 
 type GetSeed = unsafe extern "C" fn(*const llama_sampler) -> u32;
 
-/// What it takes of the host.
+/// The host's functions that find the seed of a sampler.
 struct Seeds {
     get_seed: GetSeed,
     chains: Chains,

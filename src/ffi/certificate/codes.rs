@@ -1,4 +1,4 @@
-//! What a comparison finds.
+//! The results of a comparison.
 
 use std::ffi::c_int;
 

@@ -14,7 +14,7 @@ use super::arrays::*;
 use super::codes::*;
 use super::kinds::*;
 
-/// What differs, on an array of how many candidates.
+/// A difference that was found, and the size of the array that shows it.
 pub(super) struct Difference {
     code: c_int,
     size: usize,
@@ -111,7 +111,7 @@ impl Pair {
         pairs.all(|(made, clone)| unsafe { (*made).iface == (*clone).iface })
     }
 
-    /// Whether both were made.
+    /// Checks that both were made.
     fn are_complete(&self) -> Result<(), Difference> {
         // SAFETY: both are live or NULL.
         let complete =
@@ -251,7 +251,7 @@ pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sor
     }
 }
 
-/// What a sampler left of an array.
+/// The state of an array that a sampler has worked on.
 pub(super) struct Left {
     /// Where in the array it begins: XTC moves the beginning.
     offset: usize,

@@ -1,4 +1,4 @@
-//! Whether the host's own samplers do what ours do, found out by trying.
+//! Checks by trial that the host's own samplers do what ours do.
 //!
 //! Built-ins have changed: other random streams for the same seed, other orders, other rounding
 //! where a compiler fuses multiplications and additions. So before ours stands in for one of them,
@@ -130,7 +130,7 @@ struct Trials {
     copy: Option<CopyTo>,
     arrays: Vec<Array>,
     few: Vec<Array>,
-    /// What the host's works on, and ours.
+    /// The candidates that the host's works on, and those of ours.
     work: [Vec<TokenData>; 2],
 }
 

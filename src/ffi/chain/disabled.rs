@@ -34,7 +34,7 @@ impl Disabled {
     /// Of a host that has none.
     pub(super) const NONE: Self = Self(null());
 
-    /// Whether the host has such a vtable.
+    /// True if the host has such a vtable.
     pub(super) fn is_known(self) -> bool {
         !self.0.is_null()
     }

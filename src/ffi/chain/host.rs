@@ -70,7 +70,7 @@ impl Chains {
     }
 }
 
-/// What it takes to make a chain, by which others are then known.
+/// The host's functions that make a chain, by which others are then known.
 struct FirstChain {
     init: ChainInit,
     free: Free,
@@ -137,7 +137,7 @@ type Sample = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_context
 type SampledToken = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> Token;
 type SampledFloats = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;
 
-/// What a backend has sampled, where the host can tell.
+/// The host's functions that tell what a backend has sampled.
 #[derive(Clone, Copy)]
 struct SampledFunctions {
     token: SampledToken,
@@ -176,7 +176,7 @@ impl SamplingFunctions {
         })
     }
 
-    /// Whether a backend has sampled, in whole or in part: then the chain passes over members that
+    /// True if a backend has sampled, in whole or in part: then the chain passes over members that
     /// only it knows.
     ///
     /// # Safety

@@ -25,15 +25,15 @@ const CALL: &str = "sampling in front of llama.cpp";
 /// after `llama_sampler_apply`.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
-    /// What is left, in order.
+    /// The candidates that are left, in order.
     pub data: &'a [TokenData],
-    /// Whether they are marked as sorted.
+    /// True if they are marked as sorted.
     pub sorted: bool,
     /// Index of the chosen one, or -1.
     pub selected: i64,
 }
 
-/// What comes before the chain.
+/// The samplers before the chain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
     /// A sampler that is not ours, which comes first.
@@ -47,11 +47,11 @@ pub struct Before {
 pub struct First {
     /// Of the host, used by no other thread.
     pub sampler: *mut llama_sampler,
-    /// What it makes of the logits; `None`: that is not known.
+    /// Returns the logits as it changes them; `None`: that is not known.
     pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
 }
 
-/// What the chain, and a grammar before it, work on.
+/// The logits that the chain, and a grammar before it, work on.
 #[derive(Debug)]
 pub enum Edited {
     /// The logits of the output.
@@ -61,7 +61,7 @@ pub enum Edited {
 }
 
 impl Edited {
-    /// What is left of the logits for the chain, and a grammar before it.
+    /// Returns the logits for the chain and a grammar before it; `None`: they are not known.
     ///
     /// # Safety
     /// The first sampler is alive.
@@ -82,7 +82,7 @@ impl Edited {
     }
 }
 
-/// What came of [`sample`].
+/// The outcome of [`sample`].
 #[derive(Clone, Copy, Debug)]
 pub enum Sampled<'a> {
     /// This token, which every member has accepted.
@@ -91,7 +91,7 @@ pub enum Sampled<'a> {
     Nothing(&'a AtomicU64),
 }
 
-/// What llama_sampler_sample does, for a chain of ours alone: samples, and lets every member accept
+/// Samples as llama_sampler_sample does, for a chain of ours alone, and lets every member accept
 /// the token, if `may` says so of the chain's [`note`]. `None`: the host's own is to be called.
 ///
 /// # Safety
@@ -120,7 +120,7 @@ pub unsafe fn sample<'a>(
     }
 }
 
-/// Whether this is a grammar that a host was given in the place of its own.
+/// True for a grammar that a host was given in the place of its own.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -226,7 +226,7 @@ impl Drop for Copies {
     }
 }
 
-/// What is left of a pool.
+/// Returns the candidates that are left in a pool.
 fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
     let selected = selected_of_array(pool);
     let (data, sorted) = pool.array();
@@ -237,7 +237,7 @@ fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
     }
 }
 
-/// What [`output`] gives, with the grammar before the chain.
+/// Calls [`output`], and puts the grammar before the chain.
 ///
 /// # Safety
 /// As for [`narrow`].

@@ -51,9 +51,9 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
     disabled.is_known().then(|| disabled.has(iface))
 }
 
-/// What llama_sampler_sample does, from the same arguments: the chain selects a token among the
-/// logits of output `idx` (-1: the last), and every member accepts it. The same token, without
-/// filling an array with the whole vocabulary.
+/// Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
+/// the logits of output `idx` (-1: the last), and every member accepts it. The token is the same,
+/// but no array is filled with the whole vocabulary.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
 /// others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_logits(
     unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F32) }
 }
 
-/// The same of logits in IEEE half precision.
+/// Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
 ///
 /// # Safety
 /// As for llama_sieve_chain_sample_logits.
@@ -146,7 +146,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_f16(
     unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F16) }
 }
 
-/// The same of logits in bfloat16, the upper half of a float.
+/// Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
+/// of a float.
 ///
 /// # Safety
 /// As for llama_sieve_chain_sample_logits.
@@ -204,8 +205,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
     done().unwrap_or_else(|code: c_int| code)
 }
 
-/// What the last token of this chain was drawn from, as the built-in chain would have left it:
-/// writes at most `cap` candidates to `out`, and returns how many there are, which may be more.
+/// Writes the candidates that the last token of this chain was drawn from, as the built-in chain
+/// would have left them: at most `cap` to `out`; returns how many there are, which may be more.
 ///
 /// It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
 /// thread, as long as the logits that it had are unchanged and no later one ran on this thread;
@@ -368,7 +369,7 @@ struct Member {
 }
 
 impl Member {
-    /// Whether the host passes over it in its chain, since it was given to a backend: from then on,
+    /// True if the host passes over it in its chain, since it was given to a backend: from then on,
     /// whether that has sampled or not, and also when the chain is taken off its context again. Its
     /// name begins with a plus. None of ours is: in its place a backend is given the built-in.
     ///

@@ -1,4 +1,4 @@
-//! What chains need, kept by each thread from one call to the next.
+//! Buffers of chains, kept by each thread from one call to the next.
 
 use std::collections::TryReserveError;
 use std::mem::ManuallyDrop;
@@ -16,7 +16,7 @@ use crate::per_thread::{Lent, lent_per_thread};
 use crate::pool::{Buffers, Left};
 use crate::token::Token;
 
-/// What the calling thread keeps from one call to the next.
+/// The data that a thread keeps from one call to the next.
 #[derive(Default)]
 pub(super) struct Workspace {
     pub buffers: Buffers,
@@ -25,7 +25,8 @@ pub(super) struct Workspace {
     pub last: Option<Last>,
 }
 
-/// What the last token was sampled from.
+/// The chain and the logits that the last token was sampled from, and the candidates that were
+/// left.
 #[derive(Clone, Copy)]
 pub(super) struct Last {
     pub chain: *mut llama_sampler,
@@ -106,8 +107,8 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 
 lent_per_thread!(Workspace, Lists);
 
-/// What the thread keeps, until this is dropped; another one for a call inside a call, which a
-/// member can make.
+/// The thread's data, until this is dropped; another one for a call inside a call, which a member
+/// can make.
 pub(super) struct Taken<T: Lent>(ManuallyDrop<Box<T>>);
 
 impl<T: Lent> Taken<T> {

@@ -3,7 +3,7 @@ use crate::ffi::errors::LLAMA_SIEVE_ERROR_STATE;
 
 const ARGUMENT: Argument = argument!("words", "n_words", LLAMA_SIEVE_MAX_BATCH);
 
-/// What is said of a pointer with a number; "" if it can be used.
+/// Returns the error for a pointer with a number; "" if it can be used.
 fn said(address: usize, n: usize) -> String {
     let pointer = std::ptr::without_provenance::<u32>(address);
     match ARGUMENT.check(pointer, n) {

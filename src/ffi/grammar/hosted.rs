@@ -52,7 +52,7 @@ use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
 
-/// What a host gets.
+/// The answer to a host that asks for a grammar sampler.
 #[derive(Clone, Debug)]
 pub enum Hosted {
     /// This one.
@@ -163,7 +163,7 @@ unsafe fn judged(
     Hosted::Made(ours.given())
 }
 
-/// Whether the host's constructor gives NULL. What it throws passes through.
+/// True if the host's constructor returns NULL. What it throws passes through.
 ///
 /// # Safety
 /// As for [`hosted`], with the functions of the bound host.
@@ -188,11 +188,11 @@ unsafe fn refuses(
     Owned(theirs, functions.free).0.is_null()
 }
 
-/// How long a word or pattern may be. `std::regex` reads it by recursion.
+/// The most bytes of a word or pattern. `std::regex` reads it by recursion.
 const MOST_OF_A_PATTERN: usize = 2000;
 
-/// What the host's constructor is asked of, to be known again; `None` where `std::regex` may come
-/// to the end of the stack.
+/// Returns a digest of the arguments that the host's constructor is called with, to recognise them;
+/// `None` where `std::regex` may come to the end of the stack.
 ///
 /// # Safety
 /// As for [`hosted`], where the arguments were read already.
@@ -226,7 +226,7 @@ unsafe fn asked(
     guard(CALL, || None, digest)
 }
 
-/// Whether llama.cpp's parser, which goes into parentheses by recursion, may come to the end of the
+/// True if llama.cpp's parser, which goes into parentheses by recursion, may come to the end of the
 /// stack.
 ///
 /// # Safety
@@ -249,7 +249,7 @@ pub(super) struct HostedGrammar {
 
 clone_by_field!(HostedGrammar { grammar, host });
 
-/// What it takes to let the host throw.
+/// The arguments and functions that are needed to let the host throw.
 #[derive(Clone, Copy, Debug)]
 struct HostSide {
     vocab: *const llama_vocab,

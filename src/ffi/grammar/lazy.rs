@@ -18,7 +18,7 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGE
 /// one.) There may be no more words or patterns, either.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
-/// How deep the parentheses of a trigger pattern may be nested.
+/// The deepest nesting of parentheses in a trigger pattern.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGGER_DEPTH);
 /// The most steps that one token may take while its grammar waits for a trigger, all patterns
@@ -87,7 +87,7 @@ const TOKENS: Argument = argument!(
 /// A pointer from C, and how many elements there are.
 pub type List<T> = (*const T, usize);
 
-/// What is waited for.
+/// The triggers of a lazy grammar, as C passes them.
 #[derive(Clone, Copy, Debug)]
 pub enum Triggers {
     /// Nothing: the grammar is not lazy.
@@ -98,7 +98,7 @@ pub enum Triggers {
     Patterns(List<*const c_char>, List<Token>),
 }
 
-/// What is waited for, of llama_sieve_init_grammar_lazy's arguments.
+/// Reads the triggers from llama_sieve_init_grammar_lazy's arguments.
 ///
 /// # Safety
 /// As for that.
@@ -116,7 +116,7 @@ pub(super) unsafe fn of_words(
     lazy(Patterns::of_words(&words), tokens)
 }
 
-/// What is waited for, of llama_sieve_init_grammar_lazy_patterns' arguments.
+/// Reads the triggers from llama_sieve_init_grammar_lazy_patterns' arguments.
 ///
 /// # Safety
 /// As for that.
@@ -177,8 +177,8 @@ fn lazy(
     Ok(Some((triggers.map_err(invalid)?, tokens)))
 }
 
-/// What is waited for, as it is given: words or patterns, and tokens. Without a list of words there
-/// are none.
+/// Reads the triggers as they are given: words or patterns, and tokens. Without a list of words
+/// there are none.
 ///
 /// # Safety
 /// As for the constructors; the strings live for `'a`.

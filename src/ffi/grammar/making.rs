@@ -1,4 +1,4 @@
-//! How a sampler is made of a grammar that C passes, lazy or not, under our own names or a host's.
+//! Makes a sampler of a grammar that C passes, lazy or not, under our own names or a host's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,23 +22,23 @@ use crate::token::Token;
 
 pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 
-/// How a sampler is made of a grammar.
+/// Options for making a sampler of a grammar.
 pub(super) struct Making<'a> {
     /// Gives the host the sampler.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
-    /// What is noted on the way, for a host.
+    /// Notes for a host, taken while the grammar is made.
     pub(super) notes: Option<&'a Notes>,
     pub(super) repetitions: Repetitions,
 }
 
-/// What a host's grammar asks of how it was made.
+/// Notes on how a grammar was made, for a host.
 #[derive(Default)]
 pub(super) struct Notes {
     /// Set where llama.cpp's own would not come back from the text that was refused.
     pub(super) is_trap: Cell<bool>,
     /// The vocabulary, where there is a grammar.
     pub(super) known: RefCell<Option<Arc<Known>>>,
-    /// What its text is like.
+    /// Properties of its text in which builds of llama.cpp differ.
     pub(super) about: Cell<Option<About>>,
 }
 
@@ -58,7 +58,7 @@ impl Making<'_> {
     }
 }
 
-/// What every constructor is given: vocabulary, text and root.
+/// The arguments of every constructor: vocabulary, text and root.
 pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
 /// The sampler of a grammar, lazy if `triggers` gives what it waits for; it is asked where there is
@@ -101,7 +101,7 @@ pub(super) unsafe fn constructed(
     })
 }
 
-/// What a lazy grammar waits for.
+/// The triggers of a lazy grammar: patterns, and tokens.
 pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
 /// A grammar, as far as it can be told without the host's tokenizer.
@@ -119,8 +119,8 @@ struct Text<'a> {
     text: &'a [u8],
     root: &'a [u8],
     known: Arc<Known>,
-    /// What its elements `<text>` say, in the order in which they are read, with the tokens once
-    /// they were asked for.
+    /// The texts of its elements `<text>`, in the order in which they are read, with the tokens
+    /// once they were asked for.
     tokens: Vec<(Vec<u8>, Option<Token>)>,
     tokenizer: Tokenizer,
 }

@@ -116,7 +116,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     })
 }
 
-/// Whether the text so far is a whole sentence of the grammar, so that the generation may end. What
+/// True if the text so far is a whole sentence of the grammar, so that the generation may end. What
 /// the last token leaves of a character does not count, as it does not for llama.cpp. False where
 /// the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
 /// samplers. May be called from any thread.
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn llama_sieve_vocab_forget(vocab: *const llama_vocab) {
     })
 }
 
-/// What may be asked of a grammar.
+/// Returns the part of a grammar that any thread may query.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

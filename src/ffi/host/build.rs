@@ -104,12 +104,12 @@ impl Build {
         Ok(self)
     }
 
-    /// Whether its penalties begin with `n_vocab`.
+    /// True if its penalties begin with `n_vocab`.
     pub fn penalties_take_n_vocab(self) -> bool {
         self >= PENALTIES_TAKE_N_VOCAB
     }
 
-    /// Whether its dry takes `n_ctx_train` after the vocabulary.
+    /// True if its dry takes `n_ctx_train` after the vocabulary.
     pub fn dry_takes_n_ctx_train(self) -> bool {
         self < DRY_WITHOUT_N_CTX_TRAIN
     }

@@ -22,7 +22,7 @@ use crate::token::TokenData;
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
 pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
-/// Whether a host's penalties begin with `n_vocab`, by what calls of a program have shown.
+/// True if a host's penalties begin with `n_vocab`, by what calls of a program have shown.
 static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
 
 /// Keeps it, for built-ins that are made in the place of ours.
@@ -43,7 +43,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// How `host` makes `built_in`, or why it cannot.
+    /// Prepares `host`'s making of `built_in`, or says why it cannot.
     pub fn new(host: &Host, built_in: BuiltIn) -> Result<Self, String> {
         let takes_n_vocab = match built_in {
             BuiltIn::Penalties { .. } => match PENALTIES_TAKE_N_VOCAB.known(host) {

@@ -29,8 +29,8 @@ pub struct Library<'a> {
     held: PhantomData<&'a ()>,
 }
 
-/// What `look` finds among the program, which comes first, and all libraries in load order. None of
-/// them comes or goes meanwhile: the list is locked, so `look` calls nobody else.
+/// Calls `look` with the program, which comes first, and all libraries in load order; returns its
+/// result. None of them comes or goes meanwhile: the list is locked, so `look` calls nobody else.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();
@@ -85,7 +85,7 @@ pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
 }
 
 impl Library<'_> {
-    /// Whether both are the same.
+    /// True if both are the same library.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
     }
@@ -104,7 +104,7 @@ impl Library<'_> {
         }
     }
 
-    /// Whether the address lies in it.
+    /// True if the address lies in it.
     pub fn contains(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         self.segments().any(|segment| segment.contains(&address))
@@ -150,7 +150,7 @@ impl Library<'_> {
         })
     }
 
-    /// Whether a library that needs `name` means this one.
+    /// True if a library that needs `name` means this one.
     fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|&byte| byte == b'/').next();
@@ -181,7 +181,7 @@ impl Library<'_> {
         entries.iter().take_while(|entry| entry.tag != DT_NULL)
     }
 
-    /// What an entry points to.
+    /// Returns the address that an entry of the dynamic section holds.
     fn pointer<T>(&self, tag: isize) -> Option<*const T> {
         let value = self.entries().find(|entry| entry.tag == tag)?.value;
         // The linker has written addresses, but into the kernel's own library.
@@ -305,7 +305,7 @@ impl Symbols {
         }
     }
 
-    /// How many symbols there are.
+    /// Returns the number of symbols.
     fn len(&self) -> u32 {
         match (self.gnu_hash, self.hash) {
             // SAFETY: the library's own tables; the second number of this one says it.
@@ -364,7 +364,7 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
     unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
 }
 
-/// How often libraries have come and gone.
+/// Returns the number of times that a library was loaded or unloaded.
 pub fn changes() -> u64 {
     let mut changes = 0;
     for_each(&mut |info| {

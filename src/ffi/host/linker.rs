@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 /// A function that the linker, or the dynamic linker, has found.
 pub type Address = NonNull<c_void>;
 
-/// What makes a library a host.
+/// The symbol that identifies a library as a host.
 pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
 /// Declares the names of what we may need of a host, and words that the linker fills with the

@@ -28,7 +28,7 @@ pub struct llama_sampler {
 pub struct llama_token_data_array {
     /// `size` candidates, owned by the host.
     pub data: *mut TokenData,
-    /// How many are left.
+    /// The number of candidates.
     pub size: usize,
     /// Index of the chosen one, or -1.
     pub selected: i64,
@@ -43,13 +43,13 @@ pub(in crate::ffi) type Apply =
 /// The host's `llama_sampler_accept`.
 pub(in crate::ffi) type Accept = unsafe extern "C-unwind" fn(*mut llama_sampler, Token);
 
-/// What to add to the logit of a token.
+/// A bias for the logit of a token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct llama_logit_bias {
     /// The token.
     pub token: Token,
-    /// What is added.
+    /// The number to add.
     pub bias: f32,
 }
 

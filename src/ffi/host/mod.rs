@@ -51,7 +51,7 @@ pub struct Host {
     known: &'static Known,
 }
 
-/// What is known of a llama.cpp.
+/// The functions and properties of a llama.cpp.
 #[derive(Debug)]
 struct Known {
     seen: Seen,
@@ -148,7 +148,7 @@ impl Host {
         Self::new(known)
     }
 
-    /// Whether it is still loaded.
+    /// True if it is still loaded.
     pub fn is_there(&self) -> bool {
         let known = self.known;
         if known.seen.stays {
@@ -179,7 +179,7 @@ impl Host {
         host_order::set_stable(self.known.seen.sorts_stably);
     }
 
-    /// Whether both are the same llama.cpp.
+    /// True if both are the same llama.cpp.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq(self.known, other.known)
             && self.sampler_init as usize == other.sampler_init as usize

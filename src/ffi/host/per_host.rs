@@ -1,5 +1,5 @@
-//! What was looked up in a host, for as long as that host is asked: names are looked up once, not
-//! for every token. A forked child does not wait for readers that it lacks.
+//! A cache of what was looked up in a host, for as long as that host is asked: names are looked up
+//! once, not for every token. A forked child does not wait for readers that it lacks.
 
 use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock};
@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
 
-/// What was last looked up, and in which host.
+/// The last value that was looked up, with its host.
 #[derive(Debug)]
 pub(in crate::ffi) struct PerHost<T>(RwLock<Option<(Host, T)>>);
 
@@ -16,7 +16,7 @@ impl<T: Copy> PerHost<T> {
         Self(RwLock::new(None))
     }
 
-    /// What is known of this host.
+    /// Returns the value that is known of this host.
     pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
@@ -27,7 +27,8 @@ impl<T: Copy> PerHost<T> {
         *known.unwrap_or_else(PoisonError::into_inner) = Some((host, value));
     }
 
-    /// What is known of the host of this process, or what `look_up` finds; or why there is none.
+    /// Returns the value that is known of the host of this process, or that `look_up` finds; or why
+    /// there is none.
     pub(crate) fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
         let host = Host::get()?;
         if let Some(known) = self.known(&host) {
@@ -38,8 +39,8 @@ impl<T: Copy> PerHost<T> {
         Ok(value)
     }
 
-    /// What is known of the host of this process, or what it says when `look_up` has found what it
-    /// takes to `ask`; or the error that the call answers with. The host's code runs in `ask`
+    /// Returns the value that is known of the host of this process, or the result of `ask` on what
+    /// `look_up` has found; or the error that the call answers with. The host's code runs in `ask`
     /// alone, outside the guard: what it throws passes, and nothing is kept.
     pub(crate) fn asked<L>(
         &self,

@@ -4,20 +4,20 @@ use std::ffi::CStr;
 
 use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, index, linked};
 
-/// A constructor that every program with that C++ library can find.
+/// A constructor that every program with libstdc++ can find.
 const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
-/// The same of libc++.
+/// A constructor that every program with libc++ can find.
 const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 
-/// What there is to see of a llama.cpp.
+/// The functions and properties of a llama.cpp that can be found in the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub sampler_init: Address,
     /// In the order of [`NAMES`].
     pub functions: [Option<Address>; NAMES.len()],
-    /// Whether it is there until the process ends.
+    /// True if it is there until the process ends.
     pub stays: bool,
-    /// Whether its sorts are libc++'s.
+    /// True if its sorts are libc++'s.
     pub sorts_stably: bool,
 }
 
@@ -26,7 +26,7 @@ fn linked_one() -> Option<Address> {
     index(SAMPLER_INIT).and_then(|i| *linked().get(i)?)
 }
 
-/// What `look` finds by name.
+/// Returns the functions of [`NAMES`] that `look` finds.
 fn functions(look: impl Fn(&CStr) -> Option<Address>) -> [Option<Address>; NAMES.len()] {
     let mut text = Vec::new();
     NAMES.map(|name| {
@@ -84,7 +84,7 @@ mod by_reading {
         seen.unwrap_or_else(|| nothing(sampler_init))
     }
 
-    /// Whether it is still loaded.
+    /// True if it is still loaded.
     pub(in super::super) fn is_there(known: &Seen) -> bool {
         with_all(|all| {
             let library = containing(all, known.sampler_init);
@@ -115,7 +115,7 @@ mod by_reading {
         }
     }
 
-    /// What is seen where no library is.
+    /// Returns the little that is known where no library is found.
     fn nothing(sampler_init: Address) -> Seen {
         Seen {
             sampler_init,
@@ -172,7 +172,7 @@ mod by_asking {
         kept(sampler_init, own)
     }
 
-    /// Whether it is still loaded.
+    /// True if it is still loaded.
     pub(in super::super) fn is_there(_: &Seen) -> bool {
         true
     }

@@ -18,22 +18,22 @@ use crate::token::Token;
 #[derive(Debug)]
 pub struct Handle {
     state: Mutex<State>,
-    /// Whether a sampler of a chain owns it.
+    /// True if a sampler of a chain owns it.
     pub(super) in_chain: bool,
 }
 
-/// What the lock guards.
+/// The data behind the lock.
 #[derive(Debug)]
 pub(super) struct State {
     /// None after a call that panicked.
     pub sieve: Option<Sieve>,
     /// Why there was no token when the sieve was last asked for one; empty if there was.
     pub error: Cow<'static, str>,
-    /// What `llama_sieve_get_params` shows.
+    /// The biases that `llama_sieve_get_params` shows.
     pub biases: Vec<llama_logit_bias>,
 }
 
-/// How long a copy waits for another thread that uses the sieve: longer than any call takes.
+/// The time that a copy waits for another thread that uses the sieve: longer than any call takes.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl Handle {
@@ -187,7 +187,8 @@ fn run<T>(
     guard(function, caught, || state.change(body)?)
 }
 
-/// The same of a body that asks for a token: why there was none is kept with the sieve, too.
+/// Runs `body`, which asks for a token, as [`with`] does; why there was none is kept with the
+/// sieve, too.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

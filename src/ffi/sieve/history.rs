@@ -1,4 +1,4 @@
-//! What a sieve remembers, and what it would make of a logit.
+//! The history of a sieve, and its effect on a logit.
 
 use std::ffi::c_char;
 use std::ptr::null;
@@ -12,9 +12,9 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// How many tokens were accepted since the sieve was made or reset, whether or not the penalties
-/// still look back on them: the position of the next token, counted from 0. 0, and an error text,
-/// for NULL and for a sieve in use.
+/// Returns the number of tokens accepted since the sieve was made or reset, whether or not the
+/// penalties still look back on them: the position of the next token, counted from 0. 0, and an
+/// error text, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn llama_sieve_current_seed(sieve: *const Handle) -> u64 {
     })
 }
 
-/// How many tokens the penalties look back on: at most penalty_last_n. 0, and an error text, for
-/// NULL and for a sieve in use.
+/// Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
+/// error text, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -54,7 +54,8 @@ pub unsafe extern "C" fn llama_sieve_history_size(sieve: *const Handle) -> usize
     })
 }
 
-/// How often `token` is among them. 0, and an error text, for NULL and for a sieve in use.
+/// Returns how often `token` is among the tokens that the penalties look back on. 0, and an error
+/// text, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -67,7 +68,8 @@ pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: 
     })
 }
 
-/// Whether `token` is among them. False, and an error text, for NULL and for a sieve in use.
+/// True if `token` is among the tokens that the penalties look back on. False, and an error text,
+/// for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
     })
 }
 
-/// What bias and penalties make of the raw logit of one token, here and now: what the stages would
+/// Returns the raw logit of one token after bias and penalties, here and now: what the stages would
 /// see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
 /// and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
 ///
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn llama_sieve_error(sieve: *const Handle) -> *const c_cha
     })
 }
 
-/// What `body` says of the sieve.
+/// Returns the result of `body`, which only reads the sieve.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

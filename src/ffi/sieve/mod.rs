@@ -245,7 +245,7 @@ pub unsafe extern "C" fn llama_sieve_sample(
     })
 }
 
-/// The same on logits in IEEE half precision.
+/// Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn llama_sieve_sample_f16(
     })
 }
 
-/// The same on logits in bfloat16.
+/// Chooses a token as llama_sieve_sample does, from logits in bfloat16.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.

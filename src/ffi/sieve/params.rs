@@ -60,7 +60,8 @@ pub struct llama_sieve_params {
     pub top_n_sigma: f32,
     /// Typical, top-p and min-p leave at least that many. Default 1.
     pub min_keep: usize,
-    /// How many of the last accepted tokens are penalised. Default 64; disabled by <= 0.
+    /// The number of most recently accepted tokens that are penalised. Default 64; disabled
+    /// by <= 0.
     pub penalty_last_n: i32,
     /// Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
     pub penalty_repeat: f32,

@@ -1,4 +1,4 @@
-//! What the last token was drawn from, and what the stages made of its distribution.
+//! The candidates that the last token was drawn from, and statistics of the stages.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -10,8 +10,8 @@ use crate::sieve::{Sieve, Stats};
 use crate::token::TokenData;
 
 use super::handle::*;
-/// What the stages made of the last token's distribution. The caller sets struct_size; later
-/// versions may have more members behind these, and a caller without them goes on as before.
+/// Statistics of the stages and of the last token's distribution. The caller sets struct_size;
+/// later versions may have more members behind these, and a caller without them goes on as before.
 ///
 /// The counts are of candidates with a probability left after each stage; in the order of the
 /// parameters they never rise, and the last is of what was drawn from. With stages of its own they
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     })
 }
 
-/// Whether llama_sieve_last_stats is to have entropies and surprisal, too. They cost a pass of
-/// their own over the logits, four times as long as a mere maximum.
+/// Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
+/// own over the logits, four times as long as a mere maximum.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -104,9 +104,9 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     })
 }
 
-/// What the stages made of the last token's distribution. LLAMA_SIEVE_OK, or a negative error; then
-/// `out` is as it was. Before the first token the counts are 0; what was not measured is NaN.
-/// llama_sieve_measure counts from the next token on.
+/// Writes the statistics of the stages and of the last token's distribution to `out`.
+/// LLAMA_SIEVE_OK, or a negative error; then `out` is as it was. Before the first token the counts
+/// are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.

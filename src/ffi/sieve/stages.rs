@@ -57,25 +57,26 @@ pub struct llama_sieve_stages {
     pub n_stages: usize,
     /// The factor of every penalty of DRY. Default 0, which disables.
     pub dry_multiplier: f32,
-    /// The base of its exponential. Default 1.75; disabled by < 1.
+    /// The base of DRY's exponential. Default 1.75; disabled by < 1.
     pub dry_base: f32,
     /// Repetitions up to this length cost nothing. Default 2.
     pub dry_allowed_length: i32,
-    /// How many of the last accepted tokens DRY looks back on. Default 64; disabled by <= 0.
+    /// The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
+    /// by <= 0.
     pub dry_penalty_last_n: i32,
     /// The chance that XTC acts. Default 0; disabled by <= 0.
     pub xtc_probability: f32,
-    /// From which probability on XTC removes tokens. Default 0.1; disabled by > 0.5.
+    /// The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5.
     pub xtc_threshold: f32,
-    /// How far the temperature moves to both sides. Default 0: not at all.
+    /// The distance that the temperature moves to both sides. Default 0: not at all.
     pub dynatemp_range: f32,
     /// The power of the entropy's share. Default 1.
     pub dynatemp_exponent: f32,
     /// The surprisal that both mirostats aim at, in bits. Default 5.
     pub mirostat_tau: f32,
-    /// How much of an error they correct at each token. Default 0.1.
+    /// The share of an error that both mirostats correct at each token. Default 0.1.
     pub mirostat_eta: f32,
-    /// How many candidates serve the first mirostat's estimate. Default 100.
+    /// The number of candidates for the first mirostat's estimate. Default 100.
     pub mirostat_m: i32,
     /// The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws.
     pub adaptive_target: f32,
@@ -270,9 +271,9 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
     })
 }
 
-/// What the stage DRY does not repeat across, from now on: `n_breakers` strings `breakers`, each
-/// cut to 40 bytes; NULL or empty ones are skipped. `vocab` must outlive this call only; it may be
-/// NULL where there are none.
+/// Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
+/// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
+/// must outlive this call only; it may be NULL where there are none.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
 /// more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp

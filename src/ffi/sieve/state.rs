@@ -16,10 +16,11 @@ pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
 const STATE: Argument =
     argument!("bytes", "size", LLAMA_SIEVE_STATE_MAX_BYTES).answered_with(LLAMA_SIEVE_ERROR_STATE);
 
-/// How many bytes llama_sieve_state_save writes now; 0, and an error text, for NULL or a sieve in
-/// use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with mt19937
-/// another 2496. What stages of its own remember comes on top: 8 each, 4 per token that DRY looks
-/// back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496 for each that draws.
+/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error text, for
+/// NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
+/// penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
+/// 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
+/// for each that draws.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -104,8 +105,8 @@ pub unsafe extern "C" fn llama_sieve_state_load(
     })
 }
 
-/// The same with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes the
-/// parameters that were saved, biases and generator included, so that a sieve of any parameters
+/// Restores a saved state with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes
+/// the parameters that were saved, biases and generator included, so that a sieve of any parameters
 /// goes on exactly as the one that saved. Stages of its own are not saved: set them first.
 ///
 /// Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state

@@ -1,4 +1,4 @@
-//! What needs no sieve: the head of a distribution, and the largest logit.
+//! Functions that need no sieve: the head of a distribution, and the largest logit.
 
 use std::ffi::c_int;
 

@@ -9,7 +9,7 @@ struct Counting;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
-    /// How many bytes this thread may still allocate; `None` while there is no limit.
+    /// The number of bytes that this thread may still allocate; `None` while there is no limit.
     static LEFT: Cell<Option<isize>> = const { Cell::new(None) };
     static FAILING: Cell<Failing> = const { Cell::new(Failing { at_least: usize::MAX, passed: 0 }) };
 }
@@ -106,7 +106,7 @@ pub fn limited<T>(bytes: usize, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What the test itself does within `limited`.
+/// Runs what the test itself does within `limited`, without the limit.
 pub fn unlimited<T>(body: impl FnOnce() -> T) -> T {
     let left = LEFT.take();
     let result = body();
@@ -143,7 +143,7 @@ fn the_allocator_counts_and_fails() {
     assert_eq!(held(), before);
 }
 
-/// Whether a limit is set on this thread.
+/// True if a limit is set on this thread.
 pub fn is_limited() -> bool {
     LEFT.get().is_some()
 }

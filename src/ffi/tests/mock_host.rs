@@ -22,7 +22,7 @@ pub fn install() {
     IN_USE.set(true);
 }
 
-/// What it gives for `llama_sampler_init`, if it is in use on this thread.
+/// Returns its `llama_sampler_init`, if it is in use on this thread.
 pub fn sampler_init() -> Option<SamplerInit> {
     IN_USE.get().then_some(init as SamplerInit)
 }
@@ -36,17 +36,17 @@ pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
     Some(known.and_then(|(_, address)| NonNull::new(address())))
 }
 
-/// How many shells of this thread are alive.
+/// Returns the number of shells of this thread that are alive.
 pub fn shells() -> usize {
     SHELLS.get()
 }
 
-/// How many shells this thread has made.
+/// Returns the number of shells that this thread has made.
 pub fn made() -> usize {
     MADE.get()
 }
 
-/// How many texts this thread has had tokenized.
+/// Returns the number of texts that this thread has had tokenized.
 pub fn tokenized() -> usize {
     TOKENIZED.get()
 }

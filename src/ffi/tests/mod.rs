@@ -1,4 +1,4 @@
-//! What the C border does when something inside fails, and what it asks of a host.
+//! Tests of the C border when something inside fails, and of its questions to a host.
 
 mod faults;
 mod memory;

@@ -1,4 +1,5 @@
-//! How often the host's tokenizer is asked: once for each text, and not where the answer is known.
+//! Tests of how often the host's tokenizer is asked: once for each text, and not where the answer
+//! is known.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -11,7 +12,7 @@ use crate::ffi::trie::{
 };
 use crate::last_error;
 
-/// How many texts `call` has tokenized, and what it gives.
+/// Returns the number of texts that `call` has tokenized, and its result.
 fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
     mock_host::install();
     let before = mock_host::tokenized();
@@ -19,7 +20,7 @@ fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (mock_host::tokenized() - before, result)
 }
 
-/// Whether a sampler is made of the grammar.
+/// True if a sampler is made of the grammar.
 fn is_grammar(text: &CStr) -> bool {
     // SAFETY: C strings, and the vocabulary of the mocked host.
     unsafe {
@@ -127,8 +128,8 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
     }
 }
 
-/// What has more bytes than any string of a trie is not given to the tokenizer, whose time it would
-/// take, nor is anything before it.
+/// A text that has more bytes than any string of a trie is not given to the tokenizer, whose time
+/// it would take, nor is anything before it.
 #[test]
 fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES + 1)).expect("no NUL");

@@ -202,8 +202,8 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
     })
 }
 
-/// Whether a span is active: whether the next token is constrained, or may continue a value. False
-/// for NULL and for other samplers.
+/// True if a span is active: the next token is constrained, or may continue a value. False for NULL
+/// and for other samplers.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

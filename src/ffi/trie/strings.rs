@@ -72,7 +72,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     })
 }
 
-/// What stands before a string when it is tokenized: nothing runs together with it, and it is the
+/// The text before a string when it is tokenized: nothing runs together with it, and it is the
 /// beginning of the text, not the string.
 const BEFORE: &[u8] = b"\n";
 
@@ -93,7 +93,7 @@ struct Value<'a> {
     /// Behind what stands before it.
     together: Vec<u8>,
     tokens: Vec<Token>,
-    /// Whether they are more than [`MOST`], and not there.
+    /// True if they are more than [`MOST`], and not there.
     are_many: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Whether it can be no value of a trie, once its tokens were asked for.
+    /// True if it can be no value of a trie, once its tokens were asked for.
     fn is_refused(&self) -> bool {
         self.are_many || self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
     }

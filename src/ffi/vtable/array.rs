@@ -11,7 +11,7 @@ use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
 use super::object::*;
-/// What a sampler made of the candidates.
+/// The result of a sampler on the candidates.
 pub(super) struct Outcome {
     dropped: usize,
     len: usize,

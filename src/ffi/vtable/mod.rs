@@ -54,7 +54,7 @@ pub struct Vtable {
 }
 
 impl Vtable {
-    /// The same with another `accept`: one that may let an exception of the host's through.
+    /// Replaces `accept` by one that may let an exception of the host's through.
     pub const fn with_accept(
         mut self,
         accept: unsafe extern "C-unwind" fn(*mut llama_sampler, Token),
@@ -78,13 +78,13 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.run(function, body)
     }
 
-    /// What a host's `llama_sampler_init` takes. Its signature lacks the const, but no host writes
-    /// there.
+    /// Returns the vtable as a host's `llama_sampler_init` takes it. Its signature lacks the const,
+    /// but no host writes there.
     fn as_iface(&'static self) -> *mut llama_sampler_i {
         (&raw const self.iface).cast_mut()
     }
 
-    /// Whether `smpl` has this vtable.
+    /// True if `smpl` has this vtable.
     ///
     /// # Safety
     /// `smpl` is a live sampler of any kind.
@@ -93,7 +93,7 @@ impl Vtable {
         unsafe { (*smpl).iface == self.as_iface() }
     }
 
-    /// What a sampler with this vtable, made of an `S`, shares.
+    /// Returns the data that a sampler with this vtable, made of an `S`, shares.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable, which is that of `S`.
@@ -123,7 +123,7 @@ impl Vtable {
         unsafe { (self.seed)(smpl) }
     }
 
-    /// How the built-in is made that does what a sampler with this vtable does.
+    /// Returns the recipe of the built-in that does what a sampler with this vtable does.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.

@@ -1,4 +1,4 @@
-//! What a shell of ours points to: the sampler behind its lock.
+//! The object that a shell of ours points to: the sampler behind its lock.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -15,7 +15,7 @@ use crate::last_error::{self, Code};
 use crate::log;
 use crate::sampler::{Kind, Sampler};
 
-/// What `ctx` points to.
+/// The object that `ctx` points to.
 pub(super) struct Object<S> {
     /// The host that made the shell. Clones are made by the same, which will free them.
     pub(super) host: Host,
@@ -63,11 +63,12 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// How long a constraint waits for another thread that uses it, which only a mistake of the host
-/// leads to. Other samplers do not wait: for them giving up is harmless.
+/// The time that a constraint waits for another thread that uses it, which only a mistake of the
+/// host leads to. Other samplers do not wait: for them giving up is harmless.
 pub(super) const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a clone waits for another thread that uses the sampler: longer than any call takes.
+/// The time that a clone waits for another thread that uses the sampler: longer than any call
+/// takes.
 pub(super) const CLONE_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl<S: Sampler> Object<S> {
@@ -146,7 +147,8 @@ impl<S: Sampler> Object<S> {
         done
     }
 
-    /// The same for what only reads: it leaves the sampler in use, also when it panics.
+    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use,
+    /// also when it panics.
     pub(super) fn look<T>(&self, function: &str, body: impl FnOnce(&S) -> T) -> Option<T> {
         let state = self.enter(function)?;
         let Some(sampler) = state.as_ref() else {
@@ -156,8 +158,8 @@ impl<S: Sampler> Object<S> {
         guard(self.call(function), || None, || Some(body(sampler)))
     }
 
-    /// What `copy` makes of the sampler; waits for another thread that uses it. `None` if there is
-    /// none, or if it cannot be copied.
+    /// Returns the result of `copy` on the sampler; waits for another thread that uses it. `None`
+    /// if there is none, or if it cannot be copied.
     pub(super) fn copied(&self, copy: impl FnOnce(&S) -> S) -> Option<S> {
         let Some(state) = self.state.take_within(CLONE_PATIENCE) else {
             self.say_in_use("clone");

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::*;
 use crate::pool::Buffers;
 
-/// What a faulty sampler panics in.
+/// The function in which a faulty sampler panics.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Apply,
@@ -276,7 +276,7 @@ fn a_second_thread_gets_an_error_instead_of_a_data_race() {
     free(smpl);
 }
 
-/// The same as a constraint that is at work.
+/// A slow sampler that is a constraint at work.
 #[derive(Clone)]
 struct SlowConstraint(Slow);
 
@@ -331,7 +331,7 @@ fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
     free(smpl);
 }
 
-/// How many are left of a pool of four, and which is selected.
+/// Runs `narrow` on a pool of four; returns how many candidates are left, and which is selected.
 fn narrow(vtable: &'static Vtable, smpl: *mut sys::llama_sampler) -> (usize, Option<usize>) {
     let logits = [1.0f32, 2.0, 9.0, f32::NAN];
     let mut buffers = Buffers::default();

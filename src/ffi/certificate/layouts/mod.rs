@@ -12,8 +12,8 @@
 //! be exchanged. Until then each call with new values is tried; values that were tried before need
 //! not be.
 //!
-//! What a list takes for a pointer is read only where the kernel confirms that it can be, and for a
-//! vocabulary only what the host has given out as one.
+//! An argument that a list takes for a pointer is read only where the kernel confirms that it can
+//! be; one that it takes for a vocabulary, only if the host has given it out as one.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 

@@ -26,7 +26,7 @@ fn free() -> Free {
     free_of(&host).expect("it has one")
 }
 
-/// What a host's sampler with the first arguments does beside ours with the second.
+/// Compares a host's sampler that has the first arguments with ours that has the second.
 fn outcome(theirs: &Arguments, ours: &Arguments) -> Outcome {
     mock_host::install();
     // SAFETY: the vocabulary is the mock host's; each sampler is freed once.
@@ -165,7 +165,7 @@ const fn registers(integers: [usize; 6], vectors: [f32; 3]) -> Registers {
     }
 }
 
-/// What comes of a call of penalties by a host that makes this of it.
+/// Returns the verdict on a call of penalties by a host that makes this of it.
 fn judged(layouts: &Layouts, call: &Registers, theirs: &Arguments) -> Verdict {
     mock_host::install();
     let (read, known) = layouts.read(call, &|_| false);

@@ -27,7 +27,7 @@ pub(super) enum Triggers {
     Tokens(Vec<Token>),
 }
 
-/// How a grammar is followed.
+/// The tokens that a grammar accepts, and the comparisons on the way.
 pub(super) enum Plan {
     /// All candidates are compared, and one that is allowed is accepted, so many times.
     Walk { n_steps: usize, partial: bool },
@@ -42,8 +42,8 @@ pub(super) enum Plan {
     },
 }
 
-/// What every text of a vocabulary can be told apart by; the first line shows up where llama.cpp
-/// says that it cannot read it.
+/// Grammars whose readings the texts of any vocabulary tell apart; the first line shows up where
+/// llama.cpp says that it cannot read it.
 const RULES: [(&str, Plan); 17] = [
     // Escapes, in strings and classes.
     (

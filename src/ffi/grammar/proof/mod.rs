@@ -1,6 +1,6 @@
 //! Compares the host's own grammars with ours by trying both on the vocabulary at hand.
 //!
-//! What a grammar's text may say, and what it means, has changed from build to build of llama.cpp.
+//! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
 //! So before ours stands in for one, small grammars that between them use every construct are made
 //! by both, and must allow the same of some hundred tokens, bit for bit, while tokens are accepted,
 //! after a clone and after a reset. What is proven is told apart by what a text needs: see

@@ -15,12 +15,13 @@ const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
 
-/// How many tokens with a text of several characters there are, and of each other kind; and of how
-/// many bytes that stand for parts of characters there is one.
+/// The most tokens with a text of several characters.
 const MOST_LONG: usize = 64;
+/// Of so many bytes that stand for parts of characters, one is taken.
 const ONE_PART_IN: usize = 3;
+/// The most tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
-/// How long the texts are that measure what may still come.
+/// The length of the texts that measure what may still come.
 pub(super) const RULER: usize = 16;
 
 /// Tokens of a vocabulary.

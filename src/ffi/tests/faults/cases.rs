@@ -196,7 +196,7 @@ pub(super) fn no_host() -> *mut std::ffi::c_void {
     handle
 }
 
-/// What is left of the candidates when a sampler has failed.
+/// The candidates that are left when a sampler has failed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Answer {
     /// All.

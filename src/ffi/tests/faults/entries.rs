@@ -64,7 +64,8 @@ pub(super) fn make_one(world: &World, make: Make) -> *mut llama_sampler {
     }
 }
 
-/// Whether the entry has such a point; `None` if the vtable has no such entry.
+/// Injects a fault at this point of an entry, and checks what comes of it; false if the entry has
+/// no such point, `None` if the vtable has no such entry.
 pub(super) fn fault_in_entry(
     make: Make,
     kind: Answer,
@@ -175,7 +176,7 @@ impl Answer {
         left.all(|(id, logit)| may(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
     }
 
-    /// Whether more than was allowed must not come of a fault.
+    /// True if a fault must not let more through than was allowed.
     pub(super) fn constrains(self) -> bool {
         matches!(self, Constraint | Masking)
     }

@@ -224,7 +224,7 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
     eprintln!("{runs} calls with too little memory, or just enough");
 }
 
-/// What stages remember is tried with a copy, which may be far longer than the state.
+/// A state of stages is tried with a copy, which may be far longer than the state.
 #[test]
 fn where_memory_ends_a_state_of_stages_is_refused() {
     let _turn = TURN.lock();

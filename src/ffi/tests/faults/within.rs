@@ -12,7 +12,7 @@ use crate::ffi::tests::mock_host;
 use crate::{last_error, log};
 
 thread_local! {
-    /// Whether this thread's next message is one to be answered with calls.
+    /// True if this thread's next message is one to be answered with calls.
     static ASKED: Cell<bool> = const { Cell::new(false) };
     /// The exports that were called from within, with another answer than the good one.
     static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };

@@ -74,7 +74,7 @@ pub(super) fn quiet() {
     });
 }
 
-/// What a call may have made, to be freed when no fault is armed any more.
+/// An object that a call has made, to be freed when no fault is armed any more.
 pub(super) enum Made {
     Sampler(*mut llama_sampler),
     Sieve(*mut Handle),
@@ -218,7 +218,7 @@ pub(super) fn grammar() -> *mut llama_sampler {
     make()
 }
 
-/// The same of a lazy grammar, which a token has begun.
+/// Makes the sampler of a lazy grammar that a token has begun, otherwise as [`grammar`].
 pub(super) fn lazy_grammar(of_words: bool) -> *mut llama_sampler {
     let make = || {
         let (vocab, text, root) = (mock_host::handle(), c"root ::= [bc]*", c"root");
@@ -273,7 +273,7 @@ impl Drop for World {
     }
 }
 
-/// Whether a function clears the last error when nothing is wrong.
+/// The effect of a function on the last error when nothing is wrong.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Told {
     Clears,
