@@ -96,7 +96,7 @@ struct Input {
 
 #[derive(Arbitrary, Debug)]
 enum Accept {
-    /// What was selected, or the first.
+    /// The selected candidate, or the first.
     Selected,
     Nth(u8),
     Any(i32),
@@ -462,7 +462,7 @@ fn apply_all(members: &mut [Member], input: &Array) -> Array {
     array
 }
 
-/// What must hold whatever the input is.
+/// Checks what must hold whatever the input is.
 fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), String> {
     let (n, left) = (before.data.len(), after.data.len());
     if left > n || (left == 0 && n > 0) {
@@ -494,7 +494,7 @@ fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the built-in's answer to this array is defined: it aborts on an empty one, and NaN is in
+/// True if the built-in's answer to this array is defined: it aborts on an empty one, and NaN is in
 /// no order.
 fn is_defined(array: &Array) -> bool {
     !array.data.is_empty() && !array.data.iter().any(|c| c.logit.is_nan())

@@ -155,7 +155,7 @@ unsafe fn tokens(sieve: *mut Handle, logits: &[f32], steps: usize) -> Vec<i32> {
     tokens
 }
 
-/// What was drawn from holds the token, no other ids, and probabilities.
+/// Checks that the candidates that were drawn from hold the token, no other ids, and probabilities.
 ///
 /// # Safety
 /// `sieve` is alive.
@@ -439,7 +439,7 @@ unsafe fn load_with_params(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
     }
 }
 
-/// How many tokens the window of a state has.
+/// Returns the number of tokens in the window of a state.
 fn window_of(state: &[u8]) -> usize {
     u32::from_le_bytes([state[12], state[13], state[14], state[15]]) as usize
 }

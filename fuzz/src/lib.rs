@@ -1,4 +1,4 @@
-//! What the fuzz targets share: inputs made of few bytes, and naive models of what the library
+//! Common parts of the fuzz targets: inputs made of few bytes, and naive models of what the library
 //! promises.
 
 pub mod logits;

@@ -108,7 +108,7 @@ impl CParams {
         }
     }
 
-    /// Whether the library is to accept them, as the header says.
+    /// True if the library is to accept them, as the header says.
     pub fn is_valid(&self) -> bool {
         let raw = &self.raw;
         let numbers = [

@@ -20,7 +20,7 @@ pub struct Descriptor {
     pub terminators: Vec<i32>,
 }
 
-/// What the rules say of some bytes.
+/// The verdict of the rules on some bytes.
 #[derive(Debug)]
 pub enum Verdict {
     Accepted(Descriptors),

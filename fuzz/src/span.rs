@@ -8,13 +8,13 @@ use crate::payload::{Descriptors, Leaves};
 /// A value has no more tokens than this. A span that has not ended after as many is closed.
 pub const LONGEST: usize = 500;
 
-/// What is constrained, and where the text is.
+/// The constrained values, and the position of the text in them.
 #[derive(Clone, Debug)]
 pub struct Span {
     /// Of the descriptors that have values.
     descriptors: Descriptors,
     active: usize,
-    /// What was accepted since the span began; `None` while idle.
+    /// The tokens accepted since the span began; `None` while idle.
     prefix: Option<Vec<i32>>,
     leaf: Option<String>,
 }

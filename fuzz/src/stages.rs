@@ -16,7 +16,7 @@ pub struct Stages {
     wrong: Wrong,
 }
 
-/// What the library must refuse.
+/// A fault that the library must refuse.
 #[derive(Arbitrary, Clone, Debug)]
 enum Wrong {
     Nothing,
@@ -35,7 +35,7 @@ pub struct CStages {
     pub order: Vec<i32>,
 }
 
-/// How far DRY looks back at most: a state is as long.
+/// The most tokens that DRY looks back on: a state is as long.
 const LONGEST_WINDOW: i32 = 3000;
 
 impl CStages {
@@ -92,7 +92,7 @@ impl CStages {
         Self { raw, order }
     }
 
-    /// Whether the library is to accept them, as the header says.
+    /// True if the library is to accept them, as the header says.
     pub fn is_valid(&self) -> bool {
         let raw = &self.raw;
         if raw.struct_size != size_of::<llama_sieve_stages>() {
@@ -127,7 +127,7 @@ impl CStages {
         })
     }
 
-    /// Whether `sieve` says that it has these.
+    /// True if `sieve` says that it has these.
     ///
     /// # Safety
     /// `sieve` is alive.

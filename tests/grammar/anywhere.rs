@@ -1,4 +1,4 @@
-//! How much the built-in has to go through for a lazy grammar, which may begin anywhere in a text.
+//! Bounds the built-in's work on a lazy grammar, which may begin anywhere in a text.
 
 use crate::stacks::Stacks;
 

@@ -1,4 +1,4 @@
-//! What a caller gets wrong, and texts that were made to do harm.
+//! Tests of callers' mistakes, and of texts that were made to do harm.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

@@ -16,7 +16,7 @@ use crate::support::{HostSampler, Rng, replay};
 use crate::triggers::{STEPS, costly, ends_soon, nested, on_a_small_stack, pattern};
 use crate::walk::{self, array, check_dead};
 
-/// What a lazy grammar waits for.
+/// The triggers of a lazy grammar.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
     /// Patterns, or words.
@@ -26,7 +26,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Whether the built-in soon knows what stands in this text.
+    /// True if the built-in soon knows what stands in this text.
     fn is_short(&self, text: &[u8]) -> bool {
         let is_short = |pattern: &Vec<u8>| {
             let triggers = Triggers::new(&[pattern]).expect("it was read before");
@@ -280,7 +280,7 @@ xml ::= "<function=" [a-z_0-9]+ ">" [^<]* "</function>"
 ticks ::= "```json\n" [^`]+ "```"
 "#;
 
-/// What the vendored templates wait for, or did.
+/// The triggers of the vendored templates, of today or before.
 fn realistic_waits() -> Vec<Wait> {
     let patterns = |texts: &[&str]| Wait {
         texts: texts.iter().map(|text| text.as_bytes().to_vec()).collect(),
@@ -339,7 +339,7 @@ pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     begun
 }
 
-/// What a caller gets wrong.
+/// Checks calls with wrong arguments.
 pub fn wrong_arguments(vocabulary: &Vocabulary) {
     let (text, root, vocab) = (c"root ::= \"a\"", c"root", vocabulary.as_ours());
     let made = |patterns: *mut *const c_char, n, tokens: *const i32, n_tokens| {
@@ -424,7 +424,7 @@ fn patterns(texts: &[String]) -> Wait {
     }
 }
 
-/// How much patterns may ask of one token, and of a stack.
+/// Checks how much patterns may ask of one token, and of a stack.
 pub fn limits(vocabulary: &Vocabulary) {
     let n = vocabulary.n_tokens;
     let a = vocabulary.pieces.iter().position(|piece| piece == b"a");

@@ -2,7 +2,7 @@
 
 use llama_sieve::grammar::elements::{Element, Rules};
 
-/// Whether a rule can begin with itself, whatever else may be empty before it.
+/// True if a rule can begin with itself, whatever else may be empty before it.
 pub fn is_left_recursive(rules: &Rules) -> bool {
     let n = rules.alternatives.len();
     let items = |mut sequence: u32| {

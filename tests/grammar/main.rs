@@ -24,7 +24,7 @@ fn silence() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
 }
 
-/// How many random grammars; raise LLAMA_SIEVE_TEST_GRAMMARS for a long run.
+/// The number of random grammars; raise LLAMA_SIEVE_TEST_GRAMMARS for a long run.
 fn n_grammars(default: usize) -> usize {
     number_from_env("LLAMA_SIEVE_TEST_GRAMMARS", default)
 }

@@ -53,10 +53,10 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     assert!(10 * too_long < n + others, "{too_long} walks took too long");
 }
 
-/// Whether the text could be read, and was walked through; `None` if that took too long. Of an
-/// ambiguous grammar the built-in goes through all ways that a token's characters may take, and
-/// real tokens have up to a hundred characters, all of them spaces, say. Only a process can be
-/// stopped in the midst of that.
+/// Walks through the text in a process of its own; true if it could be read, `None` if that took
+/// too long. Of an ambiguous grammar the built-in goes through all ways that a token's characters
+/// may take, and real tokens have up to a hundred characters, all of them spaces, say. Only a
+/// process can be stopped in the midst of that.
 fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<bool> {
     const SECONDS: u64 = 30;
     let mut rng = Rng(rng.next());
@@ -131,7 +131,7 @@ fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     )
 }
 
-/// What a JSON Schema becomes.
+/// Makes a grammar such as a JSON Schema becomes.
 fn schema(rng: &mut Rng) -> String {
     let mut text = String::from(texts::SCHEMA);
     let mut rules = 0;

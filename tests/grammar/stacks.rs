@@ -1,6 +1,6 @@
-//! How much llama.cpp's own grammar has to go through, counted before it is asked. It keeps each
-//! stack by itself and looks at all of them for each character of a token, so that for some texts
-//! there are more than anybody waits for; and of some left recursions there is no end.
+//! Bounds the work of llama.cpp's own grammar before it is asked. It keeps each stack by itself and
+//! looks at all of them for each character of a token, so that for some texts there are more than
+//! anybody waits for; and of some left recursions there is no end.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use llama_sieve::grammar::utf8::{Partial, counted, decode};
 /// Places of elements, the top one last.
 type Stack = Vec<u32>;
 
-/// How many stacks may be looked at for one token, or for one array.
+/// The most stacks that are looked at for one token, or for one array.
 const MOST: usize = 20_000;
-/// How many there may be behind a character: each is compared with each.
+/// The most stacks behind a character: each is compared with each.
 const MOST_TOGETHER: usize = 1000;
-/// How many may be left behind a token.
+/// The most stacks that are left behind a token.
 const MOST_STACKS: usize = 40;
-/// How many elements a grammar may have, repetitions written out.
+/// The most elements of a grammar, repetitions written out.
 const MOST_ELEMENTS: usize = 20_000;
 
 /// The rules with counted repetitions as llama.cpp writes them out: the item as often as it must
@@ -43,7 +43,7 @@ fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
 }
 
 struct WriteOut {
-    /// What has become of each repetition.
+    /// The elements of each repetition that was written out.
     written: Vec<Vec<Element>>,
     rules: Vec<Vec<Element>>,
     left: usize,
@@ -210,7 +210,7 @@ impl Stacks {
         }
     }
 
-    /// Whether the built-in can be asked which of these texts are allowed now.
+    /// True if the built-in can be asked which of these texts are allowed now.
     pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
         let mut known = HashMap::new();
         let mut left = MOST;

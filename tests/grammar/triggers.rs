@@ -6,7 +6,7 @@ use vendor_llama_cpp::reference::StdRegex;
 
 use crate::support::{Rng, replay};
 
-/// What patterns are made of, some of which is no pattern.
+/// The parts that patterns are made of, some of which is no pattern.
 const ATOMS: [&str; 64] = [
     "a",
     "b",
@@ -82,13 +82,13 @@ const TEXT: [&str; 14] = [
     "a", "a", "b", "b", "c", "0", " ", "-", "_", "\n", "é", "<", "A", "\0",
 ];
 
-/// How long ours may take to find something.
+/// The most steps that ours may take to find something.
 pub const STEPS: usize = 20_000;
-/// How often the built-in may look at the text for that: where ours sees that nothing fits, it may
-/// go through everything.
+/// The most times that the built-in may look at the text for that: where ours sees that nothing
+/// fits, it may go through everything.
 const LOOKS: usize = 200_000;
 
-/// Whether the built-in finds soon what it finds in this text, or that there is nothing.
+/// True if the built-in finds soon what it finds in this text, or that there is nothing.
 pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
     regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
 }
@@ -147,7 +147,7 @@ fn shown(bytes: &[u8]) -> String {
     bytes[from..].escape_ascii().to_string()
 }
 
-/// What both make of `n` random patterns.
+/// Compares `n` random patterns in ours and in `std::regex`.
 pub fn random_patterns(n: usize, rng: &mut Rng) {
     let (mut read, mut found) = (0, 0);
     for _ in 0..n {
@@ -410,7 +410,8 @@ pub fn random_loops(n: usize, rng: &mut Rng) {
     );
 }
 
-/// How often repetitions go around at one place: twice, and what the rounds leave in the groups.
+/// Checks how often repetitions go around at one place: twice, and what the rounds leave in the
+/// groups.
 pub fn rounds() {
     // A round sets one group, so that two rounds are needed for two, and three for three.
     let parts = ["()|()|()", "(a?)|(b??)|(a?)", "()\\1|()|(a)"];
@@ -672,7 +673,7 @@ pub fn budgets() {
     }
 }
 
-/// What `body` returns on a stack of 64 KiB.
+/// Runs `body` on a stack of 64 KiB, and returns its result.
 pub fn on_a_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(64 << 10);

@@ -8,7 +8,7 @@ use crate::pair::{self, Pair, Vocabulary, quietly};
 use crate::stacks::Stacks;
 use crate::support::{Array, HostSampler, Rng, replay};
 
-/// Whether the built-in reads it; asserts that ours does as well.
+/// True if the built-in reads it; asserts that ours does as well.
 pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
     read(text, vocabulary).is_some()
 }
@@ -56,7 +56,7 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     begun.flatten().map(|stacks| Walk { pair, stacks })
 }
 
-/// Whether the built-in would never return, abort, or crash: with repetitions to a number below the
+/// True if the built-in would never return, abort, or crash: with repetitions to a number below the
 /// one they start from, and with a left recursion that its check does not see.
 fn endless(text: &[u8], vocabulary: &Vocabulary, said: &str) -> bool {
     // It reads out of bounds for a root that is mentioned, last of all, and nowhere defined.
@@ -70,7 +70,7 @@ fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
     Some(0)
 }
 
-/// Whether the built-in would go through a rule without end.
+/// True if the built-in would go through a rule without end.
 pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
     parser::parse(text, b"root", AsLlamaCpp, token).is_ok_and(|rules| is_left_recursive(&rules))
@@ -104,12 +104,13 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-/// What the built-in would go through; `None` if it is too much from the first.
+/// Returns the stacks that the built-in would go through; `None` if they are too many from the
+/// first.
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
     Stacks::new(written(text, vocabulary)?)
 }
 
-/// Whether nothing but that is known to be wrong with the text.
+/// True if the text's repetitions, which are too many, are all that is wrong with it.
 fn has_too_many_repetitions(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
     let read = parser::written(text, b"root", token);

@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-/// What is left of the candidates, ascending.
+/// Returns the ids of the candidates that are left, ascending.
 fn left(array: &Array) -> Vec<i32> {
     let unmasked = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
     let mut ids: Vec<i32> = unmasked.map(|c| c.id).collect();
@@ -284,8 +284,8 @@ fn a_ban_stays_one_and_a_bias_counts() {
     }
 }
 
-/// What stands in for a reasoning budget: lets some tokens pass, then only the text that ends the
-/// thought, and everything behind it.
+/// A model of a reasoning budget: lets some tokens pass, then only the text that ends the thought,
+/// and everything behind it.
 struct Budget {
     left: usize,
     end: Vec<i32>,

@@ -1,4 +1,4 @@
-//! What a constraint means, as a list of sequences with no trie; and handles on the real one.
+//! A naive model of a constraint, as a list of sequences with no trie; and handles on the real one.
 
 use std::ffi::CStr;
 
@@ -11,9 +11,9 @@ use llama_sieve::ffi::trie::*;
 #[derive(Clone, Debug)]
 pub struct Naive {
     pub leaves: Vec<(Vec<i32>, String)>,
-    /// What may follow where a value ends and another goes on; empty: anything.
+    /// The tokens that may follow where a value ends and another goes on; empty: anything.
     pub terminators: Vec<i32>,
-    /// What was accepted since the span began; `None` while idle.
+    /// The tokens accepted since the span began; `None` while idle.
     pub prefix: Option<Vec<i32>>,
     pub leaf: Option<String>,
 }
@@ -312,8 +312,8 @@ pub fn input(rng: &mut Rng, n_vocab: usize) -> Array {
     shape.array(n_vocab, rng)
 }
 
-/// What a bias or a grammar in front leaves: some of the tokens that may follow have minus
-/// infinity, or all; sometimes another sampler has cut some as well.
+/// Bans candidates as a bias or a grammar in front does: some of the tokens that may follow have
+/// minus infinity, or all; sometimes another sampler has cut some as well.
 pub fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
     let children = naive.known();
     let all = rng.chance(0.5);

@@ -129,7 +129,7 @@ fn cxx_stdlib() -> String {
 
 /// Upstream's GGML_NATIVE default, which also steps aside when cross-compiling.
 ///
-/// What "native" means is asked of the compiler and becomes part of the fingerprint, so that a
+/// The compiler is asked what "native" means; its answer becomes part of the fingerprint, so that a
 /// target directory carried to another machine is not run there.
 fn native_flags(c: &Compiler, cxx: &Compiler, seen: &mut Fnv) -> Vec<&'static str> {
     if cargo_env("HOST") != cargo_env("TARGET") {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::cargo_env;
 use crate::toolchain::Toolchain;
 
-/// How many model files share one translation unit, as in upstream's CMake.
-/// (They all include the same large headers, so this saves most of their compile time.)
+/// The number of model files that share one translation unit, as in upstream's CMake. (They all
+/// include the same large headers, so this saves most of their compile time.)
 const UNITY_BATCH: usize = 16;
 
 /// ggml's core. The last two make up upstream's thin "ggml" library on top of "ggml-base".
@@ -50,7 +50,7 @@ const LLAMAFILE: &str = "llamafile/sgemm.cpp";
 /// multiply-add (aarch64), gcc would otherwise fuse as it likes. It changes nothing on x86_64.
 const PLAIN_ARITHMETIC: &str = "-ffp-contract=off";
 
-/// What the C library must offer ggml.
+/// The definitions that make the C library offer what ggml needs.
 const POSIX: [&str; 2] = ["-D_XOPEN_SOURCE=600", "-D_GNU_SOURCE"];
 
 /// One compiler call.

@@ -12,7 +12,7 @@ use std::sync::Once;
 use crate::sys;
 
 thread_local! {
-    /// What llama.cpp last complained about on this thread.
+    /// The last complaint of llama.cpp on this thread.
     static LAST_ERROR: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -76,7 +76,7 @@ impl Model {
         unsafe { sys::llama_vocab_eos(self.vocab()) }
     }
 
-    /// Whether the token ends a generated text.
+    /// True if the token ends a generated text.
     pub fn is_eog(&self, token: i32) -> bool {
         // SAFETY: `vocab()` is valid as long as `self`; the token is only looked up in a set.
         unsafe { sys::llama_vocab_is_eog(self.vocab(), token) }
@@ -189,13 +189,13 @@ impl<'model> Context<'model> {
         self.context.as_ptr()
     }
 
-    /// How many tokens the context has room for.
+    /// Returns the number of tokens that the context has room for.
     pub fn n_ctx(&self) -> usize {
         // SAFETY: the context is valid as long as `self`.
         unsafe { sys::llama_n_ctx(self.as_ptr()) as usize }
     }
 
-    /// How many tokens the context holds.
+    /// Returns the number of tokens that the context holds.
     pub fn n_past(&self) -> usize {
         // SAFETY: the memory belongs to the context, which is valid as long as `self`.
         let last = unsafe { sys::llama_memory_seq_pos_max(self.memory(), 0) };
@@ -328,7 +328,7 @@ pub(crate) fn forget_error() {
     LAST_ERROR.with(|last| last.borrow_mut().clear());
 }
 
-/// What llama.cpp complained about on this thread since `forget_error`.
+/// Returns llama.cpp's complaint on this thread since `forget_error`.
 pub(crate) fn last_error() -> String {
     let text = LAST_ERROR.with(|last| last.borrow().clone());
     if text.is_empty() {

@@ -65,7 +65,7 @@ impl StdRegex {
         (n > 0).then(|| out.chunks_exact(2).take(n).map(group).collect())
     }
 
-    /// Whether [`find`](Self::find) ends before it has looked at the text so often: of some
+    /// True if [`find`](Self::find) ends before it has looked at the text so often: of some
     /// patterns it goes through exponentially many possibilities.
     pub fn ends(&self, text: &[u8], whole: bool, most: usize) -> bool {
         // SAFETY: it lives, and the text is as long as is said.

@@ -35,11 +35,11 @@ pub struct llama_token_data {
 pub struct llama_token_data_array {
     /// The first candidate; a sampler may set another pointer.
     pub data: *mut llama_token_data,
-    /// How many candidates are left.
+    /// The number of candidates left.
     pub size: usize,
     /// The index (not the id) of the chosen candidate, or -1.
     pub selected: i64,
-    /// Whether the candidates are known to be in falling order of their logits.
+    /// True if the candidates are known to be in falling order of their logits.
     pub sorted: bool,
 }
 
@@ -48,11 +48,11 @@ pub struct llama_token_data_array {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
 pub struct llama_sampler_chain_params {
-    /// Whether the chain leaves out its time measurements.
+    /// True if the chain leaves out its time measurements.
     pub no_perf: bool,
 }
 
-/// What to add to one token's logit.
+/// A bias to add to one token's logit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(non_camel_case_types)]
@@ -70,7 +70,7 @@ pub struct llama_logit_bias {
 pub struct llama_perf_sampler_data {
     /// Milliseconds spent sampling.
     pub t_sample_ms: f64,
-    /// How many tokens were sampled.
+    /// The number of tokens that were sampled.
     pub n_sample: i32,
 }
 
@@ -109,7 +109,7 @@ pub struct llama_context {
     _opaque: [u8; 0],
 }
 
-/// What a context remembers of its tokens.
+/// The memory of a context: what it keeps of its tokens.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct llama_memory_i {
@@ -137,7 +137,7 @@ pub struct ggml_tensor {
     _opaque: [u8; 0],
 }
 
-/// How to set up a `ggml_context`.
+/// The options of a new `ggml_context`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
@@ -146,7 +146,7 @@ pub struct ggml_init_params {
     pub mem_size: usize,
     /// Where these bytes are, or null to have them allocated.
     pub mem_buffer: *mut c_void,
-    /// Whether tensors get no data.
+    /// True if tensors get no data.
     pub no_alloc: bool,
 }
 
@@ -427,7 +427,7 @@ unsafe extern "C" {
         out: *mut i64,
         n_out: usize,
     ) -> usize;
-    /// Whether the same search ends before the text was looked at so often.
+    /// True if `vendor_std_regex_find` ends before the text was looked at so often.
     pub fn vendor_std_regex_ends(
         regex: *const c_void,
         text: *const c_char,
@@ -437,7 +437,8 @@ unsafe extern "C" {
     ) -> bool;
     /// Writes the order in which `std::sort` leaves the places of `n` keys, larger keys first.
     pub fn vendor_std_sort(keys: *const f32, n: usize, out: *mut u32);
-    /// The same of `std::partial_sort`.
+    /// Writes the order in which `std::partial_sort` leaves the places of `n` keys, larger keys
+    /// first.
     pub fn vendor_std_partial_sort(keys: *const f32, n: usize, k: usize, out: *mut u32);
     /// Writes `n` keys on which `std::sort` takes to its heap.
     pub fn vendor_std_sort_killer(n: usize, keys: *mut f32);

@@ -26,17 +26,18 @@ use weights::Random;
 /// The vocabulary sizes that can be written: 256 bytes up to all the merges we number.
 pub const VOCAB_SIZES: RangeInclusive<usize> = 256..=524_288;
 
-/// How far the logits spread (their standard deviation).
+/// The standard deviation of the logits.
 const LOGIT_SPREAD: f32 = 3.0;
 
-/// How much each half of a layer adds to what the token's own embedding contributes. The output
-/// weights are the embeddings once more: with less than this, every token would foretell itself.
+/// The weight of each half of a layer, beside what the token's own embedding contributes. The
+/// output weights are the embeddings once more: with less than this, every token would foretell
+/// itself.
 const LAYER_SHARE: f32 = 4.0;
 
 /// Part of the cached files' names: raise it when the same numbers give another file.
 const FORMAT: u32 = 1;
 
-/// What to write: the sizes of the model, and the seed of its weights.
+/// The contents of a file to write: the sizes of the model, and the seed of its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestModel {
     /// Tokens in the vocabulary, within [`VOCAB_SIZES`].
@@ -53,7 +54,7 @@ pub struct TestModel {
     pub n_ff: usize,
     /// Tokens the model claims to have been trained on.
     pub n_ctx: usize,
-    /// Whether the matrices are stored as 16-bit floats.
+    /// True if the matrices are stored as 16-bit floats.
     pub f16: bool,
 }
 
@@ -230,7 +231,7 @@ fn describe_tokenizer(file: &Gguf, tokenizer: &Tokenizer) {
     file.set_bool("tokenizer.ggml.add_eos_token", false);
 }
 
-/// What the numbers of a tensor are.
+/// The numbers that a tensor is filled with.
 enum Fill {
     Constant(f32),
     /// Normally distributed with this standard deviation.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use crate::test_model::{Gguf, symbol};
 use crate::{Model, model, sys};
 
-/// What a token is to the tokenizer, by GGUF's numbers.
+/// The kind of a token, by GGUF's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Kind {

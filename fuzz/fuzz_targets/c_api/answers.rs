@@ -1,4 +1,4 @@
-//! What every call answers: documented numbers, and a reason where it fails.
+//! Checks of the answer of every call: documented numbers, and a reason where it fails.
 
 use std::ffi::{CStr, c_int};
 

@@ -242,7 +242,7 @@ pub(crate) enum Text {
     Bytes(Vec<u8>),
 }
 
-/// What a grammar waits for. `None` stands for NULL.
+/// The triggers of a lazy grammar. `None` stands for NULL.
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Lazy {
     pub(crate) words: bool,
@@ -313,7 +313,7 @@ impl Payload {
 }
 
 impl Logits {
-    /// What they are, and as many as the call is told.
+    /// Returns the logits, and the number of them that the call is given.
     pub(crate) fn get(&self) -> (Option<Vec<f32>>, i32) {
         let values = |logits: &[Logit]| -> Vec<f32> { logits.iter().map(|l| l.value()).collect() };
         match self {

@@ -97,7 +97,7 @@ unsafe fn chain_sample(
     }
 }
 
-/// What `token` was drawn from, if one was.
+/// Checks the candidates that `token` was drawn from, if one was.
 ///
 /// # Safety
 /// `chain` is NULL or alive, and what it sampled from is there.

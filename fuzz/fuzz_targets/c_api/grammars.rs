@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// What is asked of a grammar agrees with itself.
+/// Asks all about a grammar, and checks that the answers agree with each other.
 ///
 /// # Safety
 /// `smpl` is a live grammar.

@@ -59,11 +59,11 @@ struct World {
     /// Which sampler each handle was bound to, while that lives.
     bound: BTreeMap<usize, *mut llama_sampler>,
     saved: Vec<u8>,
-    /// Whether some sieve has had stages in an order of its own.
+    /// True once some sieve has had stages in an order of its own.
     is_staged: bool,
-    /// Whether some sampler puts tokens of its vocabulary back, of which there may be no logits.
+    /// True once some sampler puts tokens of its vocabulary back, of which there may be no logits.
     puts_back: bool,
-    /// Whether messages go elsewhere than at the start.
+    /// True while messages go elsewhere than at the start.
     hears: bool,
 }
 

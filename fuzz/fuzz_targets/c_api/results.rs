@@ -1,4 +1,4 @@
-//! What a sieve tells of itself: results, parameters, history and saved state.
+//! Queries of a sieve: results, parameters, history and saved state.
 
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
@@ -187,7 +187,7 @@ impl World {
     }
 }
 
-/// What is asked of a sieve agrees with itself.
+/// Asks all about a sieve, and checks that the answers agree with each other.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

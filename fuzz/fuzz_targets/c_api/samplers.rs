@@ -16,7 +16,7 @@ use crate::certify::certify;
 use crate::tries::unbind;
 use crate::{MOST_OBJECTS, Smp, World};
 
-/// What the log's callback is registered with.
+/// The address that the log's callback is registered with.
 static LOG: u8 = 0;
 
 /// Any message: a C string of a documented level, which asks the library in its turn.

@@ -23,7 +23,7 @@ use crate::support::family::vocabulary;
 /// The number's name and limit, and what is answered to it, by the function.
 type Case = (&'static str, usize, unsafe fn(&mut Subjects, usize) -> bool);
 
-/// What the functions are called with.
+/// The objects that the functions are called with.
 struct Subjects {
     smpl: *mut llama_sampler,
     sieve: *mut Handle,

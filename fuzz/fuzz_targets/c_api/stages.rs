@@ -10,7 +10,8 @@ use llama_sieve_fuzz::stages::{CStages, Stages};
 use crate::answers::{OF_LOGITS, assert_answer, assert_count};
 use crate::support::family::vocabulary;
 
-/// What is refused changes nothing; a sieve whose stages were set still answers.
+/// Sets stages and breakers: refused ones change nothing, and a sieve whose stages were set still
+/// answers.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

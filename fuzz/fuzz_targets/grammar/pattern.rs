@@ -4,7 +4,7 @@
 use llama_sieve::grammar::triggers::{Budget, Endless, Triggers, Waiting};
 use vendor_llama_cpp::reference::StdRegex;
 
-/// How often `std::regex` may look at the text, and how many steps ours may take.
+/// The most times that `std::regex` may look at the text, and the most steps that ours may take.
 const LOOKS: usize = 20_000;
 /// Ways that it may go at one place, in a pattern with references back: where these fail it does
 /// not look at the text.
@@ -88,12 +88,12 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Whether patterns were refused that `std::regex` may take.
+/// True if patterns were refused that `std::regex` may take.
 pub fn is_limit(said: &str) -> bool {
     said.contains("nested") || said.contains("states together")
 }
 
-/// Whether `std::regex` reads a pattern in reasonable time, and counts what it does with it.
+/// True if `std::regex` reads a pattern in reasonable time, and counts what it does with it.
 pub fn is_tame(source: &[u8]) -> bool {
     let count = |bytes: &[u8]| source.iter().filter(|byte| bytes.contains(byte)).count();
     let refers_back = source
@@ -102,7 +102,7 @@ pub fn is_tame(source: &[u8]) -> bool {
     count(b"{") <= 2 && !(refers_back && count(b"|*+?{") > MOST_WAYS)
 }
 
-/// Whether `std::regex` soon knows what stands in this text.
+/// True if `std::regex` soon knows what stands in this text.
 pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
     regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
 }

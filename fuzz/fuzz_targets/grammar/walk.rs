@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Whether a text is refused that llama.cpp's own may take.
+/// True if a text was refused that llama.cpp's own may take.
 fn is_limit(what: &str) -> bool {
     what.contains("the grammar has more than") || what.contains("too many different")
 }

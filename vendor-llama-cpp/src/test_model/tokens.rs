@@ -13,7 +13,7 @@ const EOS: &str = "<|endoftext|>";
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 
-/// What a GGUF file says about a tokenizer.
+/// The tokenizer of a GGUF file.
 pub struct Tokenizer {
     pub texts: Vec<String>,
     pub kinds: Vec<i32>,
@@ -112,7 +112,7 @@ pub(crate) fn symbol(byte: u8) -> char {
         .expect("there are fewer than 256 unprintable bytes")
 }
 
-/// Whether the byte is a visible character of Latin-1. (173 is the soft hyphen.)
+/// True if the byte is a visible character of Latin-1. (173 is the soft hyphen.)
 fn is_printable(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 161..=172 | 174..=255)
 }
