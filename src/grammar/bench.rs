@@ -18,7 +18,7 @@ use crate::token::Token;
 /// A token, and its bytes, or those that are part of it.
 pub type Text<'t> = (Token, &'t [u8]);
 
-/// Where a text stands.
+/// The position of a text in a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The state behind the characters that are complete. It belongs to one bench.
@@ -30,12 +30,12 @@ pub struct Place {
 /// Tables that grow while texts are followed.
 #[derive(Debug)]
 pub struct Bench {
-    /// Those that texts are followed with.
+    /// The states that texts are followed with.
     pub states: States,
     /// Of a grammar with counted repetitions, the tables that masks are made with: one for each
     /// band of the vocabulary.
     by_band: Vec<States>,
-    /// Scratch.
+    /// Code points, scratch.
     pub chars: Vec<u32>,
     /// The state at the beginning of a text.
     initial: Option<StateId>,
@@ -74,7 +74,7 @@ impl Bench {
         self.states.bytes() + by_band.sum::<usize>()
     }
 
-    /// To be called when the tables have nothing but the place of a text.
+    /// Notes that the tables now have nothing but the place of a text.
     pub fn has_place_alone(&mut self) {
         self.bytes_of_place = self.states.bytes();
     }
@@ -214,7 +214,7 @@ fn part(
     Ok((Some(part), state))
 }
 
-/// Behind bytes that are no UTF-8 a text goes on as if they were not there.
+/// Drops what is left of bytes that are no UTF-8: a text goes on as if they were not there.
 fn canonical(place: Place) -> Place {
     match place.partial.is_pending() {
         true => place,

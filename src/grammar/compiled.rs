@@ -14,7 +14,8 @@ pub struct Compiled {
     /// The vocabulary.
     pub tree: Arc<VocabularyTree>,
     groups: Groups,
-    /// Per class: the characters in it; bit 0 where one that is not ASCII, or part of one, may be.
+    /// The ASCII characters in each class; bit 0 where one that is not ASCII, or part of one, may
+    /// be.
     covers: Vec<CharSet>,
 }
 

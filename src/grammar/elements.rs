@@ -44,7 +44,7 @@ impl Class {
         }
     }
 
-    /// One of these ranges, or, negated, none of them.
+    /// Makes the class of these ranges, or, negated, of all that is outside them.
     pub fn of(negated: bool, mut ranges: Vec<(u32, u32)>) -> Self {
         ranges.sort_unstable();
         let mut reached = None;
@@ -178,7 +178,7 @@ pub const ENDLESS: u32 = u32::MAX;
 /// Rules as they are written, groups as rules of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// By number.
+    /// The character classes, by number.
     pub classes: Vec<Class>,
     /// The elements of each rule.
     pub rules: Vec<Vec<Element>>,
@@ -191,17 +191,17 @@ pub struct Written {
 /// A grammar that was read, with the text's rules as sequences.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// By number.
+    /// The character classes, by number.
     pub classes: Vec<Class>,
-    /// By number; the first is the empty one, whose content means nothing.
+    /// The sequences, by number; the first is the empty one, whose content means nothing.
     pub sequences: Vec<Sequence>,
     /// The alternatives of each rule: numbers of sequences.
     pub alternatives: Vec<Box<[u32]>>,
     /// The counted repetitions, whose items are sequences.
     pub repeats: Vec<Repeat<u32>>,
-    /// Per sequence: whether a text of no characters follows it.
+    /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
-    /// Per sequence: whether it is endless rounds of something, and nothing else.
+    /// For each sequence, true if it is endless rounds of something, and nothing else.
     is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
@@ -227,10 +227,10 @@ pub struct About {
 /// Numbers classes.
 #[derive(Debug, Default)]
 pub struct Classes {
-    /// By number.
+    /// The classes, by number.
     pub all: Vec<Class>,
     numbers: Map<Class, u32>,
-    /// Those that are one character of ASCII.
+    /// The numbers of the classes that are one character of ASCII.
     ascii: Vec<Option<u32>>,
 }
 
@@ -268,7 +268,7 @@ impl Classes {
 /// Room for no more sequences is made before it is known how many there are.
 const MOST_RESERVED: usize = 1 << 12;
 
-/// There are more sequences than [`MAX_SEQUENCES`].
+/// An error: there are more sequences than [`MAX_SEQUENCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySequences;
 
@@ -554,7 +554,7 @@ impl<'a> Beginnings<'a> {
         self.written.repeats.get(repeat)
     }
 
-    /// For how many of the host's rules a node stands.
+    /// Returns the number of the host's rules that a node stands for.
     fn rounds_of(&self, node: usize) -> usize {
         match self.repeat(node) {
             Some(repeat) if repeat.max != ENDLESS => (repeat.max - repeat.min).max(1) as usize,
@@ -579,7 +579,8 @@ impl<'a> Beginnings<'a> {
         found
     }
 
-    /// Adds what elements can begin with; whether the check looks behind them all.
+    /// Adds the rules and repetitions that elements can begin with; true if the check looks behind
+    /// them all.
     fn add(&self, elements: &[Element], found: &mut Vec<u32>) -> bool {
         // Items of repetitions within items, the innermost last.
         let mut pending = vec![elements];

@@ -23,7 +23,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Without masks.
+    /// Makes an engine without masks.
     pub fn new(compiled: Compiled) -> Self {
         Self {
             fixed_bytes: compiled.bytes(),
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// This one, with another budget for each call. For tests: the limits are far away.
+    /// Returns the engine with another budget for each call. For tests: the limits are far away.
     pub fn within(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }

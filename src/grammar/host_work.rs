@@ -61,7 +61,7 @@ fn n_elements(written: &Written) -> usize {
     rules.fold(of_rounds, usize::saturating_add)
 }
 
-/// Which rules and counted repetitions may be empty.
+/// The rules and counted repetitions that may be empty.
 struct Empty {
     rules: Vec<bool>,
     repeats: Vec<bool>,
@@ -136,7 +136,7 @@ struct Beginning {
     n_ends: u32,
 }
 
-/// The ways from rules and counted repetitions to the characters that they begin with.
+/// The paths from rules and counted repetitions to the characters that they begin with.
 struct Ways<'a> {
     written: &'a Written,
     empty: &'a Empty,

@@ -1,4 +1,4 @@
-//! Which tokens a state allows: a bit per token, found by going through the vocabulary's trees.
+//! The tokens that a state allows: a bit per token, found by going through the vocabulary's trees.
 
 #![expect(
     clippy::indexing_slicing,
@@ -95,7 +95,7 @@ fn set(words: &mut [u64], token: Token) {
     words[token as usize / 64] |= 1 << (token % 64);
 }
 
-/// Which tokens of a band are allowed: bits by rank.
+/// The allowed tokens of a band: bits by rank.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ranks(Vec<u64>);
 
@@ -301,12 +301,12 @@ struct TreeWalk<'a> {
 /// A node on the way to the current one.
 #[derive(Clone)]
 struct Above {
-    /// Those that are still to be looked at.
+    /// The children that are still to be visited.
     children: Range<usize>,
     /// The first rank that is not below it.
     end: usize,
     state: StateId,
-    /// Where the state's transitions begin.
+    /// The index at which the state's transitions begin.
     row: usize,
     cover: CharSet,
     /// The number of characters on the path to it.
@@ -389,7 +389,7 @@ impl TreeWalk<'_> {
         state: StateId,
         depth: usize,
     ) -> Result<(usize, StateId, usize), TooMuch> {
-        /// Fewer steps are as quick one by one.
+        /// The fewest steps for which one look-up is quicker than going one by one.
         const LONG: usize = 8;
         let (kind, most) = self.nodes.chain(node);
         if most < LONG {
@@ -424,7 +424,7 @@ impl TreeWalk<'_> {
     /// Takes all tokens at `node` and below, up to the rank `end`, where that can be told at once.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
-        /// For fewer tokens nothing is found out anew.
+        /// The fewest tokens for which new facts are computed.
         const MANY: usize = 16;
         let first_rank = self.nodes.at(node).first_rank();
         let texts = self.nodes.summary(node);

@@ -20,7 +20,7 @@ pub type PartKey = (usize, Identity);
 pub struct Part {
     /// The tokens.
     pub ranks: Ranks,
-    /// At most so many steps, if nothing had been known.
+    /// A bound on the steps that it took, had nothing been known.
     pub cost: u64,
 }
 

@@ -39,7 +39,7 @@ pub const ROOT: usize = 0;
 /// The character, or part of one, that a node's byte ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This character is complete.
+    /// A complete character.
     Complete(u32),
     /// Part of a character.
     Within(Partial),
@@ -142,7 +142,7 @@ pub struct Summary {
 /// Stands for a height that is not known.
 const HIGH: u8 = u8::MAX;
 
-/// One node.
+/// A node of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     /// From the lowest bit: the character, or its bits so far (22); how many of its bytes are to
@@ -150,7 +150,7 @@ pub struct Node {
     packed: u32,
     first_child: u32,
     first_rank: u32,
-    /// Of the characters below it.
+    /// The kinds of the characters below it.
     kinds: Kinds,
 }
 
@@ -171,7 +171,7 @@ impl Node {
         }
     }
 
-    /// Its children.
+    /// Returns the range of its children.
     #[inline]
     pub fn children(&self) -> Range<usize> {
         let first = self.first_child as usize;
@@ -189,21 +189,21 @@ impl Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     all: Vec<Node>,
-    /// Per node, the number of its [`char_bit`]; 0 of parts of characters, too.
+    /// The number of each node's [`char_bit`]; 0 of parts of characters, too.
     labels: Vec<u8>,
-    /// Per node, how many characters follow at most, or [`HIGH`].
+    /// The most characters that follow each node, or [`HIGH`].
     heights: Vec<u8>,
-    /// Per node, how many follow it that are the only child each, and of one character of ASCII.
-    /// Their numbers follow each other.
+    /// The number of nodes behind each node that are an only child each, all of one character of
+    /// ASCII. Their numbers follow each other.
     chains: Vec<u8>,
     n_ranks: usize,
 }
 
 /// Texts in order, none of which is empty, has NUL in it, or is not well-formed.
 pub struct Sorted<'a> {
-    /// One behind the other.
+    /// The bytes of all texts, one behind the other.
     pub bytes: &'a [u8],
-    /// Where each begins, and where the last one ends.
+    /// The offset at which each text begins, and the one at which the last ends.
     pub offsets: &'a [u32],
 }
 
@@ -271,7 +271,8 @@ impl Nodes {
         self.all.len() - 1
     }
 
-    /// From the last node to the first: children come behind their parents.
+    /// Computes heights, kinds and chains, from the last node to the first: children come behind
+    /// their parents.
     fn summarise(&mut self) {
         self.heights = vec![0; self.all.len()];
         self.chains = vec![0; self.all.len()];

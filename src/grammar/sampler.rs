@@ -29,7 +29,7 @@ use crate::token::{Token, TokenData};
 /// Up to so many candidates are tested one by one where the mask is not known.
 const FEW: usize = 96;
 
-/// Why nothing but the end is allowed any more.
+/// The reason why nothing but the end is allowed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dead {
     /// A token was accepted that the grammar does not allow.
@@ -54,7 +54,7 @@ impl Dead {
     }
 }
 
-/// Why there is no constraint by a text.
+/// The reason why no constraint is made of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// A description of the fault and its place.
@@ -124,7 +124,7 @@ struct Core {
 struct Lazy {
     triggers: Arc<Triggers>,
     tokens: Arc<[Token]>,
-    /// While it does.
+    /// The text so far, while it waits.
     waiting: Option<Waiting>,
 }
 
@@ -220,7 +220,7 @@ impl Grammar {
         core.as_mut()?.change(|core| core.accept_for_host(token))
     }
 
-    /// One that constrains nothing, of a vocabulary of so many tokens.
+    /// Makes a constraint that allows everything, for a vocabulary of so many tokens.
     pub fn empty(n_tokens: usize) -> Self {
         Self::with(None, n_tokens)
     }
@@ -282,7 +282,7 @@ impl Slot {
         core.as_ref().is_some_and(Core::is_complete)
     }
 
-    /// Why the constraint is dead, if it is.
+    /// Returns the reason why the constraint is dead, if it is.
     pub fn dead(&self) -> Option<Dead> {
         self.core.lock().as_ref().and_then(|core| core.dead)
     }

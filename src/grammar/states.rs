@@ -48,7 +48,7 @@ pub type StateId = u32;
 /// No stack at all: nothing is allowed any more.
 pub const NONE: StateId = 0;
 
-/// One stack, which is empty: the text may end here, and not go on.
+/// The state of one stack, which is empty: the text may end here, and not go on.
 const DONE: StateId = 1;
 
 /// A sequence on top, and the stacks below it.
@@ -74,14 +74,14 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Found {
     state: StateId,
-    /// At most so many steps, if nothing had been known.
+    /// A bound on the steps to find it, had nothing been known.
     cost: u64,
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// Of more groups a row would stay unknown mostly.
+/// The most groups for which rows are used: of more, a row would stay unknown mostly.
 const MOST_IN_ROW: usize = 1 << 10;
-/// More edges are sorted by the groups that they begin with.
+/// The most edges that are searched one by one; more are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
 /// Stands for a group in sequences that begin with several: sorted behind all groups.
 const SEVERAL: u32 = u32::MAX;
@@ -97,7 +97,7 @@ pub struct States {
     facts: Vec<Facts>,
     numbers: Map<State, StateId>,
     counted: Counted,
-    /// As many rounds as no text here has are as good as endless ones.
+    /// The most rounds that are counted: more are as good as endless ones for the texts here.
     most_rounds: u32,
     unions: Map<(StateId, StateId), Found>,
     /// The closed states of open ones.
@@ -110,7 +110,7 @@ pub struct States {
     single: Map<(StateId, u32), StateId>,
     /// The edges of states that have many, by their groups.
     sorted: Map<StateId, Vec<(u32, Edge)>>,
-    /// Approximate.
+    /// The bytes that the tables occupy, about.
     bytes: usize,
     /// Counts what this call has done.
     pub budget: Budget,
@@ -162,19 +162,19 @@ impl States {
         self.bytes
     }
 
-    /// To be called before the work for one token, one array or one mask.
+    /// Begins the work for one token, one array or one mask.
     pub fn begin_call(&mut self) {
         self.begin_with(Budget::default());
     }
 
-    /// To be called before work on what is left of a budget.
+    /// Begins work on what is left of a budget.
     pub fn begin_with(&mut self, budget: Budget) {
         self.budget = budget;
         self.begin_walk();
     }
 
-    /// To be called before one walk through a vocabulary. What a walk finds out depends on where it
-    /// begins alone, not on what earlier ones have found out.
+    /// Begins one walk through a vocabulary. What a walk finds out depends on where it begins
+    /// alone, not on what earlier ones have found out.
     pub fn begin_walk(&mut self) {
         self.walk = self.walk.wrapping_add(1);
     }
@@ -310,7 +310,7 @@ impl States {
         (next != UNKNOWN).then_some(next)
     }
 
-    /// Where the transitions of a state begin.
+    /// Returns the index at which the transitions of a state begin.
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
         self.touch(grammar, state)?;
         let row = self.facts[state as usize].row;

@@ -36,7 +36,7 @@ impl Drop for Tracker {
 }
 
 impl Clone for Tracker {
-    /// At the same place of the same text.
+    /// Returns a tracker at the same place of the same text.
     fn clone(&self) -> Self {
         let grammar = self.engine.compiled();
         let mut bench = self.engine.bench();
@@ -61,7 +61,7 @@ impl Clone for Tracker {
 }
 
 impl Tracker {
-    /// At the beginning of a text. `None` where no text can follow the grammar.
+    /// Makes a tracker at the beginning of a text. `None` where no text can follow the grammar.
     pub fn new(engine: Arc<Engine>) -> Result<Option<Self>, TooMuch> {
         let bench = Some(engine.bench());
         let place = Place {

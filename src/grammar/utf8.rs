@@ -80,8 +80,8 @@ fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))
 }
 
-/// Which bits of a first byte count, and how many bytes follow it; `None` of a byte that cannot be
-/// first.
+/// Returns the bits of a first byte that count, and the number of bytes that follow it; `None` of a
+/// byte that cannot be first.
 pub fn lead(byte: u8) -> Option<(u8, i8)> {
     match byte {
         0..0x80 => Some((0x7F, 0)),

@@ -39,7 +39,7 @@ pub enum Kind {
 pub struct VocabularyTree {
     n_tokens: usize,
     texts: Vec<u8>,
-    /// Where each token's text begins, and where the last one ends.
+    /// The offset at which each token's text begins, and the one at which the last ends.
     offsets: Vec<u32>,
     /// The whole texts of tokens that have NUL in them, by token.
     with_nul: Vec<(Token, Box<[u8]>)>,

@@ -154,7 +154,7 @@ impl Trie {
         &self.tokens[self.child_range(node)]
     }
 
-    /// Where `token` leads.
+    /// Returns the child of a node that `token` leads to.
     #[expect(clippy::indexing_slicing, reason = "the children of a node are nodes")]
     pub fn child(&self, node: NodeId, token: Token) -> Option<NodeId> {
         let range = self.child_range(node);

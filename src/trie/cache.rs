@@ -85,7 +85,7 @@ impl Known {
 }
 
 struct Cache {
-    /// By the canonical form of the payload.
+    /// The tries, by the canonical form of the payload.
     tries: LruCache<Key, Arc<Trie>>,
     /// Payloads of these tries, by their hash. Each goes with its trie.
     known: LruCache<u64, Known>,
@@ -244,7 +244,7 @@ impl Shared {
 }
 
 impl Cache {
-    /// By the bytes of a payload.
+    /// Finds a trie by the bytes of a payload.
     fn get(&mut self, text: Text) -> Option<Arc<Trie>> {
         fault::point();
         let found = self.key_of(text).and_then(|key| self.tries.get(&key));
@@ -256,14 +256,15 @@ impl Cache {
         found
     }
 
-    /// Returns the key of the trie that a payload's bytes lead to. The bytes are compared here alone.
+    /// Returns the key of the trie that a payload's bytes lead to. They are compared here alone.
     fn key_of(&mut self, text: Text) -> Option<Key> {
         let known = self.known.get(&text.hash)?;
         (*known.json == *text.json).then_some(known.key)
     }
 
-    /// By the canonical form, after its bytes, if it has any, were looked for in vain. Also whether
-    /// there are none to be known: another thread may have set the same payload in the meantime.
+    /// Finds a trie by the canonical form, after its bytes, if it has any, were looked for in vain.
+    /// True besides if no bytes are left to be known: another thread may have set the same payload in
+    /// the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());
@@ -319,7 +320,7 @@ impl Cache {
         }
     }
 
-    /// Lets go of what was used longest ago: of tries, and of the last one's payloads.
+    /// Evicts what was used longest ago: of tries, and of the last one's payloads.
     fn make_room(&mut self, max_bytes: usize, removed: &mut Removed) {
         while self.stats.bytes > max_bytes as u64 {
             if self.tries.len() > 1

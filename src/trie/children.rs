@@ -3,7 +3,7 @@
 use crate::candidates::Candidates;
 use crate::token::{Token, TokenData, comparable};
 
-/// Why no token that may follow was possible.
+/// The reason why no token that may follow was possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Some are absent, all others banned: the absent ones are put back.
@@ -31,7 +31,7 @@ pub(super) struct Scratch {
     logits: Vec<f32>,
     /// Children that are among the candidates, sorted.
     present: Vec<Token>,
-    /// One bit per token, all 0 between calls.
+    /// A bitmap of tokens, all 0 between calls.
     bits: Vec<u64>,
 }
 
@@ -106,9 +106,9 @@ impl Scratch {
         }
     }
 
-    /// Where none that was found is possible: puts those back that were not found, as many as there
-    /// is room for; keeps those that were found if there is no other. Nothing is done to an empty
-    /// array.
+    /// Recovers where none of the children that were found is possible: puts those back that were
+    /// not found, as many as there is room for; keeps those that were found if there is no other.
+    /// Nothing is done to an empty array.
     #[expect(
         clippy::indexing_slicing,
         reason = "`indices` were found among the same candidates"

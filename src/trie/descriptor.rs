@@ -29,7 +29,7 @@ const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","toke
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Payload {
-    /// Which model's tokens these are. Not looked at.
+    /// The model whose tokens these are. Not looked at.
     #[serde(rename = "modelId", default, deserialize_with = "text")]
     pub model_id: String,
     /// The spans that can be constrained.
@@ -59,7 +59,8 @@ pub struct Leaf {
     /// The name of the value. Without NUL, which C would end it at.
     #[serde(deserialize_with = "text")]
     pub name: String,
-    /// Its tokens, in order, at most [`SPAN_LIMIT`]. A value without tokens is skipped.
+    /// The tokens of the value, in order, at most [`SPAN_LIMIT`]. A value without tokens is
+    /// skipped.
     #[serde(deserialize_with = "tokens")]
     pub tokens: Vec<Token>,
 }

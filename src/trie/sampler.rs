@@ -45,9 +45,9 @@ pub struct Mode {
 pub const GREEDY: i32 = 0;
 /// Number of the mode that leaves the draw to later samplers.
 pub const SAMPLED: i32 = 1;
-/// To be or-ed in.
+/// A flag of the mode: the array shrinks to the valid tokens.
 pub const COMPACT: i32 = 0x100;
-/// To be or-ed in.
+/// A flag of the mode: a reset leaves a span idle that is complete.
 pub const RESET_IDLE: i32 = 0x200;
 
 impl Mode {
@@ -84,7 +84,7 @@ struct Constraint {
     warned_of_ban: bool,
 }
 
-/// Where a constraint is set; nothing is constrained while it is empty.
+/// The place that a constraint is set in; nothing is constrained while it is empty.
 #[derive(Debug, Default)]
 pub struct Slot {
     constraint: Mutex<Option<Constraint>>,
@@ -328,7 +328,7 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Lets only what may follow through. Says why, if none of it was possible.
+    /// Lets only tokens through that may follow. Says why, if none of it was possible.
     #[expect(
         clippy::indexing_slicing,
         reason = "`find` gives an index of the candidates"
@@ -371,8 +371,8 @@ impl Constraint {
         None
     }
 
-    /// At a node where a value ends, others go on and any token may follow: whether the candidates
-    /// are to be constrained. If greedy has another favourite the span is complete.
+    /// Decides, at a node where a value ends, others go on and any token may follow, whether the
+    /// candidates are to be constrained. If greedy has another favourite the span is complete.
     #[expect(
         clippy::indexing_slicing,
         reason = "`argmax` gives an index of the candidates"

@@ -25,7 +25,7 @@ use crate::grammar::utf8::counted;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// Why a text is no grammar, and where.
+/// The reason why a text is no grammar, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Line, from 1; 0 where no place is to blame.
@@ -43,7 +43,7 @@ pub struct ParseError {
 /// The limit on the repetitions of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetitions {
-    /// As many as llama.cpp takes.
+    /// The number that llama.cpp takes.
     AsLlamaCpp,
     /// Where llama.cpp takes the text, what it means there; else up to
     /// [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) each, however many that makes
@@ -81,7 +81,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// One that no place is to blame for.
+    /// A fault without a place.
     fn nowhere(what: impl Into<String>) -> Self {
         Self {
             at: None,
@@ -189,13 +189,13 @@ struct Frame {
     /// True if this is a group, in which lines may end.
     is_group: bool,
     elements: Vec<Element>,
-    /// Where the item begins that a repetition would repeat.
+    /// The index of the item that a repetition would repeat.
     item_start: usize,
     /// The number of rules that the item stands for.
     item_rules: u64,
     /// The number of rules that llama.cpp would have made before the group.
     numbers_before: u64,
-    /// Where the group was opened.
+    /// The offset at which the group was opened.
     opened_at: usize,
 }
 
@@ -206,7 +206,7 @@ struct Symbol {
     /// The number that llama.cpp gives to the rule, which is part of the names of those that were
     /// made.
     number: u64,
-    /// Where it is mentioned first.
+    /// The offset at which it is mentioned first.
     at: usize,
 }
 

@@ -14,17 +14,17 @@ use crate::grammar::limits::{MAX_CALL_BYTES, MAX_WORK};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
-/// Who keeps so many bytes has taken a step.
+/// The number of kept bytes that count as a step.
 pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
 
 /// Counts what a call has done so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// So many steps are allowed.
+    /// The number of steps that are allowed.
     limit: u64,
     /// Steps that were taken.
     taken: u64,
-    /// At most so many would have been with empty tables.
+    /// A bound on the steps that would have been taken with empty tables.
     bound: u64,
     /// True if the tables were empty when the call began.
     is_fresh: bool,
@@ -37,7 +37,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So many steps.
+    /// A budget of so many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             limit: steps as u64,
@@ -47,7 +47,7 @@ impl Budget {
         }
     }
 
-    /// As many, for a call with empty tables.
+    /// Returns the same budget for a call with empty tables.
     pub fn fresh(self) -> Self {
         Self {
             is_fresh: true,

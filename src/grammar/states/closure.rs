@@ -27,15 +27,15 @@ use crate::grammar::elements::{EMPTY, ENDLESS, Element};
 use crate::grammar::hash::Set;
 use crate::grammar::limits::MAX_STEP;
 
-/// In the set of what was seen, stands for a state that this closure has put below something.
+/// Marks, in the set of what was seen, a state that this closure has put below something.
 const PUSHED: u32 = u32::MAX;
-/// Likewise, where an empty text that leads to it adds nothing.
+/// Marks, likewise, a state where an empty text that leads to it adds nothing.
 const NEXT_ROUND: u32 = u32::MAX - 1;
-/// Likewise, whose closure this one has waited for.
+/// Marks, likewise, a state whose closure this one has waited for.
 const WAITED_FOR: u32 = u32::MAX - 2;
 /// Steps of a pop, in addition to those of the closure that it waits for.
 const POP: u64 = 4;
-/// Scratch of deeper closures is not kept.
+/// The most closures whose scratch is kept.
 const MOST_KEPT: usize = 32;
 
 /// Closures that wait for each other, the innermost last, and scratch of others.
@@ -81,7 +81,7 @@ impl Closures {
 }
 
 impl States {
-    /// To be called before edges are entered.
+    /// Begins a closure, before edges are entered.
     pub(super) fn begin_closure(&mut self) {
         self.closures.top = 0;
         self.closures.all.truncate(MOST_KEPT);

@@ -11,7 +11,8 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
 use crate::grammar::nodes::{CharSet, Kinds, Summary};
 
-/// Fewer characters that lead to one state are not worth the steps that find them.
+/// The fewest characters that lead to one state for which that is remembered: fewer are not worth
+/// the steps that find them.
 const FEWEST_UNIFORM: u32 = 8;
 /// The row of a state that has none.
 pub(super) const NO_ROW: u32 = u32::MAX;
@@ -19,7 +20,7 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 /// Facts of a state beside its stacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// Where its row of the transitions begins.
+    /// The index at which its row of the transitions begins.
     pub(super) row: u32,
     /// The last walk that has asked for it.
     walk: u32,
@@ -36,12 +37,13 @@ pub(super) struct Facts {
     has_tokens: bool,
     /// True if cover and tokens are known.
     is_known: bool,
-    /// At most so many steps were taken for all that is remembered, transitions included.
+    /// A bound on the steps that were taken for all that is remembered, transitions included.
     cost: u64,
 }
 
-/// Where so many steps lead, each by a character of the same kinds. A long text asks this of each
-/// of its states, so that without it the time would be quadratic in the length.
+/// A number of steps, each by a character of the same kinds, and the state that they lead to. A
+/// long text asks this of each of its states, so that without it the time would be quadratic in the
+/// length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub(super) steps: u32,
@@ -67,7 +69,7 @@ impl Default for Facts {
 }
 
 impl States {
-    /// To be called before what is remembered of a state is used: charges it once a walk.
+    /// Charges for what is remembered of a state, once a walk, before it is used.
     #[inline]
     pub(super) fn touch(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
         let facts = &mut self.facts[state as usize];

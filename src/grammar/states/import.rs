@@ -83,7 +83,7 @@ impl States {
         Ok(united)
     }
 
-    /// To be called before a state of other tables than before is imported.
+    /// Forgets which states were imported, before one of other tables is.
     pub fn forget_imports(&mut self) {
         self.imported = Map::default();
     }

@@ -9,7 +9,7 @@ use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
-/// So many levels are searched for a state that another one may turn into by taking nothing.
+/// The most levels that are searched for a state that another one may turn into by taking nothing.
 const MOST_LEVELS: usize = 16;
 
 impl States {
@@ -137,9 +137,9 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// One of the two, if by taking nothing it may turn into the other: it has all stacks that
-    /// matter. Without this a text that opens a thousand optional ends would have a thousand
-    /// stacks, one for each number of ends that are left out.
+    /// Returns that of the two states which may turn into the other by taking nothing: it has all
+    /// stacks that matter. Without this a text that opens a thousand optional ends would have a
+    /// thousand stacks, one for each number of ends that are left out.
     fn wider_of(
         &mut self,
         grammar: &Compiled,

@@ -29,9 +29,9 @@ use crate::sync::Mutex;
 
 /// A transition that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
-/// So many bytes of a text are gone through before others may.
+/// The most bytes of a text that are read before other threads may.
 const AT_ONCE: usize = 1 << 12;
-/// So many instructions are looked at in one step.
+/// The number of instructions that are looked at in one step.
 const PER_STEP: usize = 2;
 /// Bytes that an allocation takes in addition to its contents.
 const ALLOCATION: usize = 16;
@@ -63,7 +63,7 @@ enum Right {
 /// The identity of a state: equal shapes are one state.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    /// Of the rest.
+    /// The hash of the other fields.
     hash: u64,
     left: Left,
     /// True if some of `items` wait for the next byte.
@@ -80,7 +80,7 @@ impl Hash for Shape {
     }
 }
 
-/// Where a text stands.
+/// The position of a text in the automaton.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Option<Place>);
 
@@ -95,9 +95,9 @@ struct Place {
 /// Patterns that can match.
 #[derive(Debug, Default)]
 pub struct Hits {
-    /// Somewhere in the text. Some may be there more than once.
+    /// Patterns that match somewhere in the text. Some may be there more than once.
     pub somewhere: Vec<u32>,
-    /// Where the text ends now.
+    /// Patterns that match up to the current end of the text.
     pub at_end: Vec<u32>,
 }
 
@@ -109,7 +109,7 @@ pub struct Automaton {
     one_of: Vec<u8>,
     /// True if some pattern asks for the borders of words.
     has_words: bool,
-    /// Where every text begins.
+    /// The state in which every text begins.
     start: Arc<Shape>,
     hasher: RandomState,
     most_bytes: usize,
@@ -129,7 +129,7 @@ struct Tables {
 #[derive(Debug)]
 struct State {
     shape: Arc<Shape>,
-    /// By class.
+    /// The transitions, by class of bytes.
     edges: Box<[Edge]>,
     at_end: Option<Arc<AtEnd>>,
 }
@@ -153,7 +153,7 @@ type Dropped = (HashMap<Arc<Shape>, u32>, Vec<State>);
 
 #[derive(Debug, Default)]
 struct Scratch {
-    /// By address: the number of the closure that has seen it.
+    /// For each address, the number of the last closure that has seen it.
     seen: Vec<u32>,
     number: u32,
     open: Vec<Address>,
@@ -164,7 +164,7 @@ struct Scratch {
 }
 
 impl Automaton {
-    /// Without states.
+    /// Makes an automaton without states.
     pub fn new(program: &Program) -> Self {
         let has_words = program
             .code

@@ -27,7 +27,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So many steps.
+    /// A budget of so many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             left: steps,
@@ -35,8 +35,8 @@ impl Budget {
         }
     }
 
-    /// As many, but a search notes what it has begun after so many of its steps already. For
-    /// tests: it changes how many steps are taken, not what is found.
+    /// Returns the same budget for a search that notes what it has begun after so many of its steps
+    /// already. For tests: it changes how many steps are taken, not what is found.
     pub fn noting_after(self, steps: usize) -> Self {
         Self {
             notes_after: steps,
@@ -49,7 +49,7 @@ impl Budget {
         self.left
     }
 
-    /// Takes so many.
+    /// Takes so many steps.
     pub fn take(&mut self, steps: usize) -> Result<(), Endless> {
         self.left = self.left.checked_sub(steps).ok_or(Endless)?;
         Ok(())

@@ -18,7 +18,7 @@ impl ByteSet {
         set
     }
 
-    /// One byte.
+    /// The set of one byte.
     pub fn one(byte: u8) -> Self {
         let mut set = Self::default();
         set.add(byte);

@@ -20,14 +20,14 @@ pub const NO_SET: u32 = u32::MAX;
 /// An instruction, with the address of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
-    /// A byte out of a set.
+    /// Takes a byte out of a set.
     Byte {
         /// The set.
         set: u32,
         /// The next instruction.
         next: Address,
     },
-    /// As many bytes out of a set as lead to a match, the most first.
+    /// Takes bytes out of a set, as many as lead to a match, the most first.
     Run {
         /// The set.
         set: u32,
@@ -38,14 +38,14 @@ pub enum Inst {
         /// The set of bytes with which the rest may begin.
         first: u32,
     },
-    /// One of two, in this order.
+    /// Goes on with one of two, in this order.
     Split {
         /// The first.
         first: Address,
         /// The second.
         second: Address,
     },
-    /// `body`, which leads back here, and `exit`.
+    /// Goes on with `body`, which leads back here, or with `exit`.
     Repeat {
         /// Once more.
         body: Address,
@@ -56,38 +56,38 @@ pub enum Inst {
         /// The number of its counter.
         counter: u32,
     },
-    /// A group begins.
+    /// Begins a group.
     Open {
         /// The group.
         group: u32,
         /// The next instruction.
         next: Address,
     },
-    /// A group ends.
+    /// Ends a group.
     Close {
         /// The group.
         group: u32,
         /// The next instruction.
         next: Address,
     },
-    /// Only at the begin of the text.
+    /// Goes on only at the begin of the text.
     Begin {
         /// The next instruction.
         next: Address,
     },
-    /// Only at the end of the text.
+    /// Goes on only at the end of the text.
     End {
         /// The next instruction.
         next: Address,
     },
-    /// Only at the border of a word.
+    /// Goes on only at the border of a word.
     Word {
-        /// Or only elsewhere.
+        /// True if only elsewhere.
         negated: bool,
         /// The next instruction.
         next: Address,
     },
-    /// Only where `body` follows.
+    /// Goes on only where `body` matches.
     Look {
         /// The look-ahead's first instruction.
         body: Address,
@@ -96,14 +96,14 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// The bytes that a group has matched.
+    /// Takes the bytes that a group has matched.
     Backreference {
         /// The group.
         group: u32,
         /// The next instruction.
         next: Address,
     },
-    /// The pattern of this number has matched.
+    /// Ends: the pattern of this number has matched.
     Accept {
         /// The pattern.
         pattern: u32,
@@ -113,7 +113,7 @@ pub enum Inst {
 /// One pattern of a program.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// Where it begins.
+    /// The address of its first instruction.
     pub entry: Address,
     /// Its instructions.
     pub code: std::ops::Range<Address>,
@@ -149,7 +149,7 @@ pub struct TooLarge;
 pub struct Writer {
     program: Program,
     numbers: HashMap<ByteSet, u32>,
-    /// Of the pattern at hand.
+    /// The number of counters of the current pattern.
     n_counters: u32,
     forgets: bool,
     /// The last call of [`Self::first_bytes`] that has seen an instruction, by its number.
@@ -457,8 +457,8 @@ impl Writer {
         };
     }
 
-    /// With which bytes a match may go on from here; `None` where it may end, where the way there
-    /// matters by itself, and where too much would have to be looked at.
+    /// Returns the bytes with which a match may go on from here; `None` where it may end, where the
+    /// path there matters by itself, and where too much would have to be looked at.
     fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
         self.seen.resize(self.program.code.len(), 0);
         self.n_calls += 1;

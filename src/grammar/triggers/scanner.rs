@@ -2,7 +2,7 @@
 
 use crate::grammar::triggers::byte_set::{self, ByteSet};
 
-/// Why a pattern is none: where, in bytes from its begin, and what is wrong there.
+/// The reason why a pattern is refused: the place, in bytes from its begin, and the fault there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Bytes before the place.
@@ -14,7 +14,7 @@ pub struct Refusal {
 /// A sign outside of brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// One byte out of a set.
+    /// A set, of which one byte matches.
     Set(ByteSet),
     /// `\1` and so on.
     Backreference(i32),
@@ -53,7 +53,7 @@ pub enum Sign {
         /// The number of further repetitions; `None` for any number.
         more: Option<i64>,
     },
-    /// There is nothing more.
+    /// The end of the pattern.
     Over,
 }
 
@@ -73,7 +73,7 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// From the begin of `text`.
+    /// Makes a scanner at the begin of `text`.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }

@@ -25,7 +25,8 @@ use crate::grammar::triggers::program::{Address, Inst, NO_SET, Pattern, Program}
 
 /// The most words for what was begun where.
 const MOST_WORDS: usize = 1 << 22;
-/// So many bytes of a text are looked at in one step, once, or groups and words written.
+/// The number of bytes of a text that are looked at in one step, or of groups and words that are
+/// written.
 const AT_ONCE: usize = 8;
 
 /// The range of the text that a group has matched.
@@ -72,7 +73,8 @@ pub struct Found {
 }
 
 impl Found {
-    /// Where the grammar begins: at the first group that is not empty, or else with the match.
+    /// Returns the place where the grammar begins: at the first group that is not empty, or else
+    /// with the match.
     pub fn grammar_begin(&self) -> usize {
         let mut groups = self.groups.iter().skip(1).flatten();
         let filled = groups.find(|(begin, end)| end > begin);
@@ -81,7 +83,7 @@ impl Found {
     }
 }
 
-/// Where the grammar begins in `text`, if the pattern is found in it.
+/// Returns the place in `text` where the grammar begins, if the pattern is found.
 pub fn find(
     program: &Program,
     pattern: &Pattern,
@@ -135,17 +137,18 @@ struct Search<'a> {
     program: &'a Program,
     pattern: &'a Pattern,
     text: &'a [u8],
-    /// Where the text begins for `^` and `\b`, and whether there is something before it.
+    /// The place where the text begins for `^` and `\b`; then, true if there is something before
+    /// it.
     begin: usize,
     follows: bool,
     groups: Vec<Group>,
-    /// Where each repetition went around last, and how often there. None where no repetition can
-    /// go around twice at one place.
+    /// For each repetition, the place where it went around last, and how often there. None where no
+    /// repetition can go around twice at one place.
     counters: Vec<(u32, u8)>,
     ways: Vec<Way>,
-    /// Where among the ways those of each look-ahead begin that is not answered yet.
+    /// For each look-ahead that is not answered yet, the index at which its ways begin.
     looks: Vec<usize>,
-    /// For each of these, all groups as they were.
+    /// For each of these look-aheads, all groups as they were.
     saved: Vec<Group>,
     budget: &'a mut Budget,
     /// The steps that were left before.
@@ -247,8 +250,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where a match from here ends: with the text, if it is to be whole. What the groups have
-    /// matched is then in `groups`.
+    /// Returns the end of a match that begins here: that of the text, if it is to be whole. What
+    /// the groups have matched is then in `groups`.
     fn matches(&mut self, begin: usize, whole: bool) -> Result<Option<usize>, Endless> {
         let (mut address, mut at) = (self.pattern.entry, begin);
         loop {
@@ -282,7 +285,8 @@ impl Search<'_> {
         }
     }
 
-    /// Where to go on behind an instruction; `None` if this way leads nowhere.
+    /// Executes an instruction, and returns the next one with its place; `None` if this way leads
+    /// nowhere.
     fn step(
         &mut self,
         inst: Inst,
@@ -369,7 +373,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Of a run that takes the most bytes first: the first of its exits.
+    /// Begins a run that takes the most bytes first: returns the first of its exits.
     fn begin_run(
         &mut self,
         address: Address,

@@ -105,7 +105,8 @@ impl Triggers {
         self.automaton.read(program, cursor, text, hits, budget)
     }
 
-    /// Where the grammar begins in `text`, if the pattern of this number is found in it.
+    /// Returns the place in `text` where the grammar begins, if the pattern of this number is
+    /// found.
     pub fn find(
         &self,
         pattern: u32,

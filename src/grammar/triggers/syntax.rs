@@ -36,15 +36,15 @@ pub enum Times {
 /// Part of a pattern.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// One byte out of a set.
+    /// A set, of which one byte matches.
     Set(ByteSet),
-    /// One behind the other; none is the empty text.
+    /// A sequence of nodes; without any it is the empty text.
     Sequence(Vec<u32>),
-    /// One of them, the first that leads to a match.
+    /// Alternatives, of which the first that leads to a match is taken.
     Alternatives(Vec<u32>),
     /// A capturing group.
     Group {
-        /// Its number, from 1.
+        /// The number of the group, from 1.
         group: u32,
         /// The node inside it.
         body: u32,
@@ -111,7 +111,7 @@ impl Tree {
         self.facts[number as usize]
     }
 
-    /// Of nodes that have no parts, and of those whose states are counted elsewhere.
+    /// Computes the facts of a node from those of its parts.
     fn facts_of(&self, node: &Node) -> Facts {
         let leaf = |nullable| Facts {
             nullable,
