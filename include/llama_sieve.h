@@ -227,20 +227,20 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_GREEDY 0
 
 /*
- Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of
- later samplers run over the valid tokens.
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
+ selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
  */
 #define LLAMA_SIEVE_TRIE_SAMPLED 1
 
 /*
- To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid
- tokens (greedy: to the most probable one alone).
+ A flag of the mode of a token trie: instead of masking, the array shrinks to the valid tokens
+ (greedy: to the most probable one alone).
  */
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
- To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
- complete, for hosts that reset a chain between generations. Without it the span begins anew.
+ A flag of the mode of a token trie: llama_sampler_reset leaves a span idle that is complete, for
+ hosts that reset a chain between generations. Without it the span begins anew.
  */
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
@@ -468,7 +468,7 @@ struct llama_context;
 #define LLAMA_SIEVE_STAGE_TEMPERATURE 9
 
 /*
- Stage: the same, moved by the entropy.
+ Stage: dynamic temperature, which the entropy moves.
  */
 #define LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE 10
 
@@ -493,7 +493,7 @@ struct llama_context;
 #define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
 
 /*
- To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
+ An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
  */
 #define LLAMA_SIEVE_STATE_PARAMS 1
 
@@ -735,8 +735,8 @@ typedef struct llama_sieve_stats {
 } llama_sieve_stats;
 
 /*
- Which stages a sieve has, in which order, and the numbers of those that llama_sieve_params does
- not have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+ The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
+ have. Begin with llama_sieve_default_stages, which fills struct_size, too.
  */
 typedef struct llama_sieve_stages {
   /*
@@ -1414,7 +1414,7 @@ void llama_sieve_free(struct llama_sieve *sieve);
 void llama_sieve_reset(struct llama_sieve *sieve);
 
 /*
- Other parameters from the next token on; history and generator stay. Another rng begins its
+ Sets other parameters from the next token on; history and generator stay. Another rng begins its
  stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
  penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 
@@ -1589,9 +1589,10 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
 
 /*
- Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a
- member of a batch, or as a sampler of a chain; "" if there was. A call that does not get as far
- as the sieve (NULL, a size, a sieve in use) is told by llama_sieve_last_error alone.
+ Returns the reason why there was no token when the sieve was last asked for one, by
+ llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
+ that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
+ llama_sieve_last_error alone.
 
  Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
  and for a sieve in use. Valid until this thread calls this function again.

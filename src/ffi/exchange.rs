@@ -25,9 +25,9 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
     unsafe { vtable.recipe_of(smpl) }
 }
 
-/// As `llama_sampler_copy`, which is `copy` and aborts where the vtables differ; but where one of
-/// the two is ours and the other the built-in of the same kind, the built-in's state is copied, or,
-/// of kinds that never give way, the sampler.
+/// Copies as `llama_sampler_copy` does, which is `copy` and aborts where the vtables differ; but
+/// where one of the two is ours and the other the built-in of the same kind, the built-in's state
+/// is copied, or, of kinds that never give way, the sampler.
 ///
 /// # Safety
 /// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.

@@ -30,7 +30,7 @@ pub(crate) struct Taken<'a, T> {
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl<T> Exclusive<T> {
-    /// Nobody has it yet.
+    /// Makes one that nobody has yet.
     pub(crate) fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),

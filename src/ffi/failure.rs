@@ -22,7 +22,7 @@ use crate::last_error;
 use crate::memory;
 use crate::sieve::Error;
 
-/// Why a call gives no result.
+/// The reason why a call gives no result.
 #[derive(Debug)]
 pub struct Failure {
     code: c_int,
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// There is no memory, not even for the text of an error.
+    /// A failure for want of memory, even for the text of an error.
     pub fn no_memory() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,

@@ -19,13 +19,13 @@ pub const LLAMA_SIEVE_MAX_BATCH: usize = 1_048_576;
 /// The most sequence breakers of DRY.
 pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
 
-/// Why nothing can be read or written at a pointer. No text yet: making one takes more code than
-/// all that is done for an array that can be used.
+/// The reason why nothing can be read or written at a pointer. No text yet: making one takes more
+/// code than all that is done for an array that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     Null,
     Misaligned,
-    /// More elements than the limit, or than memory has room for behind the pointer.
+    /// There are more elements than the limit, or than memory has room for behind the pointer.
     TooMany,
 }
 
@@ -91,7 +91,8 @@ impl Argument {
         }
     }
 
-    /// This argument of a function that answers to too many elements with another number.
+    /// Returns this argument for a function that answers too many elements with another error
+    /// number.
     pub(super) const fn answered_with(mut self, code: c_int) -> Self {
         self.code = code;
         self
@@ -157,7 +158,8 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
     }
 
-    /// As [`room`](Self::room), but empty, too, for NULL: for functions that then only count.
+    /// Returns the caller's room as [`room`](Self::room) does, but empty, too, for NULL: for
+    /// functions that then only count.
     ///
     /// # Safety
     /// As for [`room`](Self::room).

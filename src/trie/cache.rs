@@ -263,8 +263,8 @@ impl Cache {
     }
 
     /// Finds a trie by the canonical form, after its bytes, if it has any, were looked for in vain.
-    /// True besides if no bytes are left to be known: another thread may have set the same payload in
-    /// the meantime.
+    /// True besides if no bytes are left to be known: another thread may have set the same payload
+    /// in the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());

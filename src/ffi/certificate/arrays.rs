@@ -26,9 +26,9 @@ const ARRAYS: [Shape; 6] = [
     },
 ];
 
-/// Those of every trial, and of the copies of its samplers. Equal candidates and halves come first:
-/// their probabilities have no rounding, so that a bound shows that is met exactly, of sums, of
-/// differences and of what a sampler has just begun with.
+/// The shapes of the arrays of every trial, and of the copies of its samplers. Equal candidates and
+/// halves come first: their probabilities have no rounding, so that a bound shows that is met
+/// exactly, of sums, of differences and of what a sampler has just begun with.
 pub(super) const FEW: [Shape; 7] = [
     Shape::halves(4, 0.0),
     Shape::halves(2, 0.0),

@@ -1,4 +1,4 @@
-//! Two samplers side by side.
+//! A comparison of two samplers side by side.
 
 use std::ffi::c_int;
 use std::mem::transmute;
@@ -253,7 +253,7 @@ pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sor
 
 /// The state of an array that a sampler has worked on.
 pub(super) struct Left {
-    /// Where in the array it begins: XTC moves the beginning.
+    /// The place in the array where it begins: XTC moves the beginning.
     offset: usize,
     size: usize,
     selected: i64,

@@ -11,11 +11,11 @@ use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::samplers::*;
 use crate::token::Token;
 
-/// One kind of sampler.
+/// A kind of sampler.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) constructor: Name,
-    /// Which builds it can be made for with these arguments; `None`: all.
+    /// True of the builds that it can be made for with these arguments; `None`: all.
     pub(super) takes: Option<fn(Build) -> bool>,
     /// Makes the host's and ours with the arguments of a trial; `None` after the last.
     pub(super) make: unsafe fn(*mut c_void, usize) -> Option<Samplers>,

@@ -183,7 +183,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Of the chains that give no token, the first: its error number and text.
+/// The first of the chains that give no token: its index, error number and text.
 #[derive(Default)]
 struct First(Option<(usize, c_int, String)>);
 

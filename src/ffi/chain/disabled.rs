@@ -31,7 +31,7 @@ unsafe impl Send for Disabled {}
 unsafe impl Sync for Disabled {}
 
 impl Disabled {
-    /// Of a host that has none.
+    /// The value for a host that has none.
     pub(super) const NONE: Self = Self(null());
 
     /// True if the host has such a vtable.

@@ -29,7 +29,7 @@ pub(crate) struct ChainParams {
 pub(in crate::ffi) struct Chains {
     chain_n: ChainN,
     chain_get: ChainGet,
-    /// By which a chain is known.
+    /// The vtable by which a chain is known.
     iface: *const llama_sampler_i,
 }
 
@@ -39,7 +39,7 @@ unsafe impl Send for Chains {}
 unsafe impl Sync for Chains {}
 
 impl Chains {
-    /// Those of the host, outside the guard where the host's code runs.
+    /// Returns the host's, which is found outside the guard where the host's code runs.
     pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
         static CHAINS: PerHost<Chains> = PerHost::new();
         // SAFETY: the host was just asked for it.
@@ -74,7 +74,7 @@ impl Chains {
 struct FirstChain {
     init: ChainInit,
     free: Free,
-    /// As yet without a vtable.
+    /// The functions that lead to members, as yet without a vtable.
     chains: Chains,
 }
 

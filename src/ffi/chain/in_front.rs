@@ -1,6 +1,6 @@
-//! For a library that stands in front of the host's own functions: chains of ours alone, sampled
-//! without the host's array. Where anything speaks against that, nothing has been run, and the
-//! host's own function does it all.
+//! Samples chains of ours alone without the host's array, for a library that stands in front of the
+//! host's own functions. Where anything speaks against that, nothing has been run, and the host's
+//! own function does it all.
 
 use std::sync::atomic::AtomicU64;
 
@@ -38,14 +38,14 @@ pub struct Candidates<'a> {
 pub struct Before {
     /// A sampler that is not ours, which comes first.
     pub first: Option<First>,
-    /// One that [is ours](is_grammar).
+    /// A grammar that [is ours](is_grammar).
     pub grammar: Option<*mut llama_sampler>,
 }
 
 /// A sampler that changes nothing but logits.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
-    /// Of the host, used by no other thread.
+    /// A sampler of the host, used by no other thread.
     pub sampler: *mut llama_sampler,
     /// Returns the logits as it changes them; `None`: that is not known.
     pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
@@ -56,7 +56,7 @@ pub struct First {
 pub enum Edited {
     /// The logits of the output.
     AsTheyAre,
-    /// As many others.
+    /// As many other logits.
     Others(Vec<f32>),
 }
 
@@ -73,7 +73,7 @@ impl Edited {
         }
     }
 
-    /// These logits, or those that are there in their place.
+    /// Returns these logits, or those that are there in their place.
     fn of<'a>(&'a self, logits: &'a [f32]) -> &'a [f32] {
         match self {
             Self::AsTheyAre => logits,

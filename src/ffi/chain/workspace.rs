@@ -20,7 +20,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(super) struct Workspace {
     pub buffers: Buffers,
-    /// Of the chain at work.
+    /// The members of the chain at work.
     pub members: Vec<Member>,
     pub last: Option<Last>,
 }
@@ -68,9 +68,9 @@ impl RawLogits {
 
 /// A chain of a batch, all of whose members are ours.
 pub(super) struct Job {
-    /// Which of the batch it is.
+    /// Its index in the batch.
     pub index: usize,
-    /// Its members, of those that the batch lists.
+    /// Its members, in the list of all members of the batch.
     pub members: *const [Member],
     pub logits: RawLogits,
     pub token: Result<Result<Token, Failure>, Payload>,
@@ -79,13 +79,13 @@ pub(super) struct Job {
 /// The lists that a batch makes. What is in them has meaning only within one call.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// Which chain is where among the caller's.
+    /// The chains, each with its place among the caller's.
     pub seen: Vec<(usize, usize)>,
-    /// Of all chains, one behind the other, and where those of each end.
+    /// The members of all chains, one behind the other, and the places where those of each end.
     pub members: Vec<Member>,
     pub ends: Vec<usize>,
     pub jobs: Vec<Job>,
-    /// Which chains have a member that is not ours.
+    /// The indices of the chains with a member that is not ours.
     pub foreign: Vec<usize>,
 }
 
@@ -139,7 +139,7 @@ impl<T: Lent> DerefMut for Taken<T> {
     }
 }
 
-/// Nobody can ask for the candidates of the token before this call any more.
+/// Forgets the last token, so that nobody can ask for its candidates any more.
 pub(super) fn forget() {
     Taken::<Workspace>::new().last = None;
 }

@@ -55,7 +55,7 @@ pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept
 /// The answer to a host that asks for a grammar sampler.
 #[derive(Clone, Debug)]
 pub enum Hosted {
-    /// This one.
+    /// This sampler of ours.
     Made(*mut llama_sampler),
     /// Its own is to be made: ours refuses the text, and the last error says why.
     Theirs,
@@ -124,7 +124,7 @@ pub unsafe fn hosted(
 
 const CALL: &str = "grammar";
 
-/// Ours, or what the host has against it.
+/// Returns ours, or what the host has against it.
 ///
 /// # Safety
 /// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of
@@ -354,7 +354,7 @@ unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Tok
     }
 }
 
-/// To be called before a model is freed: forgets what is kept of its vocabulary.
+/// Forgets what is kept of a model's vocabulary, before the model is freed.
 ///
 /// # Safety
 /// `model` is NULL or a live model of the bound host.

@@ -92,9 +92,9 @@ pub type List<T> = (*const T, usize);
 pub enum Triggers {
     /// Nothing: the grammar is not lazy.
     None,
-    /// As for llama_sampler_init_grammar_lazy.
+    /// The arguments of llama_sampler_init_grammar_lazy.
     Words(List<*const c_char>, List<Token>),
-    /// As for llama_sampler_init_grammar_lazy_patterns.
+    /// The arguments of llama_sampler_init_grammar_lazy_patterns.
     Patterns(List<*const c_char>, List<Token>),
 }
 

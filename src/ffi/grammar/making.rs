@@ -42,7 +42,7 @@ pub(super) struct Notes {
     pub(super) about: Cell<Option<About>>,
 }
 
-/// Under our own names.
+/// The options for samplers under our own names.
 pub(super) const OWN: Making<'_> = Making {
     into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
     notes: None,
@@ -106,11 +106,11 @@ pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
 /// A grammar, as far as it can be told without the host's tokenizer.
 enum Prepared<'a> {
-    /// There is none, for so many tokens.
+    /// There is no grammar, for a vocabulary of so many tokens.
     Empty(usize),
-    /// There is nothing to ask.
+    /// The grammar, of which nothing is to be asked.
     Ready(Grammar),
-    /// It is to be read.
+    /// The text of a grammar, which is to be read.
     Text(Text<'a>),
 }
 

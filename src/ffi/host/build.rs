@@ -1,4 +1,4 @@
-//! Which build of llama.cpp the host is, where it says so or the user does.
+//! The build of llama.cpp that the host is, where it says so or the user does.
 //!
 //! The arguments of some constructors have changed. Where a program calls them, its calls prove
 //! which they are (`certificate::layouts`), and a build only says which list is tried first. Where
@@ -59,11 +59,11 @@ pub fn named() -> Option<u32> {
 }
 
 impl Build {
-    /// One with the newest list of every constructor.
+    /// A build with the newest list of every constructor.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
 
-    /// One with the older list of those that have two.
+    /// A build with the older list of those that have two.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
 
@@ -115,7 +115,7 @@ impl Build {
     }
 }
 
-/// By the version of a release.
+/// Finds the build by the version of a release.
 fn of_release(host: &Host) -> Option<Build> {
     type Version = unsafe extern "C" fn() -> *const c_char;
     let version = host.function(host_name!(c"llama_version")).ok()?;
@@ -128,8 +128,8 @@ fn of_release(host: &Host) -> Option<Build> {
     known.map(|&(_, build)| build)
 }
 
-/// By the number that libllama-common tells: C++ functions that take nothing, so that they are
-/// called as those of C are. One that was built outside a git checkout tells 0 or 1.
+/// Finds the build by the number that libllama-common tells: C++ functions that take nothing, so
+/// that they are called as those of C are. One that was built outside a git checkout tells 0 or 1.
 fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];
     type Number = unsafe extern "C" fn() -> c_int;

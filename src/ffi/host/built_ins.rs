@@ -36,9 +36,9 @@ pub struct Recipe {
     constructor: Address,
     free: Free,
     arguments: BuiltIn,
-    /// Of logit bias, as the host's type.
+    /// The biases of logit bias, as the host's type.
     biases: Vec<llama_logit_bias>,
-    /// Of penalties, whether the host's begin with it.
+    /// True if the host's penalties begin with `n_vocab`.
     takes_n_vocab: bool,
 }
 

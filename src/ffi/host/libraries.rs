@@ -72,8 +72,8 @@ pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'
     scope
 }
 
-/// Those that stay until the process ends: the first ones, up to the last that the program needs.
-/// Whatever comes by `dlopen` comes behind these.
+/// Returns the libraries that stay until the process ends: the first ones, up to the last that the
+/// program needs. Whatever comes by `dlopen` comes behind these.
 pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
     let needed = all
         .first()
@@ -90,7 +90,7 @@ impl Library<'_> {
         ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
     }
 
-    /// Where it was loaded to: what its own addresses count from.
+    /// Returns the address it was loaded to: what its own addresses count from.
     pub fn base(&self) -> usize {
         self.info.dlpi_addr as usize
     }
@@ -110,7 +110,7 @@ impl Library<'_> {
         self.segments().any(|segment| segment.contains(&address))
     }
 
-    /// Where it lies in memory.
+    /// Returns the ranges of memory that it occupies.
     pub fn segments(&self) -> impl Iterator<Item = Range<usize>> {
         let loaded = self.headers().filter(|h| h.p_type == libc::PT_LOAD);
         loaded.map(|header| {
@@ -130,7 +130,7 @@ impl Library<'_> {
         headers.iter()
     }
 
-    /// Its own function of that name.
+    /// Returns its own function of that name.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let symbols = self.symbols()?;
         let found = symbols.find(name)?;

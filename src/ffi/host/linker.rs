@@ -103,12 +103,12 @@ weak_references! {
     "llama_sampler_init_grammar_lazy_patterns"
 }
 
-/// One of [`NAMES`].
+/// A name of [`NAMES`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ffi) struct Name {
-    /// Which of them it is.
+    /// Its index in [`NAMES`].
     pub index: usize,
-    /// As a C string.
+    /// The name as a C string.
     pub text: &'static CStr,
 }
 
@@ -130,7 +130,7 @@ macro_rules! host_name {
 }
 pub(crate) use host_name;
 
-/// Which of [`NAMES`] it is.
+/// Returns the index of a name in [`NAMES`].
 pub(super) const fn index(name: &CStr) -> Option<usize> {
     const fn is(mut a: &[u8], mut b: &[u8]) -> bool {
         while let ([first, a_rest @ ..], [second, b_rest @ ..]) = (a, b) {

@@ -55,7 +55,8 @@ pub struct Host {
 #[derive(Debug)]
 struct Known {
     seen: Seen,
-    /// Of a host that may be unloaded: how often libraries had come and gone when it was last seen.
+    /// For a host that may be unloaded, the number of libraries loaded and unloaded when it was
+    /// last seen.
     as_of: AtomicU64,
 }
 
@@ -196,7 +197,7 @@ impl Host {
         found.ok_or_else(|| Self::lacks(text))
     }
 
-    /// Where its `llama_sampler_init` is.
+    /// Returns the address of its `llama_sampler_init`.
     pub(super) fn address(&self) -> Address {
         self.known.seen.sampler_init
     }

@@ -13,7 +13,7 @@ const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub sampler_init: Address,
-    /// In the order of [`NAMES`].
+    /// The other functions, in the order of [`NAMES`].
     pub functions: [Option<Address>; NAMES.len()],
     /// True if it is there until the process ends.
     pub stays: bool,

@@ -31,7 +31,8 @@ pub struct HostVocabulary {
     vocab: NonNull<llama_vocab>,
     n_tokens: usize,
     end: Option<Token>,
-    /// One bit of knowledge per token, asked once: a filter needs it for every candidate.
+    /// For each token, true if it ends a generation; asked once, as a filter needs it for every
+    /// candidate.
     eog: Vec<bool>,
     detokenize: Detokenize,
     piece: Piece,
@@ -197,7 +198,7 @@ impl Vocabulary for HostVocabulary {
 pub(crate) struct Tokenizer(Throwing);
 
 impl Tokenizer {
-    /// For that vocabulary. Fails where the host lacks the function, and where
+    /// Makes the tokenizer of that vocabulary. Fails where the host lacks the function, and where
     /// [`HostVocabulary::new`] does.
     ///
     /// # Safety

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn llama_sieve_sample_batch(
     })
 }
 
-/// One sequence of a batch.
+/// A sequence of a batch.
 struct Entry<'a> {
     state: &'a mut State,
     logits: Logits<'a>,

@@ -27,7 +27,7 @@ pub struct Handle {
 pub(super) struct State {
     /// None after a call that panicked.
     pub sieve: Option<Sieve>,
-    /// Why there was no token when the sieve was last asked for one; empty if there was.
+    /// The reason why there was no token when the sieve was last asked for one; empty if there was.
     pub error: Cow<'static, str>,
     /// The biases that `llama_sieve_get_params` shows.
     pub biases: Vec<llama_logit_bias>,
@@ -52,7 +52,7 @@ impl Handle {
         Box::into_raw(Box::new(Self::new(Some(sieve), false)))
     }
 
-    /// One that a sampler of a chain owns.
+    /// Makes one that a sampler of a chain owns.
     pub(super) fn of_chain(sieve: Option<Sieve>) -> Self {
         Self::new(sieve, true)
     }

@@ -128,9 +128,10 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
     })
 }
 
-/// Why there was no token when the sieve was last asked for one, by llama_sieve_sample*, as a
-/// member of a batch, or as a sampler of a chain; "" if there was. A call that does not get as far
-/// as the sieve (NULL, a size, a sieve in use) is told by llama_sieve_last_error alone.
+/// Returns the reason why there was no token when the sieve was last asked for one, by
+/// llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
+/// that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
+/// llama_sieve_last_error alone.
 ///
 /// Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
 /// and for a sieve in use. Valid until this thread calls this function again.

@@ -104,7 +104,7 @@ impl Clone for InChain {
         }))
     }
 
-    /// In place, since C may hold a pointer to the sieve.
+    /// Copies in place, since C may hold a pointer to the sieve.
     fn clone_from(&mut self, source: &Self) {
         let copy = source.0.copied();
         let done = copy.and_then(|copy| self.0.lock().map(|mut state| state.sieve = copy));

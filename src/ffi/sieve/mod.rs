@@ -139,7 +139,7 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
     })
 }
 
-/// Other parameters from the next token on; history and generator stay. Another rng begins its
+/// Sets other parameters from the next token on; history and generator stay. Another rng begins its
 /// stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
 /// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 ///

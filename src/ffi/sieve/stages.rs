@@ -32,7 +32,7 @@ pub const LLAMA_SIEVE_STAGE_TOP_N_SIGMA: i32 = 7;
 pub const LLAMA_SIEVE_STAGE_XTC: i32 = 8;
 /// Stage: temperature of llama_sieve_params.
 pub const LLAMA_SIEVE_STAGE_TEMPERATURE: i32 = 9;
-/// Stage: the same, moved by the entropy.
+/// Stage: dynamic temperature, which the entropy moves.
 pub const LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE: i32 = 10;
 /// Stage: mirostat, which draws the token.
 pub const LLAMA_SIEVE_STAGE_MIROSTAT: i32 = 11;
@@ -41,8 +41,8 @@ pub const LLAMA_SIEVE_STAGE_MIROSTAT_V2: i32 = 12;
 /// Stage: adaptive-p, which draws the token.
 pub const LLAMA_SIEVE_STAGE_ADAPTIVE_P: i32 = 13;
 
-/// Which stages a sieve has, in which order, and the numbers of those that llama_sieve_params does
-/// not have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+/// The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
+/// have. Begin with llama_sieve_default_stages, which fills struct_size, too.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

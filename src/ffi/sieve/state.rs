@@ -75,7 +75,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
     })
 }
 
-/// To be given to llama_sieve_state_load_with: takes the parameters that were saved, too.
+/// An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
 pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 
 /// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens.

@@ -101,7 +101,7 @@ pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     })
 }
 
-/// For functions that return nothing, whose errors nobody might ask for.
+/// Logs the error of a function that returns nothing, as nobody might ask for it.
 fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
     let number = answer(call, body);
     // A panic was logged where it was caught.

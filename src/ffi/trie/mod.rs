@@ -27,14 +27,14 @@ pub use strings::*;
 /// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
 /// most probable valid one is selected.
 pub const LLAMA_SIEVE_TRIE_GREEDY: c_int = 0;
-/// Mode of a token trie: the same, but none is selected, so that temperature, top-p and the draw of
-/// later samplers run over the valid tokens.
+/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
+/// selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
 pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
-/// To be or-ed into the mode of a token trie: instead of masking, the array shrinks to the valid
-/// tokens (greedy: to the most probable one alone).
+/// A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
+/// valid tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
-/// To be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
+/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
 /// complete, for hosts that reset a chain between generations. Without it the span begins anew.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 

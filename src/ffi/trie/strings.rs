@@ -87,18 +87,18 @@ struct Strings<'a> {
 
 /// A string, and room for its tokens.
 struct Value<'a> {
-    /// Which of the strings it is, the first of those that are equal.
+    /// Its index among the strings, the first of those that are equal.
     number: usize,
     text: &'a str,
-    /// Behind what stands before it.
+    /// The string behind the text that is tokenized before it.
     together: Vec<u8>,
     tokens: Vec<Token>,
     /// True if they are more than [`MOST`], and not there.
     are_many: bool,
 }
 
-/// So many tokens are too many for a string, also where some of them stand before it, or where
-/// the string alone has a few more or less.
+/// The fewest tokens that are too many for a string, also where some of them stand before it, or
+/// where the string alone has a few more or less.
 const MOST: usize = 2 * SPAN_LIMIT;
 
 impl<'a> Value<'a> {

@@ -31,8 +31,8 @@ impl Outcome {
     }
 }
 
-/// Why a host's array cannot be used. No text yet: making one takes more code than all that is done
-/// for an array that can.
+/// The reason why a host's array cannot be used. No text yet: making one takes more code than all
+/// that is done for an array that can.
 pub(super) enum Unfit {
     Null,
     /// Of this size.

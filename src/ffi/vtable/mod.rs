@@ -1,4 +1,4 @@
-//! From a [`Sampler`] to a `llama_sampler` that a host can hold.
+//! Makes a `llama_sampler` that a host can hold of a [`Sampler`].
 //!
 //! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's
 //! identity (`llama_sampler_copy` compares it). The host owns the shell (`struct llama_sampler`);
@@ -41,15 +41,16 @@ use object::*;
 pub struct Vtable {
     iface: llama_sampler_i,
     spare: [usize; 12],
-    /// Not the host's: tells the seed of a sampler with this vtable.
+    /// Returns the seed of a sampler with this vtable. Like the fields behind it, it is no member
+    /// of the host's vtable.
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
-    /// Nor this: how the built-in is made that can take its place.
+    /// Returns the recipe of the built-in that can take its place.
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
-    /// Nor this: `apply` on a pool.
+    /// Applies the sampler to a pool.
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
-    /// Nor this: a clone in every respect.
+    /// Makes a clone in every respect.
     twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
-    /// Nor this: a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
+    /// Returns a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
 }
 

@@ -46,7 +46,7 @@ impl Name {
     }
 }
 
-/// Which call an error message speaks of.
+/// The call that an error message speaks of.
 pub(super) struct Call<'a> {
     sampler: &'a Name,
     function: &'a str,

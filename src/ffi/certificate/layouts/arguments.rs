@@ -10,10 +10,10 @@ use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::samplers::*;
 use crate::samplers::MAX_BREAKER_BYTES;
 
-/// More biases are not compared.
+/// The most biases that are compared.
 const MOST_BIASES: usize = 1 << 16;
 
-/// So many tokens are accepted at most, to see where a window ends.
+/// The most tokens that are accepted to see where a window ends.
 pub(super) const MOST_ACCEPTED: usize = 1 << 17;
 
 /// Windows of more tokens are not made for a comparison: they prove nothing.
@@ -25,7 +25,7 @@ pub(super) enum Arguments {
     Penalties {
         n_vocab: i32,
         last_n: i32,
-        /// Of repetition, frequency and presence.
+        /// The factors of repetition, frequency and presence.
         factors: [u32; 3],
     },
     Dry {
@@ -47,7 +47,7 @@ pub(super) enum Arguments {
     },
 }
 
-/// Why a call says nothing in a layout.
+/// The reason why a call says nothing in a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
     /// It cannot be this layout: what should be a pointer is none.
@@ -122,8 +122,8 @@ impl Arguments {
         self.window() <= LARGEST_WINDOW
     }
 
-    /// These, with the largest window that is still out of sight in place of one that is larger:
-    /// what is compared does not differ, and takes less memory.
+    /// Returns these arguments, with the largest window that is still out of sight in place of one
+    /// that is larger: what is compared does not differ, and takes less memory.
     pub(super) fn shortened(&self) -> Self {
         let mut shortened = self.clone();
         if let Self::Penalties { last_n, .. } | Self::Dry { last_n, .. } = &mut shortened {
@@ -132,7 +132,7 @@ impl Arguments {
         shortened
     }
 
-    /// Ours with these arguments. DRY asks the host's tokenizer, which may throw.
+    /// Makes ours with these arguments. DRY asks the host's tokenizer, which may throw.
     ///
     /// # Safety
     /// A vocabulary that was read is one of the bound host's.
@@ -190,7 +190,7 @@ impl Arguments {
         }
     }
 
-    /// Which of its arguments the call shows to come from their own registers, as bits: of all
+    /// Returns the arguments that the call shows to come from their own registers, as bits: of all
     /// registers of the kind, no other holds the same, and what it does is not nothing.
     pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
         let integer = |place| registers.is_only_integer(place);

@@ -14,14 +14,14 @@ use crate::vocabulary::Vocabulary;
 /// Repetitions of up to so many tokens are tried.
 const MOST_REPEATED: usize = 64;
 
-/// So many tokens that begin breakers are tried.
+/// The most tokens that begin breakers which are tried.
 const MOST_BREAKERS: usize = 12;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// This token, so often.
+    /// Accepts this token, so often.
     Accept(Token, usize),
-    /// To the array of this number.
+    /// Applies both to the array of this number.
     Apply(usize),
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Battery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,
-    /// As far as could be seen.
+    /// The same, as far as could be seen.
     AsFarAsSeen,
-    /// Nothing was changed by any of both.
+    /// The same: nothing was changed by any of both.
     DoesNothing,
     Same,
 }
@@ -55,7 +55,7 @@ impl Battery {
         }
     }
 
-    /// For the arguments of ours, which is `ours`.
+    /// Makes the battery for the arguments of ours, which is `ours`.
     ///
     /// # Safety
     /// `ours` is a live sampler of ours with these arguments; a vocabulary among these is one of
@@ -197,7 +197,7 @@ impl Battery {
         }
     }
 
-    /// In their places, and out of order.
+    /// Applies both to candidates with biases, in their places and out of order.
     fn logit_bias(&mut self, biases: &[(i32, u32)]) {
         // Each candidate is compared with each bias.
         let most = (1 << 20) / biases.len().max(1);

@@ -1,4 +1,4 @@
-//! Which argument list a host's constructor has, proven by the calls of a program.
+//! Finds the argument list of a host's constructor, proven by the calls of a program.
 //!
 //! Some lists have changed, and will again. So no argument of ours is given to a constructor of
 //! these before its list is known. The host makes its sampler from a program's call, with every
@@ -39,7 +39,7 @@ use battery::{Battery, Outcome};
 /// The registers in which the known lists have their arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// Of integers and pointers, in order.
+    /// The registers of integers and pointers, in order.
     pub integers: [usize; 6],
     /// The lower halves of those of floating-point numbers.
     pub vectors: [u32; 8],
@@ -64,13 +64,13 @@ fn is_only(all: &[u32], place: usize) -> bool {
 /// The constructors whose lists are not taken for granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changing {
-    /// With `n_vocab`, or without.
+    /// Penalties: with `n_vocab`, or without.
     Penalties,
-    /// Without `n_ctx_train`, or with it.
+    /// DRY: without `n_ctx_train`, or with it.
     Dry,
-    /// One known list, with a pointer.
+    /// Logit bias: one known list, with a pointer.
     LogitBias,
-    /// One known list, with a pointer.
+    /// Infill: one known list, with a pointer.
     Infill,
 }
 
@@ -80,7 +80,7 @@ impl Changing {
         [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill]
     }
 
-    /// One bit for each known list, of which the newest has number 0.
+    /// Returns one bit for each known list, of which the newest has number 0.
     const fn lists(self) -> u8 {
         match self {
             Self::Penalties | Self::Dry => 0b11,
@@ -120,9 +120,9 @@ const REFUSED: u8 = 0xFE;
 
 #[derive(Debug)]
 struct Evidence {
-    /// One bit for each list that no call has refuted.
+    /// A bit for each list that no call has refuted.
     possible: u8,
-    /// Of each list, what was shown of it.
+    /// For each list, its arguments that calls have shown, as bits.
     shown: [u8; LISTS],
     /// Calls that were tried, the last ones.
     tried: Vec<Read>,
@@ -161,7 +161,7 @@ pub enum Verdict {
 }
 
 impl Layouts {
-    /// Nothing is known yet.
+    /// Makes the knowledge of a constructor, which is none as yet.
     pub const fn new(kind: Changing) -> Self {
         Self {
             kind,

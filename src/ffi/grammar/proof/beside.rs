@@ -21,7 +21,7 @@ use crate::grammar::{Grammar, VocabularyTree};
 use crate::sampler::Sampler;
 use crate::token::{Token, TokenData};
 
-/// Why two are not proven equal.
+/// The reason why two grammars are not proven equal.
 pub(super) enum Unequal {
     /// They leave different candidates, or the host makes none.
     Differs,
@@ -50,7 +50,7 @@ fn inside<T>(body: impl FnOnce() -> Result<T, Unequal>) -> Result<T, Unequal> {
 }
 
 impl<'a> Beside<'a> {
-    /// Both, of this case.
+    /// Makes both grammars of this case.
     ///
     /// # Safety
     /// The functions are those of the bound host, and `vocab` is a vocabulary of its own.

@@ -20,9 +20,9 @@ pub(super) enum Part {
     Tokens,
     /// The escape `\-`.
     Dash,
-    /// More repetitions than are written out in [`Rules`](Part::Rules).
+    /// More repetitions than [`Rules`](Part::Rules) writes out.
     Counts,
-    /// More than 2000, which have no end.
+    /// More than 2000 repetitions, which have no end.
     Beyond,
     /// Grammars that wait for words.
     Words,
@@ -34,7 +34,8 @@ pub(super) enum Part {
 
 const N_PARTS: usize = Part::Triggers as usize + 1;
 
-/// For a vocabulary: why the host's own grammars are used, by part. Empty where that is not known.
+/// For one vocabulary, the reasons why the host's own grammars are used, by part. Empty where that
+/// is not known.
 #[derive(Debug, Default)]
 pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
@@ -46,10 +47,10 @@ pub(in crate::ffi) struct Proofs {
 /// The SHA-256 of what a constructor is given.
 pub(in crate::ffi::grammar) type Digest = [u8; 32];
 
-/// As many as there are compiled grammars.
+/// The most digests that are kept: as many as there are compiled grammars.
 const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 
-/// Nothing, or what differs.
+/// `Ok`, or the difference.
 pub(super) type Verdict = Result<(), String>;
 
 impl Proofs {

@@ -6,8 +6,8 @@ use crate::grammar::utf8::lead;
 use crate::grammar::vocabulary_tree::Kind;
 use crate::token::{Token, TokenData};
 
-/// So many candidates are looked at one by one, by ours as by llama.cpp's own: the mask of the
-/// whole vocabulary is not needed.
+/// The most candidates that are looked at one by one, by ours as by llama.cpp's own: the mask of
+/// the whole vocabulary is not needed.
 const CHUNK: usize = 96;
 
 /// Characters that the grammars mention, beyond ASCII.
@@ -31,7 +31,7 @@ pub(super) struct Samples {
     pub(super) all: Vec<TokenData>,
     /// The first of the letters, texts of two characters, three, and so on, and an end.
     pub(super) ruler: Vec<TokenData>,
-    /// By character of ASCII.
+    /// The tokens that are one character of ASCII, by character.
     singles: [Option<Token>; 128],
     /// Four letters.
     pub(super) letters: Option<[(char, Token); 4]>,
