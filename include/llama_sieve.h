@@ -154,18 +154,18 @@ struct llama_context;
 #define LLAMA_SIEVE_VERSION_MAJOR 0
 
 /*
- The part that changes when something is new.
+ The part of the version that changes when something is new.
  */
 #define LLAMA_SIEVE_VERSION_MINOR 1
 
 /*
- The part that changes when something is mended.
+ The part of the version that changes when something is mended.
  */
 #define LLAMA_SIEVE_VERSION_PATCH 0
 
 /*
- All of it, to be compared by the preprocessor: major * 10000 + minor * 100 + patch. The library
- that is loaded may be another: llama_sieve_version.
+ The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
+ patch. The library that is loaded may be another: llama_sieve_version.
  */
 #define LLAMA_SIEVE_VERSION_NUMBER 100
 
@@ -233,14 +233,14 @@ struct llama_context;
 #define LLAMA_SIEVE_TRIE_SAMPLED 1
 
 /*
- A flag of the mode of a token trie: instead of masking, the array shrinks to the valid tokens
- (greedy: to the most probable one alone).
+ A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
+ valid tokens (greedy: to the most probable one alone).
  */
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
- A flag of the mode of a token trie: llama_sampler_reset leaves a span idle that is complete, for
- hosts that reset a chain between generations. Without it the span begins anew.
+ A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
+ is complete, for hosts that reset a chain between generations. Without it the span begins anew.
  */
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
@@ -813,13 +813,13 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The version of the library, "major.minor.patch". Never NULL, valid for ever.
+ Returns the version of the library, "major.minor.patch". Never NULL, valid for ever.
  */
 const char *llama_sieve_version(void);
 
 /*
- The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar".
- Never NULL, valid for ever.
+ Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
+ "scalar". Never NULL, valid for ever.
  */
 const char *llama_sieve_simd(void);
 
@@ -887,8 +887,9 @@ int llama_sieve_bind_host(void *dl_handle);
 int llama_sieve_certify(const char *sampler_name);
 
 /*
- As llama_sieve_certify, for a caller who knows the host's build number: it is believed where
- LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less: not known.
+ Compares as llama_sieve_certify does, for a caller who knows the host's build number: it is
+ believed where LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less:
+ not known.
 
  The caller guarantees:
  sampler_name is NULL or a C string.
@@ -981,9 +982,9 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 int32_t m);
 
 /*
- Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020,
- arXiv:2007.14966). seed as for dist. Parameters that are not finite: the largest logit is
- selected.
+ Mirostat 2: keeps the surprisal near tau, as mirostat 1 does, by a cut at a surprisal that
+ follows the error (Basu et al. 2020, arXiv:2007.14966). seed as for dist. Parameters that are
+ not finite: the largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
@@ -1030,9 +1031,9 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
                                                   const struct llama_logit_bias *bias);
 
 /*
- For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp
- pull request 9896). To be put behind samplers that leave few candidates. vocab must outlive
- the sampler and its clones. Disabled, with a warning: vocab NULL.
+ Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
+ (llama.cpp pull request 9896). To be put behind samplers that leave few candidates. vocab must
+ outlive the sampler and its clones. Disabled, with a warning: vocab NULL.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host, and outlives the sampler.
@@ -1053,10 +1054,10 @@ struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
 struct llama_sampler *llama_sieve_init_softmax(void);
 
 /*
- The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist,
- mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits; of a
- chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none,
- and for NULL.
+ Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:
+ of dist, mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits;
+ of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is
+ none, and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -1064,8 +1065,8 @@ struct llama_sampler *llama_sieve_init_softmax(void);
 uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 
 /*
- A sampler that lets only the tokens of a set of allowed sequences through, one after the other,
- until one sequence is complete.
+ Makes a sampler that lets only the tokens of a set of allowed sequences through, one after the
+ other, until one sequence is complete.
 
  json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
@@ -1087,7 +1088,7 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
                                                     int mode);
 
 /*
- A token trie sampler in which nothing is set yet: it constrains nothing until
+ Makes a token trie sampler in which nothing is set yet: it constrains nothing until
  llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
  spans. NULL without a host.
 
@@ -1138,8 +1139,8 @@ int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 
 /*
- Name of the leaf that the span completed; NULL while it has not completed one. Valid until this
- thread calls this function again.
+ Returns the name of the leaf that the span completed; NULL while it has not completed one. Valid
+ until this thread calls this function again.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1147,11 +1148,12 @@ bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 
 /*
- The run of tokens of which each is the only one that may follow, from here to the next choice or
- to the end of the value: they can be appended to the text as one batch without sampling (and
- must then be accepted one by one). Writes the first cap of them to out; returns how many
- there are, which may be more than cap, but never more than the span still takes. 0 where
- nothing is forced, and, with an error, where out is not aligned or cap too large.
+ Gives the run of tokens of which each is the only one that may follow, from here to the next
+ choice or to the end of the value: they can be appended to the text as one batch without
+ sampling (and must then be accepted one by one). Writes the first cap of them to out;
+ returns how many there are, which may be more than cap, but never more than the span still
+ takes. 0 where nothing is forced, and, with an error, where out is not aligned or cap too
+ large.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -1159,7 +1161,7 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- The tokens that may follow here, ascending. Writes the first cap of them to out; returns how
+ Writes the tokens that may follow here, ascending: the first cap of them to out. Returns how
  many there are, which may be more. 0 where nothing is constrained, and, with an error, where
  out is not aligned or cap too large.
 
@@ -1246,7 +1248,8 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
                                                     int mode);
 
 /*
- Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
+ Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
+ llama.cpp's notation.
 
  grammar_root names the rule that a whole text follows. vocab must outlive this call. An
  empty or NULL grammar_str gives a sampler that does nothing. NULL, and llama_sieve_last_error
@@ -1291,8 +1294,8 @@ size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits
 bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
 
 /*
- 0 while a grammar constrains; why it is dead otherwise: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END,
- _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
+ Returns 0 while a grammar constrains; otherwise why it is dead: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
+ _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
  samplers. May be called from any thread.
 
  The caller guarantees:
@@ -1322,8 +1325,8 @@ void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
 void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
 /*
- A grammar that lets everything through until one of the words stands in the text, or one of the
- tokens is accepted. The grammar then begins with that word, or with that token.
+ Makes a grammar sampler that lets everything through until one of the words stands in the text,
+ or one of the tokens is accepted. The grammar then begins with that word, or with that token.
 
  It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
  llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where trigger_words is
@@ -1342,8 +1345,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
                                                     size_t num_trigger_tokens);
 
 /*
- A grammar that lets everything through until one of the patterns is found in the text that was
- accepted so far, or one of the tokens is accepted.
+ Makes a grammar sampler that lets everything through until one of the patterns is found in the
+ text that was accepted so far, or one of the tokens is accepted.
 
  With a token, the grammar begins with it. With a pattern, it begins at the first group that is
  not empty, or else where the match begins; the tokens from there on are gone through, of the
@@ -1371,15 +1374,16 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
                                                              size_t num_trigger_tokens);
 
 /*
- The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64
- tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF, temperature last.
+ Returns the default parameters: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
+ penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF,
+ temperature last.
  */
 struct llama_sieve_params llama_sieve_default_params(void);
 
 /*
- A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if params
- is NULL, of an unknown struct_size, or has a parameter that is not finite, of an unknown
- enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+ Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if
+ params is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
+ unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 
  The caller guarantees:
  params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
@@ -1388,8 +1392,8 @@ struct llama_sieve_params llama_sieve_default_params(void);
 struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
 
 /*
- A second sieve that goes on as this one would: the same parameters, history and generator. To be
- freed by itself. NULL for NULL and for a sieve in use.
+ Makes a second sieve that goes on as this one would: the same parameters, history and generator.
+ To be freed by itself. NULL for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1406,7 +1410,7 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 void llama_sieve_free(struct llama_sieve *sieve);
 
 /*
- Back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+ Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -1532,9 +1536,9 @@ int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *
 uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
 
 /*
- The seed that the random numbers began with: the one asked for, or, where that was 0xFFFFFFFF,
- the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED), and an error
- text, for NULL and for a sieve in use.
+ Returns the seed that the random numbers began with: the one asked for, or, where that was
+ 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
+ and an error text, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1569,9 +1573,9 @@ uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t toke
 bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
 
 /*
- The different tokens among them, in no particular order. Writes the first cap of them to
- out; returns how many there are, which may be more. 0, and an error text, for NULL, for a
- sieve in use, and where out is not aligned or cap too large.
+ Writes the different tokens that the penalties look back on, in no particular order: the first
+ cap of them to out. Returns how many there are, which may be more. 0, and an error text, for
+ NULL, for a sieve in use, and where out is not aligned or cap too large.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or has room for cap tokens.
@@ -1603,9 +1607,9 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 const char *llama_sieve_error(const struct llama_sieve *sieve);
 
 /*
- The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
- selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
- of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
+ Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
+ left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
+ the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
 
  The caller guarantees:
  params as for llama_sieve_new.
@@ -1613,9 +1617,9 @@ const char *llama_sieve_error(const struct llama_sieve *sieve);
 struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
 
 /*
- The sieve in a sampler of llama_sieve_init_sampler, for every function that takes a sieve:
- parameters, statistics, history, saved states, the candidates and the error of the last token.
- What is changed counts from the next token of the chain on.
+ Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
+ sieve: parameters, statistics, history, saved states, the candidates and the error of the last
+ token. What is changed counts from the next token of the chain on.
 
  It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
  (while the sampler is at work it is in use, and while it is, the sampler takes the largest
@@ -1628,7 +1632,7 @@ struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *
 struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 
 /*
- The parameters in force into out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
+ Writes the parameters in force to out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
  negative error; then out is as it was.
 
  out->bias is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
@@ -1641,7 +1645,7 @@ struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
 
 /*
- The distribution that the last token was drawn from: writes at most cap candidates with logits
+ Writes the distribution that the last token was drawn from: at most cap candidates with logits
  after all stages and probabilities, which add up to 1 over all of them; returns how many there
  are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
  first token and after a failure.
@@ -1675,9 +1679,10 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
 
 /*
- The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
- own stages off. Its stages stay valid for ever. DRY's breakers, which those programs have four
- of (newline, colon, quotation mark, asterisk), are set by llama_sieve_set_dry_breakers.
+ Returns the order of llama.cpp's programs and their defaults, which switch all but
+ llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
+ programs have four of (newline, colon, quotation mark, asterisk), are set by
+ llama_sieve_set_dry_breakers.
  */
 struct llama_sieve_stages llama_sieve_default_stages(void);
 
@@ -1754,11 +1759,11 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
 
 /*
- Goes on where the sieve that saved bytes was: same parameters, same logits, same tokens.
- size is exactly what llama_sieve_state_size said when they were saved. The parameters stay
- (llama_sieve_state_load_with takes those of the state). The state carries the random stream,
- whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n
- keeps the newest tokens.
+ Restores a saved state: goes on where the sieve that saved bytes was: same parameters, same
+ logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved.
+ The parameters stay (llama_sieve_state_load_with takes those of the state). The state carries
+ the random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
+ penalty_last_n keeps the newest tokens.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
  more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another
@@ -1790,9 +1795,9 @@ int llama_sieve_state_load_with(struct llama_sieve *sieve,
                                 int options);
 
 /*
- The n most probable tokens in descending order, with their probabilities over the whole
- vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
- n.
+ Writes the n most probable tokens in descending order to out, with their probabilities over
+ the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
+ sort of n.
 
  Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
  error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
@@ -1806,8 +1811,8 @@ int llama_sieve_top_candidates(const float *logits,
                                struct llama_token_data *out);
 
 /*
- The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
- Errors as for llama_sieve_sample.
+ Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
+ needed. Errors as for llama_sieve_sample.
 
  The caller guarantees:
  logits is NULL or n_vocab floats.
@@ -1838,11 +1843,11 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
                                  int32_t idx);
 
 /*
- The token that the chain selects among n_vocab logits, indexed by token, which are only read.
- It is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member
- takes part, also where llama_set_sampler has once given some to a backend. With fewer logits
- than its vocabulary has tokens a token trie or a grammar may put back, as on an array, and so
- select, a token beyond them.
+ Selects a token with the chain among n_vocab logits, indexed by token, which are only read. It
+ is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
+ part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
+ vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
+ token beyond them.
 
  Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
  llama_sieve_chain_sample.
@@ -1877,10 +1882,10 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
                                       int32_t n_vocab);
 
 /*
- One token for each of n chains, each from its own n_vocab logits, on the calling thread and
- at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone. Nothing is
- accepted. Chains with a member that is not this library's run on the calling thread, after the
- others. The tokens do not depend on the number of threads.
+ Selects one token for each of n chains, each from its own n_vocab logits, on the calling
+ thread and at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone.
+ Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
+ after the others. The tokens do not depend on the number of threads.
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
@@ -1923,8 +1928,8 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  size_t cap);
 
 /*
- Shannon entropy of the model's distribution, from its n raw logits: how uncertain it is. From
- 0 to the logarithm of n.
+ Returns the Shannon entropy of the model's distribution, from its n raw logits: how uncertain
+ it is. From 0 to the logarithm of n.
 
  base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
  minus infinity are tokens without probability; plus infinity takes all of it (of several, the
@@ -1937,8 +1942,8 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
 float llama_sieve_entropy(const float *logits, int32_t n, int base);
 
 /*
- Surprisal of token in the model's distribution, from its n raw logits: minus the logarithm
- of its probability.
+ Returns the surprisal of token in the model's distribution, from its n raw logits: minus the
+ logarithm of its probability.
 
  base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus
  infinity for a masked token.
@@ -1949,8 +1954,9 @@ float llama_sieve_entropy(const float *logits, int32_t n, int base);
 float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
 
 /*
- Entropy of the distribution over n candidates, from their logits (probabilities are not looked
- at): how uncertain the draw is after the filters. base and errors as for llama_sieve_entropy.
+ Returns the entropy of the distribution over n candidates, from their logits (probabilities
+ are not looked at): how uncertain the draw is after the filters. base and errors as for
+ llama_sieve_entropy.
 
  The caller guarantees:
  candidates is NULL or n elements.
@@ -1958,8 +1964,8 @@ float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int b
 float llama_sieve_candidates_entropy(const struct llama_token_data *candidates, size_t n, int base);
 
 /*
- Surprisal of token in the distribution over n candidates, from their logits. Plus infinity
- for a token that is not among them. base and errors as for llama_sieve_entropy.
+ Returns the surprisal of token in the distribution over n candidates, from their logits.
+ Plus infinity for a token that is not among them. base and errors as for llama_sieve_entropy.
 
  The caller guarantees:
  candidates is NULL or n elements.
@@ -1970,7 +1976,8 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
                                        int base);
 
 /*
- A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
+ Makes a perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without
+ memory.
  */
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
@@ -1984,7 +1991,7 @@ struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 
 /*
- The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+ Returns the perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.
@@ -2000,7 +2007,7 @@ float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
 size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
 
 /*
- Back to no tokens. NULL is allowed, and an error.
+ Forgets all tokens. NULL is allowed, and an error.
 
  The caller guarantees:
  ppl is NULL or alive, and used by no other thread during the call.
@@ -2008,7 +2015,7 @@ size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
 void llama_sieve_ppl_reset(struct llama_sieve_ppl *ppl);
 
 /*
- A second object with the same tokens, to be freed by itself. NULL for NULL.
+ Makes a second object with the same tokens, to be freed by itself. NULL for NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.

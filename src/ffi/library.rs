@@ -39,12 +39,12 @@ const VERSION: &CStr =
 /// The version of this header: the part that changes when a C name goes away or changes its
 /// meaning.
 pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
-/// The part that changes when something is new.
+/// The part of the version that changes when something is new.
 pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 1;
-/// The part that changes when something is mended.
+/// The part of the version that changes when something is mended.
 pub const LLAMA_SIEVE_VERSION_PATCH: c_int = 0;
-/// All of it, to be compared by the preprocessor: major * 10000 + minor * 100 + patch. The library
-/// that is loaded may be another: llama_sieve_version.
+/// The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
+/// patch. The library that is loaded may be another: llama_sieve_version.
 pub const LLAMA_SIEVE_VERSION_NUMBER: c_int = 100;
 
 const _: () = {
@@ -68,14 +68,14 @@ const fn number(digits: &str) -> c_int {
     }
 }
 
-/// The version of the library, "major.minor.patch". Never NULL, valid for ever.
+/// Returns the version of the library, "major.minor.patch". Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_version() -> *const c_char {
     guard("llama_sieve_version", || c"".as_ptr(), || VERSION.as_ptr())
 }
 
-/// The instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or "scalar".
-/// Never NULL, valid for ever.
+/// Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
+/// "scalar". Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(

@@ -58,8 +58,8 @@ fn defined(value: Option<f32>) -> Result<f32, Failure> {
 
 const MASKED: &str = "every logit is minus infinity or NaN, so there is no distribution";
 
-/// Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain it is. From
-/// 0 to the logarithm of `n`.
+/// Returns the Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain
+/// it is. From 0 to the logarithm of `n`.
 ///
 /// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
 /// minus infinity are tokens without probability; plus infinity takes all of it (of several, the
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c
     })
 }
 
-/// Surprisal of `token` in the model's distribution, from its `n` raw logits: minus the logarithm
-/// of its probability.
+/// Returns the surprisal of `token` in the model's distribution, from its `n` raw logits: minus the
+/// logarithm of its probability.
 ///
 /// `base` and errors as for llama_sieve_entropy; NaN, too, for a `token` outside [0, n). Plus
 /// infinity for a masked token.
@@ -105,8 +105,9 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
     })
 }
 
-/// Entropy of the distribution over `n` candidates, from their logits (probabilities are not looked
-/// at): how uncertain the draw is after the filters. `base` and errors as for llama_sieve_entropy.
+/// Returns the entropy of the distribution over `n` candidates, from their logits (probabilities
+/// are not looked at): how uncertain the draw is after the filters. `base` and errors as for
+/// llama_sieve_entropy.
 ///
 /// # Safety
 /// `candidates` is NULL or `n` elements.
@@ -124,8 +125,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
     })
 }
 
-/// Surprisal of `token` in the distribution over `n` candidates, from their logits. Plus infinity
-/// for a token that is not among them. `base` and errors as for llama_sieve_entropy.
+/// Returns the surprisal of `token` in the distribution over `n` candidates, from their logits.
+/// Plus infinity for a token that is not among them. `base` and errors as for llama_sieve_entropy.
 ///
 /// # Safety
 /// `candidates` is NULL or `n` elements.
@@ -167,7 +168,8 @@ unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_p
     Ok(unsafe { &mut *ppl })
 }
 
-/// A perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without memory.
+/// Makes a perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without
+/// memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     made("llama_sieve_ppl_new", || {
@@ -194,7 +196,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisa
     })
 }
 
-/// The perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+/// Returns the perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.
@@ -220,7 +222,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> u
     })
 }
 
-/// Back to no tokens. NULL is allowed, and an error.
+/// Forgets all tokens. NULL is allowed, and an error.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and used by no other thread during the call.
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
     })
 }
 
-/// A second object with the same tokens, to be freed by itself. NULL for NULL.
+/// Makes a second object with the same tokens, to be freed by itself. NULL for NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.

@@ -306,9 +306,9 @@ pub extern "C" fn llama_sieve_init_mirostat(
     })
 }
 
-/// Mirostat 2: the same aim with a cut at a surprisal that follows the error (Basu et al. 2020,
-/// arXiv:2007.14966). `seed` as for dist. Parameters that are not finite: the largest logit is
-/// selected.
+/// Mirostat 2: keeps the surprisal near `tau`, as mirostat 1 does, by a cut at a surprisal that
+/// follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist. Parameters that are
+/// not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_init_mirostat_v2(
     seed: u32,
@@ -420,9 +420,9 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
     })
 }
 
-/// For infilling code: prefers to end the generation, and joins tokens that begin alike (llama.cpp
-/// pull request 9896). To be put behind samplers that leave few candidates. `vocab` must outlive
-/// the sampler and its clones. Disabled, with a warning: `vocab` NULL.
+/// Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
+/// (llama.cpp pull request 9896). To be put behind samplers that leave few candidates. `vocab` must
+/// outlive the sampler and its clones. Disabled, with a warning: `vocab` NULL.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.

@@ -8,10 +8,10 @@ use crate::ffi::samplers::SEEDED;
 use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
-/// The seed that a sampler's random stream began with, as llama_sampler_get_seed tells it: of dist,
-/// mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits; of a
-/// chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none,
-/// and for NULL.
+/// Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:
+/// of dist, mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits;
+/// of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is
+/// none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.

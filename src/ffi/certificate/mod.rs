@@ -54,8 +54,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// As llama_sieve_certify, for a caller who knows the host's build number: it is believed where
-/// LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less: not known.
+/// Compares as llama_sieve_certify does, for a caller who knows the host's build number: it is
+/// believed where LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less:
+/// not known.
 ///
 /// # Safety
 /// `sampler_name` is NULL or a C string.

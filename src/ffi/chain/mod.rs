@@ -107,11 +107,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
     sampled().unwrap_or_else(|code: c_int| code)
 }
 
-/// The token that the chain selects among `n_vocab` logits, indexed by token, which are only read.
-/// It is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member
-/// takes part, also where llama_set_sampler has once given some to a backend. With fewer logits
-/// than its vocabulary has tokens a token trie or a grammar may put back, as on an array, and so
-/// select, a token beyond them.
+/// Selects a token with the chain among `n_vocab` logits, indexed by token, which are only read. It
+/// is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
+/// part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
+/// vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
+/// token beyond them.
 ///
 /// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and as
 /// llama_sieve_chain_sample.
@@ -163,10 +163,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
     unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::Bf16) }
 }
 
-/// One token for each of `n` chains, each from its own `n_vocab` logits, on the calling thread and
-/// at most `n_threads` - 1 of the library's; 0 or 1: on the calling thread alone. Nothing is
-/// accepted. Chains with a member that is not this library's run on the calling thread, after the
-/// others. The tokens do not depend on the number of threads.
+/// Selects one token for each of `n` chains, each from its own `n_vocab` logits, on the calling
+/// thread and at most `n_threads` - 1 of the library's; 0 or 1: on the calling thread alone.
+/// Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
+/// after the others. The tokens do not depend on the number of threads.
 ///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
 /// chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error

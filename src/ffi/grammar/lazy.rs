@@ -38,8 +38,8 @@ pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS: usize = 1_048_576;
 pub const LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT: usize = 268_435_456;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITING_TEXT);
 
-/// A grammar that lets everything through until one of the words stands in the text, or one of the
-/// tokens is accepted. The grammar then begins with that word, or with that token.
+/// Makes a grammar sampler that lets everything through until one of the words stands in the text,
+/// or one of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
 /// It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
 /// llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where `trigger_words` is
@@ -131,8 +131,8 @@ pub(super) unsafe fn of_patterns(
     lazy(Patterns::new(&patterns), tokens)
 }
 
-/// A grammar that lets everything through until one of the patterns is found in the text that was
-/// accepted so far, or one of the tokens is accepted.
+/// Makes a grammar sampler that lets everything through until one of the patterns is found in the
+/// text that was accepted so far, or one of the tokens is accepted.
 ///
 /// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
 /// not empty, or else where the match begins; the tokens from there on are gone through, of the

@@ -66,7 +66,8 @@ const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
-/// Lets only tokens through with which the text follows a grammar in GBNF, llama.cpp's notation.
+/// Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
+/// llama.cpp's notation.
 ///
 /// `grammar_root` names the rule that a whole text follows. `vocab` must outlive this call. An
 /// empty or NULL `grammar_str` gives a sampler that does nothing. NULL, and llama_sieve_last_error
@@ -131,8 +132,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_is_complete(smpl: *const llama_samp
     })
 }
 
-/// 0 while a grammar constrains; why it is dead otherwise: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END,
-/// _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
+/// Returns 0 while a grammar constrains; otherwise why it is dead: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
+/// _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
 /// samplers. May be called from any thread.
 ///
 /// # Safety

@@ -26,9 +26,9 @@ pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
     })
 }
 
-/// The seed that the random numbers began with: the one asked for, or, where that was 0xFFFFFFFF,
-/// the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED), and an error
-/// text, for NULL and for a sieve in use.
+/// Returns the seed that the random numbers began with: the one asked for, or, where that was
+/// 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
+/// and an error text, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -82,9 +82,9 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
     })
 }
 
-/// The different tokens among them, in no particular order. Writes the first `cap` of them to
-/// `out`; returns how many there are, which may be more. 0, and an error text, for NULL, for a
-/// sieve in use, and where `out` is not aligned or `cap` too large.
+/// Writes the different tokens that the penalties look back on, in no particular order: the first
+/// `cap` of them to `out`. Returns how many there are, which may be more. 0, and an error text, for
+/// NULL, for a sieve in use, and where `out` is not aligned or `cap` too large.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or has room for `cap` tokens.

@@ -21,9 +21,9 @@ use super::params::*;
 /// The sieve as one sampler of a chain.
 pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
-/// The whole sieve as one sampler of a chain, on whatever candidates earlier samplers have left; it
-/// selects. Afterwards the array holds what was drawn from, with probabilities. NULL for the errors
-/// of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
+/// Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
+/// left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
+/// the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
 ///
 /// # Safety
 /// `params` as for llama_sieve_new.
@@ -39,9 +39,9 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
     })
 }
 
-/// The sieve in a sampler of llama_sieve_init_sampler, for every function that takes a sieve:
-/// parameters, statistics, history, saved states, the candidates and the error of the last token.
-/// What is changed counts from the next token of the chain on.
+/// Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
+/// sieve: parameters, statistics, history, saved states, the candidates and the error of the last
+/// token. What is changed counts from the next token of the chain on.
 ///
 /// It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
 /// (while the sampler is at work it is in use, and while it is, the sampler takes the largest

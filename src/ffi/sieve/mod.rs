@@ -40,8 +40,9 @@ pub use stages::*;
 pub use state::*;
 pub use stateless::*;
 
-/// The defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_repeat 1.1 over 64
-/// tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF, temperature last.
+/// Returns the default parameters: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
+/// penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF,
+/// temperature last.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
@@ -54,9 +55,9 @@ fn defaults() -> llama_sieve_params {
     params_for_c(&Params::default())
 }
 
-/// A sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if `params`
-/// is NULL, of an unknown struct_size, or has a parameter that is not finite, of an unknown
-/// enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+/// Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if
+/// `params` is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
+/// unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 ///
 /// # Safety
 /// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
@@ -71,8 +72,8 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
     })
 }
 
-/// A second sieve that goes on as this one would: the same parameters, history and generator. To be
-/// freed by itself. NULL for NULL and for a sieve in use.
+/// Makes a second sieve that goes on as this one would: the same parameters, history and generator.
+/// To be freed by itself. NULL for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
     )
 }
 
-/// Back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+/// Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.

@@ -177,7 +177,7 @@ pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Para
     })
 }
 
-/// The parameters in force into `out`, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
+/// Writes the parameters in force to `out`, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
 /// negative error; then `out` is as it was.
 ///
 /// `out->bias` is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its

@@ -55,7 +55,7 @@ const SIZES: [usize; 2] = [
     offset_of!(llama_sieve_stats, n_accepted),
 ];
 
-/// The distribution that the last token was drawn from: writes at most `cap` candidates with logits
+/// Writes the distribution that the last token was drawn from: at most `cap` candidates with logits
 /// after all stages and probabilities, which add up to 1 over all of them; returns how many there
 /// are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
 /// first token and after a failure.

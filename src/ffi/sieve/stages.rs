@@ -105,9 +105,10 @@ static DEFAULT: [i32; 9] = [
     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
 ];
 
-/// The order of llama.cpp's programs and their defaults, which switch all but llama_sieve_params'
-/// own stages off. Its stages stay valid for ever. DRY's breakers, which those programs have four
-/// of (newline, colon, quotation mark, asterisk), are set by llama_sieve_set_dry_breakers.
+/// Returns the order of llama.cpp's programs and their defaults, which switch all but
+/// llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
+/// programs have four of (newline, colon, quotation mark, asterisk), are set by
+/// llama_sieve_set_dry_breakers.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_stages() -> llama_sieve_stages {
     guard("llama_sieve_default_stages", defaults, defaults)

@@ -78,11 +78,11 @@ pub unsafe extern "C" fn llama_sieve_state_save(
 /// An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
 pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 
-/// Goes on where the sieve that saved `bytes` was: same parameters, same logits, same tokens.
-/// `size` is exactly what llama_sieve_state_size said when they were saved. The parameters stay
-/// (llama_sieve_state_load_with takes those of the state). The state carries the random stream,
-/// whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller penalty_last_n
-/// keeps the newest tokens.
+/// Restores a saved state: goes on where the sieve that saved `bytes` was: same parameters, same
+/// logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved.
+/// The parameters stay (llama_sieve_state_load_with takes those of the state). The state carries
+/// the random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
+/// penalty_last_n keeps the newest tokens.
 ///
 /// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
 /// more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another

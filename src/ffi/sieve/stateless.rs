@@ -9,9 +9,9 @@ use crate::ffi::logits::logits_of;
 use crate::sieve;
 use crate::token::{Token, TokenData};
 
-/// The `n` most probable tokens in descending order, with their probabilities over the whole
-/// vocabulary: what servers need for log-probabilities. One pass over the logits, and a sort of
-/// `n`.
+/// Writes the `n` most probable tokens in descending order to `out`, with their probabilities over
+/// the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
+/// sort of `n`.
 ///
 /// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative
 /// error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus infinity.
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
     })
 }
 
-/// The token with the largest logit, the first of equals: no bias, no penalties, no object needed.
-/// Errors as for llama_sieve_sample.
+/// Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
+/// needed. Errors as for llama_sieve_sample.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats.

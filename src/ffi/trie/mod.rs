@@ -34,8 +34,8 @@ pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
 /// valid tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
-/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that is
-/// complete, for hosts that reset a chain between generations. Without it the span begins anew.
+/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
+/// is complete, for hosts that reset a chain between generations. Without it the span begins anew.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
 /// The most tokens of one value of a token trie: a span takes no more. A payload with a longer
@@ -84,8 +84,8 @@ impl From<CacheStats> for llama_sieve_cache_stats {
 
 pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
-/// A sampler that lets only the tokens of a set of allowed sequences through, one after the other,
-/// until one sequence is complete.
+/// Makes a sampler that lets only the tokens of a set of allowed sequences through, one after the
+/// other, until one sequence is complete.
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
     })
 }
 
-/// A token trie sampler in which nothing is set yet: it constrains nothing until
+/// Makes a token trie sampler in which nothing is set yet: it constrains nothing until
 /// llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
 /// spans. NULL without a host.
 ///
@@ -215,8 +215,8 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
     })
 }
 
-/// Name of the leaf that the span completed; NULL while it has not completed one. Valid until this
-/// thread calls this function again.
+/// Returns the name of the leaf that the span completed; NULL while it has not completed one. Valid
+/// until this thread calls this function again.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -232,11 +232,12 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
     })
 }
 
-/// The run of tokens of which each is the only one that may follow, from here to the next choice or
-/// to the end of the value: they can be appended to the text as one batch without sampling (and
-/// must then be accepted one by one). Writes the first `cap` of them to `out`; returns how many
-/// there are, which may be more than `cap`, but never more than the span still takes. 0 where
-/// nothing is forced, and, with an error, where `out` is not aligned or `cap` too large.
+/// Gives the run of tokens of which each is the only one that may follow, from here to the next
+/// choice or to the end of the value: they can be appended to the text as one batch without
+/// sampling (and must then be accepted one by one). Writes the first `cap` of them to `out`;
+/// returns how many there are, which may be more than `cap`, but never more than the span still
+/// takes. 0 where nothing is forced, and, with an error, where `out` is not aligned or `cap` too
+/// large.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
     })
 }
 
-/// The tokens that may follow here, ascending. Writes the first `cap` of them to `out`; returns how
+/// Writes the tokens that may follow here, ascending: the first `cap` of them to `out`. Returns how
 /// many there are, which may be more. 0 where nothing is constrained, and, with an error, where
 /// `out` is not aligned or `cap` too large.
 ///
