@@ -36,7 +36,7 @@ static CLONE: Function = Function::new(c"llama_sampler_clone");
 static FREE: Function = Function::new(c"llama_sampler_free");
 static NAME_OF: Function = Function::new(c"llama_sampler_name");
 
-/// So many live ones are known at once; the chains of others are the host's.
+/// The most live budgets that are known at once; the chains of others are the host's.
 const MOST: usize = 255;
 
 /// A logit that whatever is done to it changes.
@@ -56,7 +56,7 @@ static LIST: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// So many places, the first ones, were ever taken.
+/// The number of places, the first ones, that were ever taken.
 static USED: AtomicU32 = AtomicU32::new(0);
 
 /// A budget in the list. Zero bits are none.

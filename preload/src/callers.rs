@@ -1,5 +1,5 @@
-//! Which code of a library calls, where llama.cpp and its program may lie in one: llama.cpp's own
-//! samplers, or the program.
+//! Tells which code of a library calls, where llama.cpp and its program may lie in one: llama.cpp's
+//! own samplers, or the program.
 //!
 //! The exported functions tell, by where they lie, and no list of names. What has no name, as it is
 //! not exported, belongs to its neighbours: a file's functions lie together.

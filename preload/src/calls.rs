@@ -59,7 +59,7 @@ const SAMPLED_ALIKE: u64 = 16;
 /// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is the host's; what it does is noted.
+    /// The call is the host's; what it does is noted.
     Watched,
     /// The chain is to be run at the first question.
     Waiting,
@@ -98,7 +98,8 @@ struct Call {
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
-    /// Ours have answered, and the host has done otherwise than it does when it is watched.
+    /// The difference between what the host does after ours have answered and what it does when it
+    /// is watched.
     difference: Option<Difference>,
     applied: Applied,
 }
@@ -264,14 +265,14 @@ fn exchange(call: Option<Call>) -> Option<Call> {
 pub struct Now {
     pub before: Before,
     pub chain: *mut llama_sampler,
-    /// How the chain is run.
+    /// The mode in which it is run.
     pub run: Run,
 }
 
 /// The mode of running a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// To answer with what it leaves.
+    /// The chain itself, to answer with what it leaves.
     Itself,
     /// Copies of it, to answer with what they leave.
     Copies,
@@ -412,9 +413,9 @@ pub enum Apply {
     Theirs(Applying),
 }
 
-/// While this lives, samplers that are applied are members of another.
+/// Marks, while it lives, that samplers which are applied are members of another.
 pub struct Applying {
-    /// It is no member itself.
+    /// True if it is no member itself.
     outermost: bool,
 }
 
@@ -470,7 +471,7 @@ pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array
 }
 
 impl Call {
-    /// One with a chain of which nothing is known, and which gets the notes `noted`.
+    /// Begins a call with a chain of which nothing is known, and which gets the notes `noted`.
     #[inline]
     fn watched(
         entry: Entry,
@@ -590,7 +591,7 @@ impl Call {
         self.budget == Some(smpl)
     }
 
-    /// This chain, with what comes before it, to be run like this.
+    /// Returns this chain, with the samplers before it, to be run like this.
     fn now(&self, run: Run) -> Now {
         let first = |sampler| First {
             sampler,

@@ -1,5 +1,5 @@
-//! Ours or the host's? Decided at each call; for one host and one constructor the answer never
-//! changes, since what goes into it does not.
+//! Decides between ours and the host's at each call; for one host and one constructor the answer
+//! never changes, since what goes into it does not.
 //!
 //! Why that matters: inside llama.cpp the clone functions of built-in samplers call these very
 //! constructors, and then write their own state into what they got. A call that comes from inside
@@ -51,14 +51,14 @@ use crate::vocabularies;
 ///
 /// A second one in the process keeps its own samplers: the library knows one at a time.
 struct Served {
-    /// Where it lies.
+    /// The address that it is loaded to.
     base: usize,
     segments: Vec<Range<usize>>,
     /// Its exported functions, once a caller in it has asked.
     functions: OnceLock<Functions>,
     /// `None` if it is older than those that take samplers of others.
     host: Option<Host>,
-    /// Its build, or why that is not known.
+    /// Its build, or the reason why that is not known.
     build: Result<Build, String>,
     /// The result of each constructor's trial: `None`, or the difference.
     verdicts: [OnceLock<Option<String>>; ALL.len()],
@@ -212,15 +212,15 @@ impl Argument for u32 {}
 impl Argument for usize {}
 impl<T> Argument for *const T {}
 
-/// Why the host's own is made.
+/// The reason why the host's own is made.
 enum Reason {
     /// The user wants none of this kind of ours.
     Unwanted,
-    /// As asked for; nobody needs to be told.
+    /// The user has asked for it, and needs no message.
     Wanted(&'static str),
     /// The sampler is made for a trial, not for the program.
     OfATrial,
-    /// As the arguments are; nobody needs to be told either.
+    /// The arguments ask for it, which needs no message either.
     Refused(String),
     /// Not to be expected: told once per process, of every sampler.
     Unexpected(String),
@@ -248,7 +248,7 @@ impl Reason {
     }
 }
 
-/// Who has called, found when it is first asked for.
+/// The caller's address, found when it is first asked for.
 #[derive(Default)]
 struct Caller(OnceCell<Option<Address>>);
 
@@ -316,7 +316,8 @@ thread_local! {
     static TRYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives, constructors that this thread calls are called for a trial, by the host.
+/// Marks, while it lives, that constructors which this thread calls are called for a trial, by the
+/// host.
 struct Trying {
     before: bool,
 }
@@ -407,14 +408,14 @@ fn made_by_list(
 pub enum Ours {
     /// A sampler.
     Made(*mut llama_sampler),
-    /// Nothing, which is not to be expected: the host's own is made. The last error says why.
+    /// An unexpected failure: the host's own is made. The last error says why.
     Failed,
-    /// Nothing, of a text that a client has written: the host's own constructor is to judge it. The
+    /// A refused text, which a client has written: the host's own constructor is to judge it. The
     /// last error says why.
     Refused,
-    /// Nothing, since the host's own was found to do something else: that is made.
+    /// The host's own was found to do something else: that is made.
     Otherwise(String),
-    /// NULL is the answer. The last error says why.
+    /// A refusal: NULL is the answer. The last error says why.
     Nothing,
 }
 
@@ -477,7 +478,8 @@ impl Theirs {
     }
 }
 
-/// This thread is inside the host's function of a name. Ends also when the function throws.
+/// Marks that this thread is inside the host's function of a name. Ends also when the function
+/// throws.
 struct Inside {
     before: (Option<&'static CStr>, usize),
 }
@@ -515,7 +517,7 @@ pub type Named<'a> = (&'static str, &'a dyn Argument);
 pub struct Call<'a> {
     pub constructor: &'static Constructor,
     pub saved: &'a Saved,
-    /// With their names, if the list is the one of this number; `None`: any.
+    /// The arguments with their names, if the list is the one of this number; `None`: any.
     pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
     /// True if ours give the arguments the built-in's meaning.
     pub are_finite: bool,
@@ -605,7 +607,7 @@ pub enum Other {
     Nowhere,
 }
 
-/// For the function of that name.
+/// Decides for the function of that name.
 pub fn other(function: &'static Function) -> Other {
     guard(
         function.symbol.to_string_lossy(),
@@ -686,7 +688,7 @@ impl Call<'_> {
         }
     }
 
-    /// For `LLAMA_SIEVE_VERBOSE`.
+    /// Reports the outcome, for `LLAMA_SIEVE_VERBOSE`.
     fn report(&self, outcome: &dyn fmt::Display) {
         say(format_args!("{self}: {outcome}"));
     }

@@ -122,7 +122,7 @@ unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     Some(unsafe { std::slice::from_raw_parts(array.data, array.size) })
 }
 
-/// One NaN is as good as another.
+/// True if two numbers are equal; one NaN is as good as another.
 fn is_same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }

@@ -9,20 +9,20 @@ use llama_sieve::ffi::host::libraries::Address;
 
 use crate::routes::Function;
 
-/// One of the built-ins' constructors.
+/// A constructor of a built-in.
 #[derive(Debug)]
 pub struct Constructor {
     /// The name that `llama_sampler_name` reports for its samplers.
     pub name: &'static str,
     /// The host's.
     pub function: Function,
-    /// Where its arguments have changed, or are pointers: what proves which they are.
+    /// The proof of its argument list, where that has changed, or has pointers.
     pub changing: Option<Changing>,
     /// True if ours can be tried against the host's.
     pub can_be_tried: bool,
     /// True once a warning has said that the host's own is used.
     pub warned: AtomicBool,
-    /// The host's, where all calls go there and nobody wants to know; else NULL.
+    /// The host's function, where all calls go there and nobody wants to know; else NULL.
     aside: AtomicPtr<c_void>,
 }
 
@@ -33,13 +33,13 @@ impl Constructor {
         Address::new(self.aside.load(Ordering::Acquire))
     }
 
-    /// From now on all calls go to this one.
+    /// Lets all calls go to this function from now on.
     pub fn step_aside(&self, host: Address) {
         self.aside.store(host.as_ptr(), Ordering::Release);
     }
 }
 
-/// One whose arguments have been the same, all numbers, in every build.
+/// Describes a constructor whose arguments have been the same, all numbers, in every build.
 const fn plain(name: &'static str, symbol: &'static CStr) -> Constructor {
     constructor(name, symbol, None, true)
 }

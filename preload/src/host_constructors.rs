@@ -28,7 +28,7 @@ pub static MARK: Function = Function::new(c"llama_sampler_chain_init");
 /// The symbol that identifies a copy of this library, which is never what we stand in front of.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
 
-/// Where calls of a name go that pass us by.
+/// The destination of a name's calls that pass us by.
 #[derive(Debug)]
 pub enum Way {
     Nowhere,
@@ -36,7 +36,7 @@ pub enum Way {
     OfAll(Route),
     /// All of them, as long as no library comes or goes.
     Only(Route),
-    /// To this or that library: [`asked`] says where a call goes.
+    /// This or that library: [`asked`] says where a call goes.
     Several,
 }
 
@@ -60,7 +60,8 @@ pub fn way_of(symbol: &CStr) -> Way {
     way.unwrap_or(Way::Nowhere)
 }
 
-/// Where a call of `symbol` from `caller` would have gone without us, by the linker.
+/// Returns the route that a call of `symbol` from `caller` would have taken without us, by the
+/// linker.
 pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
     // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
     // return address.
@@ -108,7 +109,7 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     })
 }
 
-/// Where the library lies in memory that was loaded to `base`, and its own function of that name.
+/// Returns the memory of the library that was loaded to `base`, and its own function of that name.
 pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Address>) {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);
@@ -125,7 +126,7 @@ pub fn functions_at(base: usize) -> Functions {
     })
 }
 
-/// Where the first llama.cpp in the process was loaded from.
+/// Returns the path that the first llama.cpp in the process was loaded from.
 pub fn path_of_any() -> Option<String> {
     with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
 }
@@ -154,7 +155,7 @@ fn contains_us(library: &Library<'_>) -> bool {
     library.contains(NonNull::from(&HERE).cast())
 }
 
-/// Lies in this library.
+/// A byte in this library, for its address.
 static HERE: u8 = 0;
 
 /// True if `address` lies in this library.

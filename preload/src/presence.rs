@@ -15,7 +15,7 @@ use llama_sieve::quoted::escaped;
 use crate::host_constructors::path_of_any;
 use crate::settings::{settings, verbose};
 
-/// Of any program that llama.cpp is linked into: a function that its messages name.
+/// The name of a function in llama.cpp's messages, which any program has that it is linked into.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
 /// True once a constructor was called.

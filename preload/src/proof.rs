@@ -71,10 +71,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Bits of what is the host's for good.
+/// The entries that are the host's for good, as bits.
 static ENDED: AtomicU8 = AtomicU8::new(0);
 
-/// Bits of what ours have sampled for.
+/// The entries in which ours have sampled, as bits.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
 /// The `common_sampler_sample` that was seen to take what a backend is said to have left.
@@ -83,7 +83,7 @@ static TAKEN_BY: AtomicUsize = AtomicUsize::new(0);
 /// The number of tokens that were to be ours.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Of so many tokens the host samples one.
+/// The number of tokens of which the host samples one.
 const ONE_IN: u32 = 256;
 
 /// True if tokens may be sampled in place of this function.
@@ -96,7 +96,7 @@ pub fn is_due() -> bool {
     settings().verifies || COUNT.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1
 }
 
-/// Ours have sampled a token in place of this function.
+/// Notes that ours have sampled a token in place of this function.
 pub fn used(entry: Entry) {
     if IN_USE.load(Ordering::Relaxed) & entry.bit() == 0 {
         IN_USE.fetch_or(entry.bit(), Ordering::Relaxed);
@@ -109,7 +109,7 @@ pub fn takes_answers(address: usize) -> bool {
     TAKEN_BY.load(Ordering::Relaxed) == address
 }
 
-/// It was.
+/// Notes that it was seen to take what a backend is said to have left.
 pub fn has_taken_answers(address: usize) {
     TAKEN_BY.store(address, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Where calls go that pass us by: found once, not at each call.
+//! Routes of calls that pass us by: found once, not at each call.
 //!
 //! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as
 //! long as the process lives, and is kept with the function. Otherwise libraries may come and go,
@@ -23,7 +23,7 @@ use crate::host_constructors::{Way, asked, caller, way_of};
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub address: Address,
-    /// Where that library lies.
+    /// The address that the library is loaded to.
     pub base: usize,
     /// True if that library is a llama.cpp.
     pub to_llama_cpp: bool,
@@ -50,7 +50,7 @@ pub struct Function {
 /// A route that was found.
 struct Known {
     function: &'static Function,
-    /// Of the call; `None` where all callers go the same way.
+    /// The caller; `None` where all callers go the same way.
     caller: Option<Address>,
     route: Route,
 }
@@ -82,8 +82,8 @@ impl Function {
         self.kept().or_else(|| self.look(Some(caller)))
     }
 
-    /// Where all callers go for ever, if that is a llama.cpp. What it calls comes back to us once
-    /// at most for each call.
+    /// Returns the route that all callers take for ever, if it leads to a llama.cpp. What it calls
+    /// comes back to us once at most for each call.
     pub fn directly(&'static self) -> Option<Route> {
         let route = self.kept().or_else(|| {
             self.look(None);

@@ -27,7 +27,7 @@ const LARGE_GRAMMARS: &str = "large-grammars";
 
 const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
 
-/// Which samplers are ours.
+/// The samplers that are ours.
 #[derive(Debug, PartialEq, Eq)]
 enum Selection {
     All,

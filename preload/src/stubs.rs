@@ -349,7 +349,7 @@ macro_rules! beginning {
 }
 pub(crate) use beginning;
 
-/// Where the assembly has them.
+/// Checks that the fields lie where the assembly has them.
 const _: () = {
     assert!(std::mem::offset_of!(Saved, integers) == 128);
     #[cfg(target_arch = "x86_64")]

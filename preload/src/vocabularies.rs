@@ -13,7 +13,7 @@ use llama_sieve::ffi::host::vocabulary::llama_vocab;
 
 use crate::routes::Function;
 
-/// Of a model, and where it is.
+/// The vocabularies that were given out: of which model, and where each is.
 static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
 /// Some that are in the list: programs ask for theirs at each token, and no token waits for it.

@@ -34,9 +34,9 @@ impl Question {
 /// The result of ours on the logits, before the host did the same.
 #[derive(Default)]
 struct Rehearsed {
-    /// As they were then.
+    /// The logits as they were then.
     logits: Vec<f32>,
-    /// Those that the chain began with, where they are others.
+    /// The logits that the chain began with, where they are others.
     others: Vec<f32>,
     left: Columns,
 }
@@ -52,7 +52,7 @@ impl Rehearsed {
 }
 
 thread_local! {
-    /// Of the last rehearsal on this thread.
+    /// The result of the last rehearsal on this thread.
     static REHEARSED: PerThread<Cell<Option<Box<Rehearsed>>>> = const { PerThread::new() };
 }
 
@@ -101,20 +101,20 @@ fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
 pub struct Seen {
     /// The number of questions so far.
     asked: usize,
-    /// They came in another order.
+    /// True if they came in another order.
     odd: bool,
-    /// Ours were run on copies, and wait for the host to run the chain.
+    /// True while ours were run on copies, and wait for the host to run the chain.
     rehearsed: bool,
-    /// So they were when the chain was applied.
+    /// True if they did when the chain was applied.
     compared: bool,
-    /// Something was applied since the candidates were filled in.
+    /// True if something was applied since the candidates were filled in.
     applied: bool,
-    /// Something was applied before the chain that is no budget.
+    /// True if something was applied before the chain that is no budget.
     before: bool,
-    /// A budget was, which was not known when ours were run.
+    /// True if a budget was applied before it which was not known when ours were run.
     new_budget: bool,
-    /// The chain was applied. What follows are a grammar's look at the token, and, where it rejects
-    /// that, the same once more.
+    /// True once the chain was applied. What follows are a grammar's look at the token, and, where
+    /// it rejects that, the same once more.
     pub chain: bool,
     /// The token that the chain selected.
     token: Option<Token>,
@@ -224,7 +224,7 @@ impl Seen {
         self.token = unsafe { selected_in(array) };
     }
 
-    /// Of differences the first counts.
+    /// Notes a difference, of which the first counts.
     fn differs(&mut self, difference: Difference) {
         self.difference.get_or_insert(difference);
     }
