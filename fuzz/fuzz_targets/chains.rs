@@ -114,7 +114,7 @@ enum Between {
     Other(Whole, Vec<u8>, Vec<u8>),
 }
 
-/// One sampler of ours, and the built-in while both are known to be in the same state.
+/// A sampler of ours, and the built-in while both are known to be in the same state.
 struct Member {
     spec: Spec,
     ours: HostSampler,
@@ -129,7 +129,7 @@ fn tame(numbers: &[f32]) -> bool {
     numbers.iter().all(|x| x.is_finite())
 }
 
-/// So many accepted tokens the built-ins keep room for at once.
+/// The most accepted tokens that the built-ins keep room for at once.
 const LONGEST_WINDOW: i32 = 5000;
 
 impl Spec {
@@ -350,7 +350,7 @@ fn dry(multiplier: f32, base: f32, allowed: i32, last_n: i32, breakers: &[Breake
     }
 }
 
-/// More than there are candidates, and fewer than the model's tokens.
+/// The size of the vocabulary: more than there are candidates, and fewer than the model's tokens.
 const VOCABULARY: usize = 2048;
 
 impl Input {

@@ -526,8 +526,8 @@ fn ids(kept: &[(i32, f32)]) -> Vec<i32> {
     kept.iter().map(|&(id, _)| id).collect()
 }
 
-/// Where no threshold is so near to a candidate that rounding could decide, both modes keep the
-/// same.
+/// Checks that both modes keep the same candidates, where no threshold is so near to one that
+/// rounding could decide.
 fn modes(params: &Tame, logits: &[i16], accepted: &[u8]) {
     // Distinct by a multiple of what float can tell, after penalties too in all likelihood; equal
     // ones are left out below.

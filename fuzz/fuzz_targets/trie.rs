@@ -45,7 +45,7 @@ fn raw(json: &[u8], n_vocab: Option<usize>) {
     apply_to_few(trie);
 }
 
-/// Whatever the tokens are, a small array needs no more memory than a small array.
+/// Checks that a small array needs no more memory than a small array, whatever the tokens are.
 fn apply_to_few(trie: Arc<Trie>) {
     let slot = Arc::new(Slot::new(None));
     let root = trie.first_root();
@@ -291,7 +291,7 @@ impl Script {
     }
 }
 
-/// Without the parser's checks.
+/// Makes a payload without the parser's checks.
 fn payload_of(descriptors: &Descriptors) -> Payload {
     let descriptors = descriptors.iter().map(|descriptor| Descriptor {
         path: descriptor.path.clone(),

@@ -104,7 +104,7 @@ impl<'a> Arbitrary<'a> for Whole {
 }
 
 impl Whole {
-    /// As a number of candidates.
+    /// Returns it as a number of candidates.
     pub fn size(self) -> usize {
         self.0 as usize
     }

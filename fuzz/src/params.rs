@@ -26,7 +26,7 @@ pub enum Change {
     Method(bool),
     Order(bool),
     Bias(i16, Logit),
-    /// Those that the library must refuse.
+    /// A struct size that the library must refuse, like the two below.
     StructSize(u16),
     Enumeration(u8, Whole),
     NoBias(u8),
@@ -65,7 +65,7 @@ impl CParams {
         params
     }
 
-    /// These, without biases of their own.
+    /// Takes these parameters, without biases of their own.
     pub fn of(raw: llama_sieve_params) -> Self {
         Self {
             raw,

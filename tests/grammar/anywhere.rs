@@ -2,7 +2,7 @@
 
 use crate::stacks::Stacks;
 
-/// Where a text may stand in a grammar, which may have begun at any of its bytes.
+/// The positions of a text in a grammar, which may have begun at any of its bytes.
 #[derive(Clone, Debug)]
 pub struct Anywhere {
     begin: Stacks,
@@ -10,7 +10,7 @@ pub struct Anywhere {
 }
 
 impl Anywhere {
-    /// Before the first byte; `begin` is where the grammar begins.
+    /// Begins before the first byte; `begin` is where the grammar begins.
     pub fn new(begin: Stacks) -> Self {
         Self {
             begin,

@@ -60,7 +60,7 @@ impl Wait {
         HostSampler::new(ours)
     }
 
-    /// Both samplers; `None` where both refuse. A wait that both refuse alike is fine.
+    /// Makes both samplers; `None` where both refuse. A wait that both refuse alike is fine.
     pub fn pair(&self, grammar: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
         let (text, root) = (c_string(grammar), c"root");
         let texts: Vec<CString> = self.texts.iter().map(|text| c_string(text)).collect();
@@ -146,11 +146,11 @@ fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
     wait
 }
 
-/// Of the texts that one lazy grammar was shown.
+/// Counts of the texts that one lazy grammar was shown.
 #[derive(Default)]
 pub struct Streams {
     pub compared: usize,
-    /// In which the grammar has begun.
+    /// The texts in which the grammar has begun.
     pub begun: usize,
 }
 

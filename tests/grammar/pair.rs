@@ -1,4 +1,4 @@
-//! One grammar on both sides.
+//! One grammar in ours and in the built-in.
 
 use std::ffi::CString;
 use std::ptr;
@@ -112,7 +112,7 @@ impl Pair {
         crate::support::compare::same(&a, &b).map(|()| b)
     }
 
-    /// Both accept; whether both say that the token is allowed.
+    /// Lets both accept a token; true if both say that it is allowed.
     pub fn accept(&self, token: i32) -> Result<bool, String> {
         self.ours.accept(token);
         // SAFETY: the sampler lives.

@@ -90,7 +90,7 @@ fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<boo
     Some(libc::WEXITSTATUS(status) == 0)
 }
 
-/// As a literal of GBNF, which has escapes for bytes that are no text.
+/// Writes bytes as a literal of GBNF, which has escapes for bytes that are no text.
 fn literal(text: &[u8]) -> String {
     let escaped = String::from_utf8_lossy(text).replace('\\', "\\\\");
     let escaped = escaped.replace('"', "\\\"").replace('\n', "\\n");
@@ -106,7 +106,7 @@ fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     literal(&picked.flatten().copied().collect::<Vec<u8>>())
 }
 
-/// One of a list of names, or several of them.
+/// Makes a grammar of one of a list of names, or several of them.
 fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let names: Vec<String> = (0..2 + rng.below(60))
         .map(|_| words(vocabulary, rng))

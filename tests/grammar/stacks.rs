@@ -95,24 +95,24 @@ impl WriteOut {
     }
 }
 
-/// Where a text stands in a grammar, each stack by itself. `None` and `false` say everywhere that
-/// the built-in is not to be asked.
+/// The position of a text in a grammar, each stack by itself. `None` and `false` say everywhere
+/// that the built-in is not to be asked.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     classes: Vec<Class>,
-    /// Of all rules, one behind the other, with an end behind each.
+    /// The elements of all rules, one behind the other, with an end behind each.
     elements: Vec<Element>,
-    /// Where the alternatives of each rule begin.
+    /// The places where the alternatives of each rule begin.
     beginnings: Vec<Vec<u32>>,
     initial: Vec<Stack>,
-    /// Those behind the text so far.
+    /// The stacks behind the text so far.
     pub stacks: Vec<Stack>,
     /// The part of a character that it ends with.
     pub partial: Partial,
 }
 
 impl Stacks {
-    /// Where a text begins.
+    /// Makes the stacks at the beginning of a text.
     pub fn new(written: Written) -> Option<Self> {
         if !host_check_ends(&written, MOST) {
             return None;

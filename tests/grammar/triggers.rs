@@ -185,7 +185,7 @@ pub fn random_patterns(n: usize, rng: &mut Rng) {
     );
 }
 
-/// Each byte as itself, and in and out of each class and range.
+/// Checks each byte as itself, and in and out of each class and range.
 pub fn every_byte() {
     let mut patterns: Vec<Vec<u8>> = Vec::new();
     for byte in 1..=u8::MAX {
@@ -240,7 +240,7 @@ pub fn every_byte() {
     }
 }
 
-/// Where `std::regex` has too many states, and where it has not.
+/// Checks where `std::regex` has too many states, and where it has not.
 pub fn sizes() {
     for (inner, times) in [
         ("a", 99_996),
@@ -456,7 +456,7 @@ pub fn rounds() {
     assert!(twice > 20, "only {twice} times two rounds at one place");
 }
 
-/// Where a grammar begins, by `std::regex` alone, in llama.cpp's order.
+/// Returns the place where a grammar begins, by `std::regex` alone, in llama.cpp's order.
 fn begin(patterns: &[(Vec<u8>, StdRegex)], text: &[u8]) -> Option<usize> {
     patterns.iter().find_map(|(source, regex)| {
         let is_whole = source.first() == Some(&b'^') && source.last() == Some(&b'$');
@@ -703,7 +703,7 @@ pub fn nested(depth: usize) -> Vec<String> {
     nested.into()
 }
 
-/// As deep as parentheses may be nested, on a small stack.
+/// Checks parentheses nested as deep as they may be, on a small stack.
 pub fn deepest() {
     let matched = |pattern: &str, notes_after: usize| {
         let triggers = Triggers::read(&[pattern.as_bytes()]).ok()?;

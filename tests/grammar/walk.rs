@@ -13,7 +13,7 @@ pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
     read(text, vocabulary).is_some()
 }
 
-/// Both, if the text is a grammar, at the beginning of a walk.
+/// Reads the text with both; if it is a grammar, returns them at the beginning of a walk.
 fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     let shown = String::from_utf8_lossy(text);
     let ours = pair::ours(text, "root", vocabulary);
@@ -122,7 +122,7 @@ fn written(text: &[u8], vocabulary: &Vocabulary) -> Option<Written> {
     parser::written(text, b"root", token).ok()
 }
 
-/// Both sides, and what the built-in goes through.
+/// Ours and the built-in, and the stacks that the built-in goes through.
 struct Walk {
     pair: Pair,
     stacks: Stacks,
@@ -201,7 +201,7 @@ fn one_step(
     }
 }
 
-/// Ours leaves only tokens that end the generation.
+/// Checks that ours leaves only tokens that end the generation.
 pub fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     if pair::error(&pair.ours) == 0 {
         return Err("not dead".into());

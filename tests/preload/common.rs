@@ -34,15 +34,16 @@ pub fn objects() -> &'static [PathBuf] {
     })
 }
 
-/// With these flags, a source of the common library.
+/// Compiles a source of the common library with these flags.
 fn compile(name: &str, flags: &[&str], object: &Path) {
     let source = paths::source_dir().join("common").join(name);
     let flags = [&["-O1", "-fPIC", "-pthread"], flags].concat();
     compile_common(&source, &flags, object);
 }
 
-/// As a shared library, which calls llama.cpp and itself through the dynamic linker, as the one
-/// that llama.cpp's own build makes; with llama.cpp in it, if `with_llama`.
+/// Links the common library as a shared library, which calls llama.cpp and itself through the
+/// dynamic linker, as the one that llama.cpp's own build makes; with llama.cpp in it, if
+/// `with_llama`.
 pub fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     let library = folder.join("libllama-common.so");

@@ -30,7 +30,7 @@ const OTHERS: [(&str, &str); 5] = [
         "llama_sieve_init_grammar_lazy_patterns",
     ),
 ];
-/// Those of them that every program of the tests calls.
+/// The exports of ours that every program of the tests calls.
 const CALLED: [&str; 2] = ["llama_sieve_get_seed", "llama_sieve_chain_sample"];
 
 fn is_built_in(name: &str) -> bool {

@@ -16,10 +16,10 @@ struct Mutant {
     name: &'static str,
     /// The kinds of samplers that it is a part of; none: of the chain.
     kinds: &'static [&'static str],
-    /// Where in the source: the first `from` behind this.
+    /// The place in the source: the first `from` behind this text.
     behind: &'static str,
     from: &'static str,
-    /// With `M` where it asks whether this is the one.
+    /// The new text, with `M` where it asks whether this is the mutant.
     to: &'static str,
 }
 
@@ -348,7 +348,7 @@ fn exchanged(file: &str, changes: &[(&str, &str)]) -> String {
     text
 }
 
-/// Two functions more in a vtable. The host calls them where a sampler has them.
+/// Two more members of a vtable. The host calls them where a sampler has them.
 const MORE: &str = "void (*more)(struct llama_sampler * smpl, llama_token token);
         void (*most)(struct llama_sampler * smpl, llama_token token);";
 const CALLS_MORE: (&str, &str) = (

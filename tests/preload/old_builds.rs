@@ -12,7 +12,7 @@ pub struct Old {
 }
 
 impl Old {
-    /// With these macros, which old_llama.h and old_host.c explain.
+    /// Builds host and program with these macros, which old_llama.h and old_host.c explain.
     pub fn new(name: &str, macros: &[&str]) -> Self {
         let define = |mut build: Build| {
             for name in macros {

@@ -32,7 +32,7 @@ const fn list(
     }
 }
 
-/// Of today.
+/// The list of penalties of today.
 const PENALTIES: List = list(
     "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
      float penalty_present",
@@ -223,7 +223,7 @@ fn lists(name: &str) -> [List; 3] {
     }
 }
 
-/// By which both know the lists.
+/// Returns the header by which host and program know the lists.
 fn header(lists: &[List; 3]) -> String {
     let [penalties, dry, logit_bias] = lists;
     let mut text = "#include \"llama.h\"\n".to_owned();
@@ -326,7 +326,8 @@ fn said(run: Run<'_>, settings: &[usize]) -> Said {
     run.said()
 }
 
-/// Each setting alone, and all of them in one process, in both orders and from the middle.
+/// Orders of settings: each alone, and all of them in one process, in both orders and from the
+/// middle.
 const ORDERS: [&[usize]; 10] = [
     &[0],
     &[1],
@@ -361,7 +362,8 @@ fn runs_as_alone(name: &str) -> Vec<Said> {
     all
 }
 
-/// Whatever build it is: each of the three is ours, or llama.cpp's own and switched off.
+/// Checks that each of the three is ours, or llama.cpp's own and switched off, whatever build it
+/// is.
 fn is_ours(name: &str) {
     let kinds = ["penalties", "dry", "logit-bias"];
     for said in runs_as_alone(name) {

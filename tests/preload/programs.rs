@@ -51,7 +51,7 @@ pub fn model() -> String {
     root().join("models/kjv-tiny.gguf").display().to_string()
 }
 
-/// One way to run a program.
+/// A run of a program: its arguments and environment.
 pub struct Run<'a> {
     program: &'a Path,
     args: Vec<String>,

@@ -10,7 +10,7 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// Where llama.cpp's source is changed: what is there, and what is put there.
+/// Changes of llama.cpp's source: the text that is there, and the one that is put there.
 const CHANGES: [(&str, &str); 23] = [
     (
         "#define MAX_REPETITION_THRESHOLD 2000",

@@ -21,7 +21,8 @@ static struct fills {
 } fills;
 "#;
 
-/// Where llama.cpp's functions fill in the candidates: what is there, and what is put there.
+/// Changes where llama.cpp's functions fill in the candidates: the text that is there, and the one
+/// that is put there.
 const FILLS: [(&str, &str); 2] = [
     (
         "const auto * logits = llama_get_logits_ith(ctx, idx);",
@@ -60,7 +61,8 @@ const AT_ONCE: [(&str, &str); 7] = [
     ("answer", "returns another token than the chain selects"),
 ];
 
-/// Where the common library takes what a backend has left: never, while llama.cpp samples itself.
+/// Changes where the common library takes what a backend has left: never, while llama.cpp samples
+/// itself.
 const BACKEND: [(&str, &str); 2] = [
     (
         "cur[i] = llama_token_data{sampled_ids[i], sampled_logits[i], sampled_probs[i]};",
@@ -86,7 +88,7 @@ const OF_BACKENDS: [(&str, &str); 4] = [
     ("front of few", "applies something before the chain"),
 ];
 
-/// Where a reasoning budget works on the candidates.
+/// Changes where a reasoning budget works on the candidates.
 const BUDGETS: [(&str, &str); 3] = [
     (
         "if (cur_p->data[i].id != forced) {",
@@ -192,7 +194,7 @@ fn programs() -> [(&'static Path, &'static str); 2] {
     ]
 }
 
-/// One chain, this many tokens.
+/// Runs one chain for this many tokens.
 fn said(run: Run<'_>, mutant: &str, n_tokens: usize) -> Said {
     let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
     run.arg(model()).arg(1).arg(n_tokens).said()
@@ -294,7 +296,7 @@ fn a_host_that_takes_answers_otherwise_is_given_none() {
     }
 }
 
-/// So many tokens with a reasoning budget.
+/// Runs one chain for so many tokens with a reasoning budget.
 fn with_budget(run: Run<'_>, mutant: &str, n_tokens: usize, budget: usize) -> Said {
     let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
     run.arg(model()).arg(1).arg(n_tokens).arg(budget).said()

@@ -1,4 +1,4 @@
-//! Where llama.cpp's source lies: a checkout the user names, or cargo's registry.
+//! Finds llama.cpp's source: a checkout the user names, or cargo's registry.
 
 use std::env;
 use std::fs;

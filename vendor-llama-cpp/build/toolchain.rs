@@ -1,4 +1,4 @@
-//! Which compilers build llama.cpp, and with which flags.
+//! The compilers that build llama.cpp, and their flags.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

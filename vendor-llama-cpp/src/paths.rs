@@ -1,4 +1,4 @@
-//! Where the build script found and put things.
+//! The paths of what the build script found and made.
 
 use std::path::PathBuf;
 

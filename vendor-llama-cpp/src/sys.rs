@@ -144,7 +144,7 @@ pub struct ggml_tensor {
 pub struct ggml_init_params {
     /// Bytes for all tensors and their descriptions.
     pub mem_size: usize,
-    /// Where these bytes are, or null to have them allocated.
+    /// The memory for these bytes, or null to have it allocated.
     pub mem_buffer: *mut c_void,
     /// True if tensors get no data.
     pub no_alloc: bool,

@@ -237,7 +237,7 @@ pub(crate) enum Maker {
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Text {
     Null,
-    /// One of those that are good together.
+    /// One of the texts that are good together.
     Good(u8),
     Bytes(Vec<u8>),
 }

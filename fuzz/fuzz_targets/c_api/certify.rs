@@ -9,8 +9,8 @@ use llama_sieve::ffi::library::*;
 use crate::answers::assert_answer;
 use crate::calls::Name;
 
-/// Whose built-ins are equal whatever the build; those whose arguments depend on it; and the one
-/// that asks a vocabulary.
+/// The samplers whose built-ins are equal whatever the build; those whose arguments depend on it;
+/// and the one that asks a vocabulary.
 const CERTIFIED: [&CStr; 13] = [
     c"greedy",
     c"dist",

@@ -11,7 +11,7 @@ use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason};
 use crate::calls::{Call, Logits};
 
-/// Of a chain; INVALID is one that selects none.
+/// The errors of a chain; INVALID is of one that selects none.
 const OF_CHAIN: [i32; 4] = [
     LLAMA_SIEVE_ERROR_NULL,
     LLAMA_SIEVE_ERROR_SIZE,

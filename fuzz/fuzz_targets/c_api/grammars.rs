@@ -25,7 +25,7 @@ const TEXTS: [&CStr; 6] = [
     c"root ::= none",
 ];
 const ROOTS: [&CStr; 4] = [c"root", c"list", c"other", c""];
-/// As words and as patterns.
+/// Triggers, used as words and as patterns.
 const TRIGGERS: [&CStr; 6] = [
     c"LORD",
     c"^.*the$",

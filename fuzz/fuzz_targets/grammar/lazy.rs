@@ -13,7 +13,7 @@ use crate::pattern::{ends_soon, is_limit, is_tame};
 use crate::support::HostSampler;
 use crate::{FIRST_BYTE, VOCABULARY, apply, array, check_dead};
 
-/// Beside [`pair::OPEN`], with few stacks as those.
+/// Further grammars beside [`pair::OPEN`], with few stacks as those.
 const MORE: [&str; 2] = [
     "root ::= \"<tool>\"? \"{\" [^}]* \"}\"",
     "root ::= <tool> .* | \"<tool>\" [a-z日]*",
@@ -74,7 +74,7 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Both sides; `None` where both refuse.
+    /// Makes ours and the built-in; `None` where both refuse.
     fn pair(&self) -> Option<Pair> {
         let text = CString::new(self.grammar).expect("no NUL");
         let texts = self.texts.iter().map(|text| CString::new(*text));

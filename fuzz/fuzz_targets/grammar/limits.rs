@@ -50,7 +50,7 @@ impl llama_sieve::Vocabulary for Texts {
     }
 }
 
-/// In the second one each text has another number.
+/// Two vocabularies: in the second one each text has another number.
 static TREES: LazyLock<[Arc<VocabularyTree>; 2]> = LazyLock::new(|| {
     let mut texts = VOCABULARY.pieces.clone();
     texts[0] = b"</s>".to_vec();
@@ -100,7 +100,7 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Of which nobody has asked anything.
+    /// Makes an engine of which nobody has asked anything.
     fn engine(self) -> Option<Arc<Engine>> {
         let rules = parse(self.text, b"root", Many, |_| Some(7)).ok()?;
         let engine = Engine::new(Compiled::new(rules, Arc::clone(self.tree)));
@@ -137,7 +137,7 @@ enum Question {
 
 #[derive(Debug, PartialEq)]
 struct Answer {
-    /// With the bits of the logits.
+    /// The tokens that are left, with the bits of their logits.
     left: Vec<(Token, u32)>,
     is_refused: bool,
     dead: Option<Dead>,

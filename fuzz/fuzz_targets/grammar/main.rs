@@ -101,7 +101,7 @@ fn apply(pair: &Pair, input: &Array) -> Vec<i32> {
     allowed.map(|candidate| candidate.id).collect()
 }
 
-/// Ours, dead, leaves only tokens that end the generation.
+/// Checks that ours, when dead, leaves only tokens that end the generation.
 fn check_dead(pair: &Pair) {
     let vocabulary = &*VOCABULARY;
     assert_ne!(pair::error(&pair.ours), 0);
