@@ -190,7 +190,7 @@ struct llama_context;
 #define LLAMA_SIEVE_CERTIFY_SELECTED 4
 
 /*
- Candidates stand in different places.
+ Candidates are in different places.
  */
 #define LLAMA_SIEVE_CERTIFY_IDS 5
 
@@ -1228,9 +1228,9 @@ void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, 
 void eliza_inference_clear_token_trie(void *handle);
 
 /*
- A token trie of n strings, each a value and the name of its leaf, tokenized as it would stand
- in the middle of a text: without special tokens, and without the space that some tokenizers put
- in front of a text. So where the value follows a space, the space is its own: " Moses".
+ Makes a token trie of n strings, each a value and the name of its leaf, tokenized as it would
+ be in the middle of a text: without special tokens, and without the space that some tokenizers
+ put in front of a text. So where the value follows a space, the space is its own: " Moses".
 
  Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
  path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
@@ -1270,12 +1270,12 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
                                                const char *grammar_root);
 
 /*
- Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
- token t. Writes the first n_words words to bits; words behind the vocabulary's last are 0.
- Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
- waits, all are. 0, with an error and nothing written, if the sampler is NULL or no grammar,
- bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL bits
- has no words, whatever n_words says. May be called from any thread.
+ Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
+ token t is allowed. Writes the first n_words words to bits; words behind the vocabulary's
+ last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
+ lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
+ grammar, bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL
+ bits has no words, whatever n_words says. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.

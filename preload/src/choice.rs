@@ -180,8 +180,8 @@ pub fn tells_of_backends() -> bool {
     SAMPLED_PROBS.route().is_some()
 }
 
-/// The function that leads from the common library's sampler to its chain, for a call of
-/// `common_sampler_sample` that goes this way; `None` where that is not to be looked at.
+/// Returns the function that leads from the common library's sampler to its chain, for a call of
+/// `common_sampler_sample` that takes this route; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
     if Served::last().is_none() || !settings().samples() || !proof::may(Entry::Common) {
@@ -222,11 +222,11 @@ enum Reason {
     OfATrial,
     /// The arguments ask for it, which needs no message either.
     Refused(String),
-    /// Not to be expected: told once per process, of every sampler.
+    /// An unexpected failure: reported once per process, for every sampler.
     Unexpected(String),
-    /// Not to be expected: told once of each kind of sampler.
+    /// An unexpected failure: reported once for each kind of sampler.
     OfThisKind(String),
-    /// Told like `OfThisKind`; other calls may have ours.
+    /// Reported like `OfThisKind`; other calls may have ours.
     OfSuchCalls(String),
 }
 

@@ -51,8 +51,8 @@ unsafe fn chosen(
     choose(&call, ours)
 }
 
-/// Exports of constructors for grammars: what they take beside vocabulary, text and root; what is
-/// waited for; and which of the arguments are told.
+/// Exports constructors for grammars: what they take beside vocabulary, text and root; what is
+/// waited for; and which of the arguments are reported.
 macro_rules! constructors {
     ($($symbol:ident($($argument:ident: $kind:ty),*): $which:ident, $triggers:expr, $told:expr;)*) => {$(
         const _: () = {

@@ -40,7 +40,7 @@ pub enum Way {
     Several,
 }
 
-/// The way of a name.
+/// Returns the destination of a name's calls.
 pub fn way_of(symbol: &CStr) -> Way {
     let way = with_all(|all| {
         let exporter = |library| Some(route(library, foreign(library, symbol)?));

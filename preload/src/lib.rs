@@ -86,8 +86,7 @@ use choice::{Argument, Call, Named, choose};
 use routes::Function;
 use stubs::{Answer, Arguments, Saved, stand_in};
 
-/// Another copy of this library that is loaded knows this one by it, and does not take it for a
-/// llama.cpp.
+/// Marks this library: another copy of it that is loaded does not take it for a llama.cpp.
 #[unsafe(no_mangle)]
 #[used]
 pub static llama_sieve_preload_marker: u8 = 1;

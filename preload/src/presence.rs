@@ -21,7 +21,7 @@ const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 /// True once a constructor was called.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// The process that told of its beginning; a child that it forked tells of no end.
+/// The process that reported its beginning; a child that it forked reports no end.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 #[used]

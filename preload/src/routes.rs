@@ -36,11 +36,11 @@ impl Route {
     }
 }
 
-/// A name of the host's that we stand in for.
+/// A function of the host's that this library stands in for.
 #[derive(Debug)]
 pub struct Function {
     pub symbol: &'static CStr,
-    /// The way for all callers and for ever; NULL if there is none, or none was found yet.
+    /// The route of all callers for ever; NULL if there is none, or none was found yet.
     address: AtomicPtr<c_void>,
     /// Written before that address, as what follows.
     base: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Copying between ours and built-ins: those that stand in their place (see
+//! Copies between ours and built-ins: those in the place of ours (see
 //! [`built_ins`](crate::ffi::host::built_ins)), and those for whose arguments ours stepped aside.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.

@@ -214,7 +214,7 @@ pub struct Rules {
 pub struct About {
     /// True if llama.cpp's own constructor, of any build, is certain to return from it.
     pub host_comes_back: bool,
-    /// The largest number of repetitions that stands in it.
+    /// The largest number of repetitions in it.
     pub most_repetitions: u64,
     /// True if it has elements `<text>` or `<[7]>`.
     pub names_tokens: bool,
@@ -335,8 +335,8 @@ impl Rules {
         self.is_loop.get(sequence as usize) == Some(&true)
     }
 
-    /// Finds the sequences that a text of no characters follows, beginning with the empty one, from
-    /// those to the sequences in whose way they were, until none is found any more.
+    /// Finds the sequences that match the empty text, beginning with the empty one: from those to
+    /// the sequences that waited for them, until none is found any more.
     fn find_empty(&mut self) {
         let n = self.sequences.len();
         self.may_be_empty = vec![false; n];

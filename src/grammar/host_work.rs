@@ -19,8 +19,8 @@ const MOST_STACKS: u32 = 1 << 12;
 /// The most passes over the rules to find out which may be empty.
 const PASSES: usize = 32;
 
-/// True if llama.cpp's constructor, that of any build, is certain to come back from these rules in
-/// a time that nobody notices. `nested` says how deep their parentheses are.
+/// True if llama.cpp's constructor, that of any build, is certain to return from these rules in no
+/// noticeable time. `nested` says how deep their parentheses are.
 pub fn host_comes_back(written: &Written, nested: usize) -> bool {
     let behind_root = |empty| {
         let empty = &empty;

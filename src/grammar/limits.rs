@@ -51,7 +51,7 @@ pub const MAX_TRIGGER_STATES: usize = 1 << 18;
 pub const MAX_TRIGGER_DEPTH: usize = 100;
 /// The most steps that one call may take while it waits for a trigger, all patterns together.
 pub const MAX_TRIGGER_STEPS: usize = 1 << 22;
-/// The most places that the search for a trigger may have to come back to.
+/// The most places that the search for a trigger may have to backtrack to.
 pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
 /// The bytes that may always be remembered of the patterns of one grammar while texts are read.
 pub const MIN_TRIGGER_TABLES: usize = 64 << 10;

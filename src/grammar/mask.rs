@@ -298,7 +298,7 @@ struct TreeWalk<'a> {
     ranks: Ranks,
 }
 
-/// A node on the way to the current one.
+/// A node on the path to the current one.
 #[derive(Clone)]
 struct Above {
     /// The children that are still to be visited.
@@ -421,7 +421,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes all tokens at `node` and below, up to the rank `end`, where that can be told at once.
+    /// Takes all tokens at `node` and below, up to the rank `end`, where that can be decided at
+    /// once.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// The fewest tokens for which new facts are computed.

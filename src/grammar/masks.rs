@@ -38,7 +38,7 @@ pub struct Masks {
     bytes: AtomicUsize,
 }
 
-/// Bytes that all grammars have kept since somebody has counted.
+/// Bytes that all grammars have kept since the last count.
 static GROWN: AtomicUsize = AtomicUsize::new(0);
 
 /// True, once, if so much was kept, by any grammar, that it is time to count.
@@ -58,7 +58,7 @@ impl Masks {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The mask that was found, or that it was too much to find; `None` if nobody has tried.
+    /// Returns the mask, or the error that it was too much to find; `None` if neither is known.
     pub fn whole(&self, key: MaskKey) -> Option<Result<Arc<Mask>, TooMuch>> {
         self.known.lock().whole.get(&key).cloned()
     }

@@ -26,7 +26,7 @@ use crate::sampler::{Kind, Sampler};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
 
-/// Up to so many candidates are tested one by one where the mask is not known.
+/// The most candidates that are tested one by one where the mask is not known.
 const FEW: usize = 96;
 
 /// The reason why nothing but the end is allowed any more.

@@ -453,7 +453,7 @@ impl States {
     }
 }
 
-/// About what a state of so many edges occupies.
+/// Returns about the bytes that a state of so many edges occupies.
 fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()

@@ -1,4 +1,4 @@
-//! Follows one text through a grammar: where it stands, and what may come next.
+//! Follows one text through a grammar: its position, and what may come next.
 //!
 //! The tables that this takes belong to one text at a time, so that nobody waits for another one;
 //! when it is done, the next text of the grammar goes on with them. Masks are kept in the
@@ -16,7 +16,7 @@ use crate::grammar::states::{NONE, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
-/// A text, and where it stands in a grammar.
+/// A text's position in a grammar.
 #[derive(Debug)]
 pub struct Tracker {
     engine: Arc<Engine>,
@@ -197,7 +197,7 @@ impl Tracker {
         })
     }
 
-    /// The tokens that are allowed here, if somebody has asked before.
+    /// Returns the tokens that are allowed here, if they are known already.
     pub fn known_mask(&mut self) -> Option<Arc<Mask>> {
         let key = self.key().ok()?;
         self.engine.masks().whole(key)?.ok()

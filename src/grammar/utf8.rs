@@ -1,4 +1,5 @@
-//! Bytes become code points, with what stands at the end of a token and goes on in the next.
+//! Decodes bytes to code points, with the part of a character that a token ends with and the next
+//! one goes on with.
 //!
 //! It is llama.cpp's reading of UTF-8, which trusts the first byte: what follows it within one
 //! token is taken for the rest of the character, whatever it is. Only what follows a *part* that an

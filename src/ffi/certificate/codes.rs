@@ -10,7 +10,7 @@ pub const LLAMA_SIEVE_CERTIFY_SIZE: c_int = 2;
 pub const LLAMA_SIEVE_CERTIFY_SORTED: c_int = 3;
 /// The two select different candidates, or one of them none.
 pub const LLAMA_SIEVE_CERTIFY_SELECTED: c_int = 4;
-/// Candidates stand in different places.
+/// Candidates are in different places.
 pub const LLAMA_SIEVE_CERTIFY_IDS: c_int = 5;
 /// A logit has other bits.
 pub const LLAMA_SIEVE_CERTIFY_LOGITS: c_int = 6;

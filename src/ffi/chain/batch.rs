@@ -212,7 +212,7 @@ fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
 }
 
 impl Job {
-    /// On whatever thread: what a panic says is the calling one's to tell.
+    /// Runs the job on any thread: what a panic says is the calling one's to report.
     fn run(&mut self) {
         // SAFETY: the batch's lists and the caller's logits stay as they are until all have run.
         let (members, logits) = unsafe { (&*self.members, self.logits.get()) };

@@ -34,7 +34,7 @@ pub(super) struct Making<'a> {
 /// Notes on how a grammar was made, for a host.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// Set where llama.cpp's own would not come back from the text that was refused.
+    /// True where llama.cpp's own would not return from the text that was refused.
     pub(super) is_trap: Cell<bool>,
     /// The vocabulary, where there is a grammar.
     pub(super) known: RefCell<Option<Arc<Known>>>,
@@ -104,7 +104,7 @@ pub(super) unsafe fn constructed(
 /// The triggers of a lazy grammar: patterns, and tokens.
 pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
-/// A grammar, as far as it can be told without the host's tokenizer.
+/// A grammar, as far as it is known without the host's tokenizer.
 enum Prepared<'a> {
     /// There is no grammar, for a vocabulary of so many tokens.
     Empty(usize),

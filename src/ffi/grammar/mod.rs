@@ -93,12 +93,12 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
     unsafe { constructed(CALL, (vocab, grammar_str, grammar_root), || Ok(None), &OWN) }
 }
 
-/// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 stands for
-/// token t. Writes the first `n_words` words to `bits`; words behind the vocabulary's last are 0.
-/// Returns how many tokens are allowed in all; where the grammar is empty, and while a lazy one
-/// waits, all are. 0, with an error and nothing written, if the sampler is NULL or no grammar,
-/// `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL `bits`
-/// has no words, whatever `n_words` says. May be called from any thread.
+/// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
+/// token t is allowed. Writes the first `n_words` words to `bits`; words behind the vocabulary's
+/// last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
+/// lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
+/// grammar, `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL
+/// `bits` has no words, whatever `n_words` says. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.

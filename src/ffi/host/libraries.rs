@@ -57,8 +57,8 @@ pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'
     all.iter().find(|library| library.contains(address))
 }
 
-/// The library and those that it needs, whatever these need and so on, each once, the nearest
-/// first: where a symbol is looked for.
+/// Returns the library and those that it needs, whatever these need and so on, each once, the
+/// nearest first: where a symbol is looked for.
 pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
     let mut scope = vec![library];
     let mut at = 0;

@@ -100,7 +100,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The one that was found or told last.
+    /// The host that was found or bound last.
     fn bound() -> Option<Self> {
         // SAFETY: NULL, or one that is never freed.
         let known = unsafe { BOUND.load(Ordering::Acquire).as_ref() }?;

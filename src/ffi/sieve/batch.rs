@@ -64,7 +64,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// On whatever thread: what a panic says is the calling one's to tell.
+    /// Runs the entry on any thread: what a panic says is the calling one's to report.
     fn run(&mut self) {
         let Some(sieve) = self.state.sieve.as_mut() else {
             self.token = Ok(Err(out_of_use()));

@@ -30,9 +30,9 @@ const CALL: &str = "llama_sieve_init_trie_strings";
 
 const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
 
-/// A token trie of `n` strings, each a value and the name of its leaf, tokenized as it would stand
-/// in the middle of a text: without special tokens, and without the space that some tokenizers put
-/// in front of a text. So where the value follows a space, the space is its own: " Moses".
+/// Makes a token trie of `n` strings, each a value and the name of its leaf, tokenized as it would
+/// be in the middle of a text: without special tokens, and without the space that some tokenizers
+/// put in front of a text. So where the value follows a space, the space is its own: " Moses".
 ///
 /// Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
 /// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
@@ -81,7 +81,7 @@ struct Strings<'a> {
     tokenizer: Tokenizer,
     mode: Mode,
     values: Vec<Value<'a>>,
-    /// The tokens of what stands before them.
+    /// The tokens of the text before them.
     before: Vec<Token>,
 }
 

@@ -9,14 +9,15 @@ use crate::grammar::limits::MAX_TRIGGER_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endless;
 
-/// Few searches take so many steps; for those it costs more to note what was begun than it saves.
+/// The steps of a search after which it notes what was begun: few take so many, and in shorter ones
+/// that costs more than it saves.
 const NOTES_AFTER: usize = 1 << 12;
 
 /// The steps that one call may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     left: usize,
-    /// After so many steps of one search it is noted what was begun where.
+    /// The steps of one search after which it is noted what was begun where.
     pub(super) notes_after: usize,
 }
 

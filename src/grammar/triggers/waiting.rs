@@ -1,4 +1,4 @@
-//! A lazy grammar before its trigger: the text so far, and where the patterns stand in it.
+//! A lazy grammar before its trigger: the text so far, and the states of the patterns in it.
 
 use crate::grammar::limits::MAX_WAITING_TEXT;
 use crate::grammar::triggers::automaton::{Cursor, Hits};
@@ -6,7 +6,7 @@ use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::set::Triggers;
 use crate::token::Token;
 
-/// A text that no trigger stands in yet.
+/// A text without a trigger as yet.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     text: Vec<u8>,

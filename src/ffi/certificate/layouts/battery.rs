@@ -11,7 +11,7 @@ use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
-/// Repetitions of up to so many tokens are tried.
+/// The most tokens of a repetition that is tried.
 const MOST_REPEATED: usize = 64;
 
 /// The most tokens that begin breakers which are tried.
