@@ -35,8 +35,8 @@ pub fn preloaded(program: &Path) -> Run<'_> {
 }
 
 /// Returns a run of a program of the vendored llama.cpp under the preload library, with the build
-/// number given. Its version is that of any build between two releases, and its build number is
-/// told by nobody.
+/// number given. Its version is that of any build between two releases, and nothing else tells its
+/// build number.
 pub fn preloaded_of_known_build(program: &Path) -> Run<'_> {
     preloaded(program).env("LLAMA_SIEVE_HOST", "b11434")
 }

@@ -38,9 +38,9 @@ pub(super) struct Battery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,
-    /// The same, as far as could be seen.
+    /// Both leave the same, as far as could be seen.
     AsFarAsSeen,
-    /// The same: nothing was changed by any of both.
+    /// Neither of the two has changed anything.
     DoesNothing,
     Same,
 }
