@@ -34,8 +34,8 @@ pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     copy_column(data, to)
 }
 
-/// Copies the logits as [`column`](column()) does, and appends the indices and values of those at or above
-/// `threshold`.
+/// Copies the logits as [`column`](column()) does, and appends the indices and values of those at
+/// or above `threshold`.
 pub fn column_selecting(
     data: &[TokenData],
     to: &mut Vec<f32>,

@@ -2,7 +2,7 @@
 //!
 //! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
 //! root enters it. Those that ever enter are a shorter array on which it does exactly what it does
-//! on the whole one, equal logits included (see [`host_order`](crate::algorithms::host_order)).
+//! on the whole one, equal logits included (see `host_order`).
 //! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
 
 use super::Pool;
