@@ -361,8 +361,9 @@ fn try_float_squares<V: Vector>(
 }
 
 /// Adds terms as `sequential_sum::try_block` does, but each is a square in `double`, and a sum is
-/// rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29 times
-/// finer, can only matter to a term that is as near as that to half-way; what is refused is wider.
+/// rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29
+/// times finer, can only matter to a term that is as near as that to half-way; what is refused is
+/// wider.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {

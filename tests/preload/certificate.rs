@@ -94,6 +94,12 @@ fn of_an_unknown_build_what_has_changed_is_not_called() {
 }
 
 #[test]
+fn grammars_cannot_be_tried_without_a_vocabulary() {
+    let library = paths::shared_library();
+    assert_eq!(verdicts(&library, &["grammar"], None), [VOCABULARY]);
+}
+
+#[test]
 fn without_a_host_there_is_an_error() {
     assert_eq!(Run::of(certify()).arg("none").said().out, "no host\n");
 }

@@ -209,6 +209,34 @@ fn infilled(logits: &[(Token, f32)]) -> Vec<Token> {
 }
 
 #[test]
+fn dry_with_an_allowed_length_that_overflows() {
+    for allowed_length in [i32::MIN, i32::MIN + 1, -5] {
+        // SAFETY: without breakers, nothing is asked of a vocabulary.
+        let dry = unsafe {
+            sieve::llama_sieve_init_dry(
+                std::ptr::null(),
+                0.8,
+                1.75,
+                allowed_length,
+                64,
+                std::ptr::null_mut(),
+                0,
+            )
+        };
+        let dry = HostSampler::new(dry);
+        for token in [1, 0, 1] {
+            dry.accept(token);
+        }
+        let mut array = Array::of_logits([2.0, 1.0, 3.0]);
+        dry.apply(&mut array);
+        let penalty = 0.8 * 1.75f32.powi(1i32.saturating_sub(allowed_length).min(120));
+        assert!(array.data[0].logit <= 2.0 - 0.99 * penalty, "{array:?}");
+        // No repetition reaches it.
+        assert_eq!(array.data[2].logit, 3.0);
+    }
+}
+
+#[test]
 fn infill_with_a_long_piece() {
     // Merged into the more probable one.
     assert_eq!(infilled(&[(0, 1.0), (1, 1.5)]), [1]);

@@ -119,8 +119,8 @@ fn copy_to(host: &Host) -> Result<CopyTo, String> {
     Ok(host_function!(host, c"llama_sampler_copy", CopyTo))
 }
 
-/// The one sampler that needs a vocabulary.
-const INFILL: &str = "infill";
+/// The samplers that need a vocabulary.
+const WITH_VOCABULARY: [&str; 2] = ["infill", "grammar"];
 
 /// All that is needed to try a kind, so that nothing of ours can fail between calls of the host.
 struct Trials {
@@ -141,8 +141,8 @@ impl Trials {
         host: &Host,
         build: impl Fn() -> Result<Build, String>,
     ) -> Result<Self, Failure> {
-        if name == INFILL {
-            let text = "infill asks a vocabulary, and cannot be tried without one";
+        if WITH_VOCABULARY.contains(&name) {
+            let text = format!("{name} asks a vocabulary, and cannot be tried without one");
             return Err(Failure::new(LLAMA_SIEVE_CERTIFY_VOCABULARY, text));
         }
         let mut kinds = KINDS.iter().filter(|kind| kind.name == name).peekable();

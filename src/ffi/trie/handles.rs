@@ -20,30 +20,45 @@ use crate::sync::Mutex;
 use crate::trie::Slot;
 
 /// Slots by the address of their handle, which is never followed.
-pub(crate) struct Registry(Mutex<BTreeMap<usize, Weak<Slot>>>);
+pub(crate) struct Registry(Mutex<Slots>);
+
+struct Slots {
+    by_handle: BTreeMap<usize, Weak<Slot>>,
+    /// With so many, those that were freed are taken out.
+    full: usize,
+}
+
+/// The least number of slots with which those that were freed are taken out.
+const LEAST_FULL: usize = 64;
 
 static SLOTS: Registry = Registry::new();
 
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self(Mutex::new(BTreeMap::new()))
+        Self(Mutex::new(Slots {
+            by_handle: BTreeMap::new(),
+            full: LEAST_FULL,
+        }))
     }
 
     pub(crate) fn bind(&self, handle: usize, slot: &Arc<Slot>) {
         let mut slots = self.0.lock();
-        // Streams come and go: what was freed without being taken out goes when another comes.
-        slots.retain(|_, slot| slot.strong_count() > 0);
-        slots.insert(handle, Arc::downgrade(slot));
+        // Streams come and go: what was freed without being taken out goes when as many have come.
+        if slots.by_handle.len() >= slots.full {
+            slots.by_handle.retain(|_, slot| slot.strong_count() > 0);
+            slots.full = LEAST_FULL.max(2 * slots.by_handle.len());
+        }
+        slots.by_handle.insert(handle, Arc::downgrade(slot));
     }
 
     /// Says whether the handle was known.
     pub(crate) fn unbind(&self, handle: usize) -> bool {
-        self.0.lock().remove(&handle).is_some()
+        self.0.lock().by_handle.remove(&handle).is_some()
     }
 
     /// The slot, if it is alive. It stays so while the caller has it, whoever frees the sampler.
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<Slot>> {
-        self.0.lock().get(&handle).and_then(Weak::upgrade)
+        self.0.lock().by_handle.get(&handle).and_then(Weak::upgrade)
     }
 }
 

@@ -148,13 +148,11 @@ pub(super) unsafe fn clone_with<S: Sampler>(
     let Some(object) = (unsafe { object::<S>(smpl) }) else {
         return null_mut();
     };
-    // SAFETY: `object` came from `smpl`, which is therefore not NULL.
-    let iface = unsafe { (*smpl).iface };
     let copy = copy(object);
     if copy.is_none() && S::KIND == Kind::Constraint {
         return null_mut();
     }
-    Object::new(object.host, object.name.get(), copy).into_shell(iface)
+    Object::new(object.host, object.name.get(), copy).into_shell(object.iface())
 }
 
 /// Frees `ctx`; the shell is the host's.

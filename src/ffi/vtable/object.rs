@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::fmt;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::sampler::{Kind, Sampler};
 pub(super) struct Object<S> {
     /// The host that made the shell. Clones are made by the same, which will free them.
     pub(super) host: Host,
+    /// The vtable of the sampler as it was made, which its clones get: a host may have put another
+    /// one in its place.
+    iface: AtomicPtr<llama_sampler_i>,
     pub(super) name: Name,
     pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
     /// None after a call that panicked while it changed something: what the sampler held may be
@@ -75,6 +79,7 @@ impl<S: Sampler> Object<S> {
     pub(super) fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
         Self {
             host,
+            iface: AtomicPtr::new(null_mut()),
             name: Name::new(name),
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
@@ -84,6 +89,7 @@ impl<S: Sampler> Object<S> {
 
     pub(super) fn into_shell(self, iface: *mut llama_sampler_i) -> *mut llama_sampler {
         let sampler_init = self.host.sampler_init;
+        self.iface.store(iface, Ordering::Relaxed);
         let ctx = Box::into_raw(Box::new(self));
         // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps
         // both as they are.
@@ -94,6 +100,11 @@ impl<S: Sampler> Object<S> {
             log::error(Code::NoHost, "the host's llama_sampler_init returned NULL");
         }
         smpl
+    }
+
+    /// The vtable that clones get.
+    pub(super) fn iface(&self) -> *mut llama_sampler_i {
+        self.iface.load(Ordering::Relaxed)
     }
 
     pub(super) fn call<'a>(&'a self, function: &'a str) -> Call<'a> {

@@ -129,6 +129,23 @@ fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_
     free(smpl);
 }
 
+/// A host may wrap a sampler by a vtable of its own, and free that before the clone.
+#[test]
+fn a_clone_has_the_vtable_of_its_kind() {
+    let smpl: *mut llama_sampler = filter(Fault::Nothing).cast();
+    // SAFETY: a live sampler, whose vtable is a copy of its own while it is cloned.
+    unsafe {
+        let own = (*smpl).iface;
+        let mut wrapper = own.read();
+        (*smpl).iface = &raw mut wrapper;
+        let clone: *mut llama_sampler = sys::llama_sampler_clone(smpl.cast()).cast();
+        assert_eq!((*clone).iface, own);
+        (*smpl).iface = own;
+        free(clone.cast());
+    }
+    free(smpl.cast());
+}
+
 static FILTER: Vtable = vtable::<Faulty<false>>();
 static SELECTOR: Vtable = vtable::<Faulty<true>>();
 
