@@ -396,18 +396,39 @@ void hostile(const llama_vocab * vocab) {
     llama_sampler_accept(grammar.get(), llama_vocab_eos(vocab));
 }
 
+// A grammar of which ours does not find within its limits what may come first. Prints how many
+// tokens the built-in allows.
+void large(const llama_vocab * vocab) {
+    std::string text = "root ::= \"z\"";
+    for (int i = 0; i < 1000; i++) {
+        const std::string counts[] = { std::to_string(i % 9 + 2), std::to_string(i % 7 + 2) };
+        text += " | ([^\\n]{1," + counts[0] + "} \",\"?){1," + counts[1] + "} \"\\n";
+        text += std::to_string(i) + "\"";
+    }
+    sampler_ptr grammar = make(vocab, { "large", text.c_str(), {}, {}, nullptr });
+    array       all(whole(vocab));
+    llama_sampler_apply(grammar.get(), &all.all);
+    int n = 0;
+    for (const llama_token_data & candidate : all.data) {
+        n += candidate.logit != -INFINITY;
+    }
+    std::printf("%d\n", n);
+}
+
 } // namespace
 
 int main(int argc, char ** argv) {
     if (argc != 3) {
-        fail("usage: grammars MODEL OTHER_MODEL, or grammars hostile MODEL");
+        fail("usage: grammars MODEL OTHER_MODEL, or grammars hostile MODEL, or large");
     }
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
-    if (std::strcmp(argv[1], "hostile") == 0) {
-        const model_ptr model = load(argv[2]);
-        hostile(vocab_of(model));
-        return 0;
+    for (const auto & [name, body] : { std::pair{ "hostile", hostile }, { "large", large } }) {
+        if (std::strcmp(argv[1], name) == 0) {
+            const model_ptr model = load(argv[2]);
+            body(vocab_of(model));
+            return 0;
+        }
     }
     {
         const model_ptr     model = load(argv[1]);

@@ -232,6 +232,13 @@ impl Grammar {
         }
     }
 
+    /// True if the tokens that may come first are found within the limits. What is found is kept
+    /// with the compiled grammar.
+    pub fn begins_within_limits(&self) -> bool {
+        let mut core = self.slot.core.lock();
+        core.as_mut().is_none_or(|core| core.tracker.mask().is_ok())
+    }
+
     /// Returns the properties of its text in which builds of llama.cpp differ; `None` of an empty
     /// one.
     pub fn about(&self) -> Option<About> {

@@ -81,6 +81,21 @@ fn grammars_of_an_unknown_build_are_ours_as_well() {
     assert_eq!(says(list), 0);
 }
 
+/// Where ours would come to its limits at the first token.
+#[test]
+fn a_grammar_beyond_the_limits_is_the_hosts_own() {
+    let large = |run: Run<'_>| run.arg("large").arg(model()).said();
+    let built_in = large(Run::of(program()));
+    let n: usize = built_in.out.trim().parse().expect("a number");
+    assert!(n > 1000, "{n}");
+    let ours = large(preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(ours.out, built_in.out);
+    let made = made(&ours);
+    let limits = "llama.cpp's own: what may come first exceeds the limits of ours";
+    let of_host = made.keys().filter(|key| key.contains(limits)).count();
+    assert_eq!((of_host, made.get(OURS)), (1, None), "{made:?}");
+}
+
 /// Where the built-in never returns, or ends the process.
 #[test]
 fn texts_that_end_a_program_do_not() {

@@ -8,10 +8,11 @@
 //! internal error, the host's code throws at the next token: a server must not take what was cut
 //! off for what has ended.
 //!
-//! Ours stands in where the host's own was found to do the same: see `proof`. Each text is judged
-//! by the host's own constructor, called as the program has called: what it refuses is refused,
-//! with its exception or NULL, and what it makes is freed at once. It is not asked of a text that
-//! it may not come back from: see [`host_work`](crate::grammar::host_work).
+//! Ours stands in where the host's own was found to do the same: see `proof`. A grammar whose first
+//! tokens cannot be found within the limits is the host's own, where that comes back. Each text is
+//! judged by the host's own constructor, called as the program has called: what it refuses is
+//! refused, with its exception or NULL, and what it makes is freed at once. It is not asked of a
+//! text that it may not come back from: see [`host_work`](crate::grammar::host_work).
 //!
 //! That grammar waits for the token: with its trigger it begins at once, without the question
 //! whether the generation may end, by which llama.cpp ends the process.
@@ -78,11 +79,13 @@ pub unsafe fn hosted(
 ) -> Hosted {
     let notes = Notes::default();
     let functions = Cell::new(None);
+    let exceeds = Cell::new(false);
     let making = Making {
         into_host: &|grammar| {
             let host = Host::get().map_err(Failure::no_host)?;
             let found = Functions::of(&host).map_err(Failure::no_host)?;
             functions.set(Some(found));
+            exceeds.set(!grammar.begins_within_limits());
             let hosted = HostedGrammar {
                 grammar: grammar.hosted(),
                 host: HostSide {
@@ -106,6 +109,11 @@ pub unsafe fn hosted(
     // SAFETY: as above.
     let made = unsafe { constructed(CALL, (vocab, text, root), lazy, &making) };
     if let (false, Some(functions)) = (made.is_null(), functions.get()) {
+        let comes_back = notes.about.get().is_none_or(|about| about.host_comes_back);
+        if exceeds.get() && comes_back {
+            drop(Owned(made, functions.free));
+            return Hosted::Otherwise("what may come first exceeds the limits of ours".into());
+        }
         // SAFETY: as above.
         return unsafe { judged((made, functions), (vocab, text, root), triggers, &notes) };
     }
