@@ -6,12 +6,11 @@ use crate::kernels::column::copy_logits;
 use crate::kernels::entropy;
 use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
 use crate::kernels::quotient::set_quotients;
-use crate::kernels::rewrite::{divide, set_p};
+use crate::kernels::rewrite::divide;
 use crate::kernels::scan::claimed_max;
 use crate::kernels::sequential_sum::{self, sum_double};
 use crate::kernels::softmax::{
-    exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, exp_wide,
-    isa_for,
+    exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, isa_for,
 };
 use crate::per_thread::lent_per_thread;
 use crate::simd::{Isa, prefetch};
@@ -185,21 +184,6 @@ impl Workspace {
         )
     }
 
-    /// `exp(logit - max)` of `logits`; gives their sum in `double`, right but for the order of
-    /// additions. Reads 4 bytes per element and writes 4.
-    #[expect(clippy::indexing_slicing, reason = "just reserved")]
-    pub fn exponentiate_beside(&mut self, logits: &[f32], max: f32) -> f64 {
-        self.reserve(logits.len());
-        let mut sums = [0.0; CHUNK / SUM_BLOCK];
-        let mut sum = 0.0;
-        let to = self.values[..logits.len()].chunks_mut(CHUNK);
-        for (from, to) in logits.chunks(CHUNK).zip(to) {
-            to.copy_from_slice(from);
-            sum += exp_sum_double(to, max, &mut sums);
-        }
-        sum
-    }
-
     /// Computes the exponentials as [`exponentiate`](Self::exponentiate) does, with a sum in
     /// `double`, as if added one by one; [`choose`](Self::choose) uses it.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
@@ -252,14 +236,6 @@ impl Workspace {
         exp_sum_double(values, from.first / from.divisor, &mut self.sums)
     }
 
-    /// `exp(logit - max)` with the difference in `double`, and the sum in `double`: right but for
-    /// 2^-32 of each and the order of additions. `max` is finite and no logit larger.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
-    pub fn exponentiate_wide(&mut self, data: &[TokenData], max: f32) -> f64 {
-        self.take_logits(data);
-        exp_wide(&mut self.values[..self.len], max)
-    }
-
     /// `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as the
     /// built-in has them.
     #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
@@ -304,12 +280,6 @@ impl Workspace {
         for (to, candidate) in self.values_mut().iter_mut().zip(data) {
             *to = candidate.p;
         }
-    }
-
-    /// Divides the values by `sum` and writes them as probabilities.
-    pub fn normalise(&mut self, data: &mut [TokenData], sum: f32) {
-        divide(self.values_mut(), sum);
-        set_p(data, self.values());
     }
 
     /// Returns the index at which the running sum of the values reaches `draw` times their sum, as

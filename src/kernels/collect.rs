@@ -11,9 +11,6 @@ use crate::token::{Token, TokenData};
 dispatched! {
     fn collect(xs: Logits<'_>, maxima: &[f32], first: u32, threshold: f32, to: &mut Vec<TokenData>)
         => collect_on;
-    /// Appends the numbers of `range`, without its upper end, to `to`, as candidates with their
-    /// indices as tokens and themselves as logits. Reads 4 bytes per number.
-    pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) => between_on;
 }
 
 impl Logits<'_> {
@@ -193,50 +190,6 @@ fn collect_of<V: Vector, T: Load>(
         for chunk in padded(chunks.remainder()).chunks_exact(V::LANES) {
             let x = v.load(chunk);
             let lanes = v.ge(x, thresholds);
-            kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
-            id += V::LANES as u32;
-        }
-        // SAFETY: `compress_candidates` has written as many elements at the beginning of the spare
-        // ones.
-        unsafe { to.set_len(to.len() + kept) };
-    }
-}
-
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
-)]
-fn between_on<V: Vector>(v: V, xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
-    let (lows, highs) = (v.splat(range.0), v.splat(range.1));
-    for (i, group) in xs.chunks(GROUP).enumerate() {
-        if group.len() == GROUP {
-            let mut any = 0;
-            for x in group.chunks_exact(V::LANES) {
-                let x = v.load(x);
-                any |= v.lt(x, highs) & v.ge(x, lows);
-            }
-            if any == 0 {
-                continue;
-            }
-        }
-        let mut id = (i * GROUP) as u32;
-        let spare = room(to);
-        let mut kept = 0;
-        let mut chunks = group.chunks_exact(V::LANES);
-        for chunk in &mut chunks {
-            let x = v.load(chunk);
-            let lanes = v.lt(x, highs) & v.ge(x, lows);
-            if lanes != 0 {
-                kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
-            }
-            id += V::LANES as u32;
-        }
-        let rest = chunks.remainder();
-        for (i, chunk) in padded(rest).chunks_exact(V::LANES).enumerate() {
-            let x = v.load(chunk);
-            let inside = (((1u64 << rest.len()) - 1) >> (i * V::LANES)) as u32;
-            let lanes = v.lt(x, highs) & v.ge(x, lows) & inside;
             kept += v.compress_candidates(x, lanes, id, &mut spare[kept..]);
             id += V::LANES as u32;
         }

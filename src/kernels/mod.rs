@@ -10,10 +10,10 @@
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
-//! - [`sort_key`], [`rank`]: what sorting needs; [`bitmap`]: sets of tokens;
-//! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`],
-//!   [`online_softmax`] (relative to a [`reference`](mod@reference)) and [`packed`]. Nothing there
-//!   repeats a built-in's rounding.
+//! - [`sort_key`]: what sorting needs; [`bitmap`]: sets of tokens;
+//! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`] and
+//!   [`online_softmax`] (relative to a [`reference`](mod@reference)). Nothing there repeats a
+//!   built-in's rounding.
 
 pub mod bitmap;
 pub mod block_maxima;
@@ -29,9 +29,7 @@ mod naive;
 #[cfg(test)]
 mod naive_logits;
 pub mod online_softmax;
-pub mod packed;
 pub mod quotient;
-pub mod rank;
 pub mod reference;
 mod registers;
 pub mod rewrite;

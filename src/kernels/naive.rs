@@ -82,21 +82,9 @@ pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// Replaces every x by e^(x - max), the difference taken in `double`, and gives their sum in
-/// `double` before they are rounded. The exponential of the vector instructions is that of [`exp`]:
-/// off by 2^-32 of itself, which moves 1 in 256 of the floats by 1 ulp.
-pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 {
-    let mut sum = 0.0;
-    for x in xs {
-        let e = exp_f64(f64::from(*x) - f64::from(max));
-        *x = e as f32;
-        sum += e;
-    }
-    sum
-}
-
-/// Replaces every x by e^(x - max) with the host's `exp`, and gives a sum in `double` as if added
-/// one by one to `start`: in the operations of the built-in, on every instruction set.
+/// Replaces every x by e^(x - max), the difference taken in `double`, and returns the sum as if
+/// added one by one to `start`: with the host's `exp`, in the operations of the built-in, on every
+/// instruction set.
 pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut sum = start;
     for x in xs {

@@ -1,10 +1,9 @@
 //! The passes over raw logits in plain Rust: the oracle of the tests. Sums are `double`s here, and
 //! `exp` is the host's.
 
-use super::layout::{GROUP, SUM_BLOCK};
+use super::layout::GROUP;
 use super::logits::{Logits, Number, each};
 use super::online_softmax::Sums;
-use super::packed::{Packed, THRESHOLDS};
 use crate::simd::libm::exp_f64;
 use crate::token::{Token, TokenData, comparable};
 
@@ -76,43 +75,9 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
     }
 }
 
-/// The sums of the exponentials, relative to `max`, of all and of those at or above each threshold.
-pub fn masses_above(xs: &[f32], max: f32, thresholds: &[f32; THRESHOLDS]) -> [f64; 1 + THRESHOLDS] {
-    let mut masses = [0.0; 1 + THRESHOLDS];
-    for &x in xs {
-        let e = exp_f64(f64::from(x) - f64::from(max));
-        masses[0] += e;
-        for (mass, &threshold) in masses[1..].iter_mut().zip(thresholds) {
-            *mass += if x < threshold { 0.0 } else { e };
-        }
-    }
-    masses
-}
-
 /// Gives the number of values at or above `threshold`.
 pub fn count_from(xs: &[f32], threshold: f32) -> usize {
     xs.iter().filter(|&&x| x >= threshold).count()
-}
-
-/// The running sums of the exponentials, relative to the largest, of blocks of packed.
-pub fn kept_masses(packed: &Packed, to: &mut [f64]) {
-    let max = f64::from(packed.max());
-    let mut sum = 0.0;
-    for (block, to) in to.iter_mut().enumerate() {
-        let end = packed.len().min((block + 1) * SUM_BLOCK);
-        let kept = (block * SUM_BLOCK..end).filter_map(|place| packed.at(place));
-        sum += kept.map(|x| exp_f64(f64::from(x) - max)).sum::<f64>();
-        *to = sum;
-    }
-}
-
-/// Appends the numbers of `range`, without its upper end, as candidates with their indices.
-pub fn between(xs: &[f32], range: (f32, f32), to: &mut Vec<TokenData>) {
-    for (id, &logit) in (0..).zip(xs) {
-        if logit >= range.0 && logit < range.1 {
-            to.push(TokenData { id, logit, p: 0.0 });
-        }
-    }
 }
 
 /// Appends the candidates at or above `threshold`.

@@ -28,10 +28,6 @@ dispatched! {
     /// Replaces every x by e^(x - max) as [`exp_sum_double_by`] does, on the instruction set in
     /// use.
     pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 => exp_sum_double_on;
-    /// Replaces every x by e^(x - max), the difference taken in `double`, and returns their sum in
-    /// `double` before they are rounded: each off by 2^-32 of itself, which moves 1 in 256 of the
-    /// floats by 1 ulp.
-    pub fn exp_wide(xs: &mut [f32], max: f32) -> f64 => exp_wide_on;
     /// Replaces every x by e^(x - max) with the host's `exp`, and returns the sum as if added one
     /// by one to `start`, in the operations of the built-in. Only [`Isa::SCALAR`] takes an x above
     /// `max`.
@@ -125,48 +121,6 @@ fn exp_sum_double_on<V: Vector>(v: V, xs: &mut [f32], max: f32, sums: &mut [f64]
         *to = sum;
     }
     sum
-}
-
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a remainder has fewer elements than a register has lanes"
-)]
-fn exp_wide_on<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
-    let mut chunks = xs.chunks_exact_mut(V::LANES);
-    let mut sums = [v.splat_d(0.0); 2];
-    for chunk in &mut chunks {
-        let halves = exp_wide_chunk(v, chunk, max);
-        sums[0] = v.add_d(sums[0], halves[0]);
-        sums[1] = v.add_d(sums[1], halves[1]);
-    }
-    let mut sum = v.reduce_add_d(v.add_d(sums[0], sums[1]));
-    let rest = chunks.into_remainder();
-    if rest.is_empty() {
-        return sum;
-    }
-    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
-    padded[..rest.len()].copy_from_slice(rest);
-    for chunk in padded.chunks_exact_mut(V::LANES) {
-        let halves = exp_wide_chunk(v, chunk, max);
-        sum += v.reduce_add_d(v.add_d(halves[0], halves[1]));
-    }
-    rest.copy_from_slice(&padded[..rest.len()]);
-    sum
-}
-
-/// Replaces every x, none of them NaN, by e^(x - max), and gives the exponentials before they are
-/// rounded to floats.
-#[inline(always)]
-fn exp_wide_chunk<V: Vector>(v: V, chunk: &mut [f32], max: f32) -> [V::D; 2] {
-    let lowest = v.splat_d(f64::from(LOWEST));
-    let max = v.splat_d(f64::from(max));
-    let [a, b] = v.load_widened(chunk);
-    let a = v.max_d(v.sub_d(a, max), lowest);
-    let b = v.max_d(v.sub_d(b, max), lowest);
-    let exponentials = v.exp_of_doubles([a, b]);
-    v.store_narrowed(chunk, exponentials);
-    exponentials
 }
 
 #[inline(always)]

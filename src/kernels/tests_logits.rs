@@ -4,12 +4,10 @@
 use half::{bf16, f16};
 
 use super::bitmap::mask_column;
-use super::collect::between;
-use super::layout::{CHUNK, GROUP, SUM_BLOCK};
+use super::layout::{CHUNK, GROUP};
 use super::logits::Logits;
 use super::naive_logits as naive;
 use super::online_softmax::Sums;
-use super::packed::{Packed, THRESHOLDS, masses_above};
 use super::tests::{SIZES, STEP, inputs};
 use crate::simd::Isa;
 use crate::token::TokenData;
@@ -122,105 +120,6 @@ fn candidates() {
             xs.collect(&maxima, first, threshold, &mut b);
             assert_eq!(bits(&a), bits(&b), "threshold {threshold}");
             assert_eq!(bits(&b)[0], bits(&[before])[0]);
-            let mut packed = Packed::default();
-            packed.clear(xs.len() + first as usize, max);
-            xs.collect_packed(&maxima, first, threshold, &mut packed);
-            let mut written = vec![before];
-            packed.write_to(&mut written);
-            assert_eq!(bits(&written), bits(&a), "packed, threshold {threshold}");
-            assert_eq!(packed.len(), a.len() - 1);
-            for (place, candidate) in a[1..].iter().enumerate().step_by(7) {
-                assert_eq!(packed.token(place), candidate.id);
-            }
-        }
-    });
-}
-
-#[test]
-fn numbers_between() {
-    for_all(|xs| {
-        let Logits::F32(xs) = xs else {
-            return;
-        };
-        let ends = [f32::NEG_INFINITY, -2.0, 1.0, f32::INFINITY, f32::NAN];
-        for range in ends.into_iter().flat_map(|a| ends.map(|b| (a, b))) {
-            let [mut a, mut b] = [(); 2].map(|()| Vec::new());
-            naive::between(xs, range, &mut a);
-            between(xs, range, &mut b);
-            assert_eq!(bits(&a), bits(&b), "{range:?}");
-        }
-    });
-}
-
-/// The finite logits of `xs` as packed.
-fn packed_of(xs: Logits<'_>) -> Packed {
-    let mut maxima = vec![0.0; xs.len().div_ceil(GROUP)];
-    let max = naive::block_maxima(xs, &mut maxima);
-    let mut all = Packed::default();
-    all.clear(xs.len(), max);
-    xs.collect_packed(&maxima, 0, f32::MIN, &mut all);
-    all
-}
-
-#[test]
-fn packed_after_a_cut() {
-    for_all(|xs| {
-        let max = naive::max(xs);
-        if !max.is_finite() {
-            return;
-        }
-        for (threshold, divisor) in [(f32::MIN, 1.0), (-3.0, 0.8), (max, 0.01), (max - 3.0, 1.7)] {
-            let mut packed = packed_of(xs);
-            for place in (1..packed.len()).step_by(5) {
-                if packed.logits()[place] < max {
-                    packed.leave_out(place);
-                }
-            }
-            let kept = packed.cut(threshold);
-            assert_eq!(naive::count_from(packed.logits(), threshold), kept);
-            packed.divide(divisor);
-            if !packed.max().is_finite() {
-                continue;
-            }
-            let blocks = packed.len().div_ceil(SUM_BLOCK);
-            let [mut ours, mut expected] = [(); 2].map(|()| vec![0.0; blocks]);
-            packed.masses(&mut ours);
-            naive::kept_masses(&packed, &mut expected);
-            for (a, b) in ours.iter().zip(&expected) {
-                assert!((a - b).abs() <= 5e-7 * b.max(1e-40), "{a}, not {b}");
-            }
-            let [mut before, mut after] = [(); 2].map(|()| Vec::new());
-            packed.write_to(&mut before);
-            assert_eq!(before.len(), kept);
-            let divided = packed.max();
-            packed.settle();
-            packed.write_to(&mut after);
-            assert_eq!(bits(&before), bits(&after));
-            assert_eq!(packed.max(), divided);
-        }
-    });
-}
-
-#[test]
-fn masses() {
-    for_all(|xs| {
-        let Logits::F32(xs) = xs else {
-            return;
-        };
-        let max = naive::max(Logits::F32(xs));
-        let finite: Vec<f32> = xs.iter().copied().filter(|x| x.is_finite()).collect();
-        if !max.is_finite() {
-            return;
-        }
-        let mut thresholds = [max; THRESHOLDS];
-        thresholds[..3].copy_from_slice(&[f32::MIN, max - 2.0, f32::INFINITY]);
-        let expected = naive::masses_above(&finite, max, &thresholds);
-        let masses = masses_above(&finite, max, &thresholds);
-        for (mass, expected) in masses.into_iter().zip(expected) {
-            assert!(
-                (mass - expected).abs() <= 5e-7 * expected,
-                "{mass}, not {expected}"
-            );
         }
     });
 }

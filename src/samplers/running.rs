@@ -8,20 +8,16 @@ pub(super) const SUMMED_AT_ONCE: usize = 512;
 
 /// The condition under which the first of some ranked candidates are enough: their probabilities
 /// have reached `sum`, and they are at least `n`.
-///
-/// The samplers' sums are `float`s, added one by one, as the built-in's are. Fast mode adds
-/// `double`s in any order, of exponentials that it has not divided by their sum: what a sum of many
-/// `float`s rounds away is then the only difference.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Enough<T> {
-    pub sum: T,
+pub(super) struct Enough {
+    pub sum: f32,
     pub n: usize,
 }
 
-impl<T: PartialOrd> Enough<T> {
+impl Enough {
     /// True if it is reached where `n` candidates have this sum.
     #[inline(always)]
-    pub(crate) fn at(&self, sum: T, n: usize) -> bool {
+    pub(super) fn at(&self, sum: f32, n: usize) -> bool {
         sum >= self.sum && n >= self.n
     }
 }
@@ -36,7 +32,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Adds `ps`. If there are enough among them: how many that takes.
-    pub(super) fn add(&mut self, ps: &[f32], enough: Enough<f32>) -> Option<usize> {
+    pub(super) fn add(&mut self, ps: &[f32], enough: Enough) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;
         self.count += ps.len();

@@ -10,7 +10,6 @@ use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
-use crate::token::TokenData;
 
 /// Sharpens (`t < 1`) or flattens (`t > 1`) the distribution.
 #[derive(Clone, Debug)]
@@ -50,13 +49,6 @@ pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
     column.fill(f32::NEG_INFINITY);
     if let (Some(place), Some(logit)) = (column.get_mut(best), logit) {
         *place = logit;
-    }
-}
-
-/// Divides the logits of a few candidates by `t`, above 0, without a pass for many.
-pub(crate) fn divide_few(candidates: &mut [TokenData], t: f32) {
-    for candidate in candidates {
-        candidate.logit /= t;
     }
 }
 

@@ -25,7 +25,6 @@ use crate::kernels::online_softmax::Sums;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
 use crate::simd::MAX_LANES;
-use crate::simd::libm::exp;
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
@@ -47,33 +46,11 @@ pub struct TopP {
 
 /// Returns the condition of a nucleus: the most probable candidates, as few as reach `p`, at least
 /// `min_keep`.
-pub(crate) fn enough<T: From<f32>>(p: f32, min_keep: usize) -> Enough<T> {
+fn enough(p: f32, min_keep: usize) -> Enough {
     Enough {
-        sum: p.into(),
+        sum: p,
         n: min_keep,
     }
-}
-
-/// Returns the size of the nucleus of a few candidates, which descend; leaves their exponentials in
-/// `p`.
-///
-/// In the operations of [`TopP`], one by one: its passes are made for arrays of any size and order,
-/// and are slow where their code has left the cache, as after every forward pass.
-pub(crate) fn nucleus_of_few(candidates: &mut [TokenData], p: f32, min_keep: usize) -> usize {
-    let max = candidates.first().map_or(0.0, |c| c.logit);
-    let mut sum = 0.0f32;
-    for candidate in &mut *candidates {
-        candidate.p = exp(candidate.logit - max);
-        sum += candidate.p;
-    }
-    let enough = enough(p, min_keep);
-    let mut running = 0.0f32;
-    let ends = |(i, candidate): (usize, &TokenData)| {
-        running += candidate.p / sum;
-        enough.at(running, i + 1)
-    };
-    let last = candidates.iter().enumerate().position(ends);
-    last.map_or(candidates.len(), |last| last + 1)
 }
 
 impl TopP {

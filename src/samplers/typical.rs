@@ -81,18 +81,10 @@ clone_by_field!(Typical {
 });
 
 /// Returns the condition of the most typical candidates: as few as exceed `p`, at least `min_keep`.
-fn enough(cut: Cut) -> Enough<f32> {
+fn enough(cut: Cut) -> Enough {
     Enough {
         sum: cut.p.next_up(),
         n: cut.min_keep,
-    }
-}
-
-/// Returns the condition of the most typical candidates for sums in double precision.
-pub(crate) fn enough_double(p: f32, min_keep: usize) -> Enough<f64> {
-    Enough {
-        sum: f64::from(p).next_up(),
-        n: min_keep,
     }
 }
 

@@ -2,9 +2,7 @@
 
 use parking_lot::Mutex;
 
-use crate::sieve::pool;
-use crate::sieve::source::Logits;
-use crate::sieve::{Error, Sieve};
+use crate::sieve::{Error, Logits, Sieve, pool};
 use crate::token::Token;
 
 /// One sequence of a batch.

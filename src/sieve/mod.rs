@@ -25,66 +25,59 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod cut;
+mod biases;
 mod draw;
 mod error;
-mod fast;
-mod few;
 mod generator;
 mod in_chain;
-mod nearest;
 mod params;
 mod pipeline;
 mod pool;
 mod reserve;
-mod sampled;
-mod select;
-mod source;
 mod stages;
 mod state;
+mod stateless;
 mod stats;
-mod workspace;
 
 pub use batch::{Job, sample_batch, share};
 pub use error::Error;
 pub use in_chain::SieveSampler;
 pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
 pub use pipeline::Stage;
-pub use source::Logits;
+pub use stateless::{greedy, top_candidates};
 pub use stats::Stats;
+
+pub use crate::kernels::logits::Logits;
 
 pub use crate::samplers::penalties::Factors as Penalties;
 
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
-use crate::kernels::{self, layout::CHUNK};
 use crate::memory::{self, reserve};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
-use fast::Kept;
+use biases::Biases;
 use generator::Generator;
-use pipeline::Pipeline;
-use select::{everything, of_run, room_for_maxima, top_k};
-use source::{Adjustments, Source};
+use pipeline::{Around, Pipeline};
 use stages::Stages;
-use workspace::Workspace;
 
-/// A sampler of one sequence: parameters, history of accepted tokens, random numbers, buffers.
+/// A sampler of one sequence: parameters, history of accepted tokens, random numbers, and the
+/// pipeline of the exact samplers.
 ///
 /// A clone goes on as the original would. Used from one thread at a time, may move between threads.
 /// After the first tokens neither [`sample`](Self::sample) nor [`accept`](Self::accept) allocates.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     params: Params,
-    adjustments: Adjustments,
-    stages: Stages,
+    biases: Biases,
     history: History,
     accepted: u64,
     generator: Generator,
-    workspace: Workspace,
-    /// There in mode PARITY, and with stages of its own.
-    pipeline: Option<Box<Pipeline>>,
+    stages: Stages,
+    pipeline: Pipeline,
+    /// The logits of a host's candidates.
+    gathered: Vec<f32>,
     measured: bool,
     stats: Stats,
 }
@@ -92,7 +85,7 @@ pub struct Sieve {
 /// With the [default parameters](Params), and so a random seed.
 impl Default for Sieve {
     fn default() -> Self {
-        Self::with(&Params::default(), Adjustments::default())
+        Self::with(&Params::default(), Biases::default())
     }
 }
 
@@ -100,24 +93,25 @@ impl Sieve {
     /// A sieve without history. Fails if a parameter is not finite or out of its range.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let mut adjustments = Adjustments::default();
-        adjustments.try_reserve(params.bias.len())?;
-        Ok(Self::with(params, adjustments))
+        memory::room(0)?;
+        let mut biases = Biases::default();
+        biases.try_reserve(params.bias.len())?;
+        Ok(Self::with(params, biases))
     }
 
     /// One of parameters that are good, with room for their biases.
-    fn with(params: &Params, mut adjustments: Adjustments) -> Self {
-        adjustments.set(params);
+    fn with(params: &Params, mut biases: Biases) -> Self {
+        biases.set(&params.bias);
         let bias = memory::copied(&params.bias);
         Self {
             params: Params { bias, ..*params },
-            adjustments,
-            stages: Stages::new(params),
+            biases,
             history: History::new(params.window()),
             accepted: 0,
             generator: Generator::new(params.rng, params.seed),
-            workspace: Workspace::default(),
-            pipeline: (params.mode == Mode::Parity).then(Box::default),
+            stages: Stages::new(params),
+            pipeline: Pipeline::default(),
+            gathered: Vec::new(),
             measured: false,
             stats: Stats::default(),
         }
@@ -137,13 +131,17 @@ impl Sieve {
         self.reserve_for(params)?;
         self.stages.update(params);
         fault::point();
-        self.adjustments.set(params);
+        self.biases.set(&params.bias);
         let begins = params.rng != self.generator.kind();
         if begins {
             self.generator = Generator::new(params.rng, params.seed);
         }
         self.generator.ask(params.seed);
-        self.arrange(params, begins);
+        let seed = self.generator.seed();
+        self.pipeline.arrange(params, seed);
+        if begins {
+            self.pipeline.members.seed_streams(seed);
+        }
         if params.window() != self.history.capacity() {
             self.history.resize(params.window());
         }
@@ -159,16 +157,12 @@ impl Sieve {
         // token.
         let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
         let biased = n > self.params.bias.capacity();
-        let pipeline = params.mode == Mode::Parity && self.pipeline.is_none();
-        if biased || another || pipeline || !self.history.has_room_for(params.window()) {
+        if biased || another || !self.history.has_room_for(params.window()) {
             memory::room(0)?;
-        }
-        if pipeline {
-            self.pipeline = Some(Box::default());
         }
         let ours = &mut self.params.bias;
         memory::reserve_exact(ours, n.saturating_sub(ours.len()))?;
-        self.adjustments.try_reserve(n)?;
+        self.biases.try_reserve(n)?;
         self.history.try_reserve(params.window())?;
         Ok(())
     }
@@ -178,9 +172,7 @@ impl Sieve {
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
-        if let Some(pipeline) = &mut self.pipeline {
-            pipeline.members.accept(token);
-        }
+        self.pipeline.members.accept(token);
         // A loaded state may say any number, of which only the bits count.
         self.accepted = self.accepted.wrapping_add(1);
     }
@@ -208,20 +200,20 @@ impl Sieve {
         self.accepted = 0;
         self.generator.restart();
         self.stats = Stats::default();
-        self.workspace.clear();
-        if let Some(pipeline) = &mut self.pipeline {
-            pipeline.members.reset(self.generator.seed());
-            pipeline.clear();
-        }
+        self.pipeline.members.reset(self.generator.seed());
+        self.pipeline.clear();
     }
 
     /// The logit that the stages see for a token with the raw logit `logit`: after bias and
     /// penalties, if these are among the stages. DRY, which is a stage, is not counted.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
+        let biased = self.biases.add(token, logit);
         let penalises = |stages: &[Stage]| stages.contains(&Stage::Penalties);
-        match self.stages().is_none_or(penalises) {
-            true => self.adjustments.adjust(token, logit, &self.history),
-            false => self.adjustments.biased(token, logit),
+        match self.params.penalties() {
+            Some(penalties) if self.stages().is_none_or(penalises) => {
+                penalties.adjust(biased, self.history.count(token))
+            }
+            _ => biased,
         }
     }
 
@@ -237,217 +229,75 @@ impl Sieve {
     }
 
     /// The distribution that the last token was drawn from: logits after all stages, and
-    /// probabilities that add up to 1. Masked candidates have probability 0. Descending if top-k is
-    /// on and no typical; else in no particular order. Empty before the first token, and after a
-    /// failure.
-    ///
-    /// More than 1024 that only top-p has reduced are written out when they are asked for, once per
-    /// token.
+    /// probabilities that add up to 1, in the order in which llama.cpp's chain leaves them. Masked
+    /// candidates have probability 0. Empty before the first token, and after a failure.
     pub fn candidates(&self) -> &[TokenData] {
-        let of_pipeline = self.pipeline.as_ref().and_then(|p| p.candidates());
-        of_pipeline.unwrap_or_else(|| self.workspace.drawn_from())
+        self.pipeline.candidates()
     }
 
     /// Bytes of the buffers, which never shrink.
     pub fn workspace_bytes(&self) -> usize {
-        let of_pipeline = self.pipeline.as_ref().map_or(0, |p| p.bytes());
-        self.workspace.bytes() + of_pipeline
+        self.gathered.capacity() * size_of::<f32>() + self.pipeline.bytes()
     }
 
     /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as
     /// they are. The token is not accepted.
     ///
-    /// NaN counts as minus infinity, a banned token. In FAST a logit of plus infinity wins (of
-    /// several the first); PARITY does what the built-in chain does, which then draws by
-    /// probabilities that are NaN. Fails if there is no logit, or none above minus infinity; the
-    /// random stream then stays where it is. Fails also where stages draw one of minus infinity.
+    /// NaN counts as minus infinity, a banned token. With plus infinity it does what llama.cpp's
+    /// chain does, which then draws by probabilities that are NaN. Fails if there is no logit, or
+    /// none above minus infinity after bias and penalties; the random stream then stays where it
+    /// is. Fails also where the token that is drawn is one of minus infinity.
     #[expect(
         clippy::indexing_slicing,
-        reason = "`run` gives the place of a candidate where they are not apart"
+        reason = "`run` gives the place of a candidate"
     )]
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
-        let raw = logits.into();
-        if self.is_pipeline() {
-            let chosen = self.run_pipeline(raw, None)?;
-            return Ok(self.candidates()[chosen].id);
-        }
-        // Taken out for as long as the source borrows them.
-        let mut touched = std::mem::take(&mut self.workspace.touched);
-        let mut changed = std::mem::take(&mut self.workspace.gathered);
-        touched.clear();
-        let mut logits = raw;
-        if self.adjustments.are_many_of(raw.len()) {
-            self.change_all(raw, &mut changed);
-            logits = Logits::F32(&changed);
-        } else if !self.adjustments.is_empty(&self.history) {
-            let (n, raw) = (raw.len(), |i| raw.at(i));
-            let keys = &mut self.workspace.keys;
-            self.adjustments
-                .collect(n, &self.history, raw, keys, &mut touched);
-        }
-        let source = Source {
-            logits,
-            touched: &touched,
-            divisor: 1.0,
-        };
-
-        let chosen = self.run(&source, raw, !self.measured);
-        self.workspace.touched = touched;
-        self.workspace.gathered = changed;
-        let (chosen, workspace) = (chosen?, &self.workspace);
-        Ok(match workspace.apart {
-            true => workspace.survivors.token(chosen),
-            false => workspace.candidates[chosen].id,
-        })
+        let chosen = self.run(logits.into(), None)?;
+        Ok(self.candidates()[chosen].id)
     }
 
-    /// The same on the candidates of a chain: they become the ones that were drawn from, with one
+    /// Chooses one of the candidates of a chain: they become what it was drawn from, and it is
     /// selected.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the stages number the candidates by their places"
-    )]
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
-        if self.is_pipeline() {
-            return self.sample_candidates_by_pipeline(candidates);
-        }
-        let mut gathered = std::mem::take(&mut self.workspace.gathered);
-        self.gather(candidates, &mut gathered);
-        let source = Source {
-            logits: Logits::F32(&gathered),
-            touched: &[],
-            divisor: 1.0,
-        };
-        let chosen = self.run(&source, source.logits, false);
-        self.workspace.gathered = gathered;
+        let mut gathered = std::mem::take(&mut self.gathered);
+        gathered.clear();
+        reserve(&mut gathered, candidates.len());
+        gathered.extend(candidates.as_slice().iter().map(|c| c.logit));
+        let chosen = self.run(Logits::F32(&gathered), Some(candidates));
+        self.gathered = gathered;
         let chosen = chosen?;
-        // The stages numbered the candidates by their places.
-        for kept in &mut self.workspace.candidates {
-            kept.id = candidates.as_slice()[kept.id as usize].id;
-        }
-        candidates.replace(&self.workspace.candidates);
-        candidates.set_sorted(
-            self.workspace
-                .candidates
-                .is_sorted_by(|a, b| a.logit >= b.logit),
-        );
+        candidates.replace(self.candidates());
+        candidates.set_sorted(self.pipeline.is_sorted());
         candidates.select(Some(chosen));
         Ok(())
     }
 
-    /// The logits of `candidates` after bias and penalties.
-    fn gather(&mut self, candidates: &Candidates<'_>, gathered: &mut Vec<f32>) {
-        gathered.clear();
-        reserve(gathered, candidates.len());
-        let data = candidates.as_slice();
-        gathered.extend(data.iter().map(|c| c.logit));
-        if self.adjustments.is_empty(&self.history) {
-            return;
-        }
-        let (adjustments, history) = (&self.adjustments, &self.history);
-        let place = |token: Token| candidates.index_in_place(token);
-        if adjustments
-            .tokens(history)
-            .all(|token| place(token).is_some())
-        {
-            return adjustments.apply(history, gathered, place);
-        }
-        for (logit, candidate) in gathered.iter_mut().zip(data) {
-            *logit = self.adjustments.adjust(candidate.id, *logit, &self.history);
-        }
-    }
-
-    /// A copy of all logits after bias and penalties.
-    fn change_all(&self, raw: Logits<'_>, changed: &mut Vec<f32>) {
-        changed.clear();
-        reserve(changed, raw.len());
-        changed.resize(raw.len(), 0.0);
-        raw.widen(0, changed);
-        let place = |token: Token| usize::try_from(token).ok();
-        self.adjustments.apply(&self.history, changed, place);
-    }
-
-    /// All stages; gives the index of the chosen one among the candidates that are left, which
-    /// `may_stay_apart` as survivors. `raw` is what is measured.
-    fn run(
-        &mut self,
-        source: &Source<'_>,
-        raw: Logits<'_>,
-        may_stay_apart: bool,
-    ) -> Result<usize, Error> {
-        let begun = self.begin(source.len());
-        let chosen = begun.and_then(|()| self.choose(source, may_stay_apart));
-        let Ok(index) = chosen else {
-            self.workspace.clear();
-            return chosen;
-        };
-        if self.measured {
-            // Nothing stays apart where it is measured.
-            let token = self.workspace.candidates.get(index).map_or(0, |c| c.id);
-            self.note(raw, token as usize, index);
-        }
-        Ok(index)
-    }
-
-    /// Begins a token of so many logits.
-    fn begin(&mut self, n_vocab: usize) -> Result<(), Error> {
+    /// Runs all stages on `raw` logits, which are those of `given`, candidates of a chain, if there
+    /// are any. Gives the place of the chosen one among the candidates that are left.
+    fn run(&mut self, raw: Logits<'_>, given: Option<&Candidates<'_>>) -> Result<usize, Error> {
         self.stats = Stats {
-            n_vocab,
+            n_vocab: raw.len(),
             accepted: self.accepted,
             ..Stats::default()
         };
-        self.workspace.clear();
-        if let Some(pipeline) = &mut self.pipeline {
-            pipeline.clear();
-        }
+        self.pipeline.clear();
         fault::point();
-        check_size(n_vocab)
-    }
-
-    /// The fast stages.
-    fn choose(&mut self, source: &Source<'_>, may_stay_apart: bool) -> Result<usize, Error> {
-        let (params, stages) = (&self.params, &mut self.stages);
-        let (workspace, stats) = (&mut self.workspace, &mut self.stats);
-        let cdf = params.method == Method::Cdf;
-        if params.is_greedy() {
-            fast::greedy(workspace, stats, source)?;
-            return Ok(0);
-        }
-        let may_stay_apart = may_stay_apart && cdf;
-        let kept = fast::filter(params, stages, workspace, stats, source, may_stay_apart)?;
-        let draw = self.generator.draw(self.accepted);
-        let Kept::Together(sorted) = kept else {
-            let Workspace {
-                survivors,
-                sums,
-                exponentials,
-                ..
-            } = workspace;
-            let chosen = draw::cdf_of_survivors(survivors, draw.uniform, sums, exponentials);
-            workspace.apart = true;
-            return Ok(chosen);
+        stateless::check(raw.len())?;
+        let around = Around {
+            params: &self.params,
+            biases: &self.biases,
+            history: &self.history,
+            stages: &mut self.stages,
+            generator: &mut self.generator,
+            accepted: self.accepted,
+            stats: &mut self.stats,
         };
-        let candidates = &mut workspace.candidates[..];
-        if let [only] = candidates {
-            only.p = 1.0;
-            return Ok(0);
-        }
-        let chosen = if candidates.len() >= draw::MANY && cdf {
-            let exponentials = &mut workspace.exponentials;
-            draw::cdf_of_many(candidates, draw.uniform, exponentials)
-        } else {
-            let max = kernels::max_logit(candidates, sorted);
-            match params.method {
-                Method::Cdf => draw::cdf(candidates, max, draw.uniform),
-                Method::Gumbel => draw::gumbel(candidates, max, draw.bits),
-            }
-        };
-        let overflowed = candidates.get(chosen).is_some_and(|c| c.p.is_nan());
-        if overflowed {
-            fast::keep_infinite(&mut workspace.candidates, sorted);
-            workspace.candidates.truncate(1);
-            workspace.candidates.iter_mut().for_each(|c| c.p = 1.0);
-            return Ok(0);
+        let chosen = self.pipeline.sample(raw, given, around)?;
+        if self.measured {
+            let token = self.candidates().get(chosen).map_or(0, |c| c.id);
+            let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
+            let index = place.map_or(token as usize, Option::unwrap_or_default);
+            self.note(raw, index, chosen);
         }
         Ok(chosen)
     }
@@ -456,7 +306,7 @@ impl Sieve {
     /// is left.
     #[expect(
         clippy::indexing_slicing,
-        reason = "`chosen` is the place of a candidate: nothing stays apart where it is measured"
+        reason = "`chosen` is the place of a candidate"
     )]
     fn note(&mut self, logits: Logits<'_>, index: usize, chosen: usize) {
         let raw = Summary::of(logits);
@@ -470,62 +320,4 @@ impl Sieve {
         self.stats.sampling_entropy = number(drawn_from.entropy());
         self.stats.sampling_surprisal = number(drawn_from.surprisal(drawn));
     }
-}
-
-fn check_size(n: usize) -> Result<(), Error> {
-    match n {
-        0 => Err(Error::EmptyVocabulary),
-        n if n > Token::MAX as usize => Err(Error::TooManyTokens(n)),
-        _ => Ok(()),
-    }
-}
-
-/// The token with the largest logit, the first of equals, without bias or penalties. One pass.
-/// Fails as [`Sieve::sample`] does.
-pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
-    let source = plain(logits.into())?;
-    select::largest(source.logits).ok_or(Error::NoCandidate)
-}
-
-/// The `n` most probable tokens in descending order into `top`, with their probabilities over the
-/// whole vocabulary: one pass, and a sort of `n`.
-///
-/// Fewer if fewer have a probability. Fails as [`Sieve::sample`] does. Of plus infinite logits the
-/// first has probability 1, all others 0.
-pub fn top_candidates<'l>(
-    logits: impl Into<Logits<'l>>,
-    n: usize,
-    top: &mut Vec<TokenData>,
-) -> Result<(), Error> {
-    let source = plain(logits.into())?;
-    top.clear();
-    let mut all = Summary::default();
-    let (mut maxima, mut sample, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-    room_for_maxima(source.len(), &mut maxima);
-    source.for_each_run(CHUNK, everything, |start, run| {
-        all.add_mass(run, of_run(&mut maxima, start, &run));
-    });
-    if !all.is_defined() {
-        return Err(Error::NoCandidate);
-    }
-    let k = n.clamp(1, source.len());
-    top_k(k, &source, &mut maxima, &mut sample, top, &mut keys);
-    top.truncate(n);
-    for (i, candidate) in top.iter_mut().enumerate() {
-        candidate.p = match all.max() == f32::INFINITY {
-            true => f32::from(u8::from(i == 0)),
-            false => all.surprisal(candidate.logit).map_or(0.0, |s| (-s).exp()) as f32,
-        };
-    }
-    Ok(())
-}
-
-/// The logits as they are.
-fn plain(logits: Logits<'_>) -> Result<Source<'_>, Error> {
-    check_size(logits.len())?;
-    Ok(Source {
-        logits,
-        touched: &[],
-        divisor: 1.0,
-    })
 }

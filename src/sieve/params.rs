@@ -5,26 +5,25 @@ use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::Error;
 use crate::token::Token;
 
-/// Which arithmetic.
+/// A mark that is kept with the parameters and changes nothing: every sieve computes as llama.cpp's
+/// chain does. What else tsampler's modes differ in are fields of their own:
+/// [`Params::tsampler`] has its choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The quickest: the distribution is that of [`Parity`](Self::Parity) up to rounding. Nothing
-    /// is cut off for speed.
-    #[default]
+    /// tsampler's default.
     Fast,
-    /// llama.cpp's: candidates, their order and, with [`RngKind::Mt19937`], tokens are those of the
-    /// chain logit-bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temp, dist of
-    /// built-in samplers.
+    /// llama.cpp's chain.
+    #[default]
     Parity,
 }
 
 /// Where random numbers come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
-    /// xoroshiro128+ (Blackman and Vigna 2018).
-    #[default]
+    /// xoroshiro128+ (Blackman and Vigna 2018), tsampler's.
     Xoroshiro128Plus,
     /// llama.cpp's stream. Takes the lower 32 bits of the seed.
+    #[default]
     Mt19937,
     /// No stream: a hash of the seed and the number of accepted tokens, so that a position can be
     /// replayed alone.
@@ -55,7 +54,8 @@ pub enum Order {
     TempFirst,
 }
 
-/// The parameters of a sieve.
+/// The parameters of a sieve. The defaults are llama.cpp's: with one seed a sieve gives the tokens
+/// of its default chain.
 ///
 /// | field | default | disabled by |
 /// | --- | --- | --- |
@@ -67,11 +67,14 @@ pub enum Order {
 /// | `top_n_sigma` | -1 | <= 0 |
 /// | `min_keep` | 1 | |
 /// | `penalty_last_n` | 64 | <= 0 |
-/// | `penalty_repeat` | 1.1 | 1 |
+/// | `penalty_repeat` | 1 | 1 |
 /// | `penalty_freq`, `penalty_present` | 0 | 0 |
 /// | `seed` | 0xFFFFFFFF: random | |
 ///
-/// `temperature` below 0.001, or `top_k` 1: greedy, with bias and penalties still applied.
+/// Candidates, their order and, with [`RngKind::Mt19937`] and [`Method::Cdf`], tokens are those of
+/// the chain logit-bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temp, dist of
+/// built-in samplers. `temperature` below 0.001 counts as 0: of what the filters leave the most
+/// probable.
 #[derive(Debug, PartialEq)]
 pub struct Params {
     /// Divides the logits: below 1 sharper, above 1 flatter.
@@ -100,7 +103,7 @@ pub struct Params {
     pub penalty_present: f32,
     /// Start of the random numbers; 0xFFFFFFFF takes a random one, another at each reset.
     pub seed: u64,
-    /// Which arithmetic.
+    /// Kept, and changes nothing.
     pub mode: Mode,
     /// Where random numbers come from.
     pub rng: RngKind,
@@ -124,12 +127,12 @@ impl Default for Params {
             top_n_sigma: -1.0,
             min_keep: 1,
             penalty_last_n: 64,
-            penalty_repeat: 1.1,
+            penalty_repeat: 1.0,
             penalty_freq: 0.0,
             penalty_present: 0.0,
             seed: u64::from(DEFAULT_SEED),
-            mode: Mode::Fast,
-            rng: RngKind::Xoroshiro128Plus,
+            mode: Mode::Parity,
+            rng: RngKind::Mt19937,
             method: Method::Cdf,
             order: Order::TempLast,
             bias: Vec::new(),
@@ -157,6 +160,16 @@ impl Clone for Params {
 pub const GREEDY_BELOW: f32 = 1e-3;
 
 impl Params {
+    /// tsampler's defaults: xoroshiro128+, and a repetition penalty of 1.1.
+    pub fn tsampler() -> Self {
+        Self {
+            penalty_repeat: 1.1,
+            mode: Mode::Fast,
+            rng: RngKind::Xoroshiro128Plus,
+            ..Self::default()
+        }
+    }
+
     /// Whether every number is one, and in its range.
     pub fn check(&self) -> Result<(), Error> {
         let finite = [
@@ -190,11 +203,6 @@ impl Params {
         }
     }
 
-    /// Whether the most probable token is taken without a draw.
-    pub fn is_greedy(&self) -> bool {
-        self.temperature < GREEDY_BELOW || self.top_k == 1
-    }
-
     /// The penalties, `None` if they change nothing.
     pub fn penalties(&self) -> Option<Penalties> {
         let penalties = Penalties {
@@ -214,13 +222,5 @@ impl Params {
     pub(super) fn top_k_of(&self, n: usize) -> Option<usize> {
         let k = usize::try_from(self.top_k).ok()?;
         (k > 0 && k < n).then_some(k)
-    }
-
-    /// What the logits are divided by before the filters.
-    pub(super) fn early_divisor(&self) -> f32 {
-        match self.order {
-            Order::TempFirst => self.temperature,
-            Order::TempLast => 1.0,
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! The stages in any order, straight from the logits, each the exact sampler.
 //!
-//! Mode PARITY is such a pipeline, in one of the orders that [`Order`] names. With
-//! [stages of its own](crate::sieve::Sieve::set_stages) a sieve is one in either mode. The bias
-//! always comes first, as in llama.cpp's programs.
+//! The order is one of those that [`Order`] names, or
+//! [the caller's](crate::sieve::Sieve::set_stages). The bias always comes first, as in llama.cpp's
+//! programs.
 //!
 //! In llama.cpp each sampler that draws has a generator of its own, all with the same seed. So it
 //! is here with mt19937. Of the other generators, which give one number of 64 bits for each token,
@@ -16,16 +16,16 @@ use crate::candidates::Candidates;
 use crate::history::History;
 use crate::kernels;
 use crate::kernels::logits::Logits;
-use crate::memory::{self, reserve};
+use crate::memory;
 use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
 use crate::samplers::penalties::Penalised;
 use crate::samplers::{Breakers, Dist, Xtc};
+use crate::sieve::biases::Biases;
 use crate::sieve::draw;
 use crate::sieve::generator::{Draw, Generator};
-use crate::sieve::params::{Method, Mode, Order, Params, RngKind};
-use crate::sieve::source::Adjustments;
+use crate::sieve::params::{Method, Order, Params, RngKind};
 use crate::sieve::stages::Stages;
 use crate::sieve::stats::Stats;
 use crate::sieve::{Error, Sieve};
@@ -86,7 +86,7 @@ impl Default for Last {
 /// What of the sieve the stages look at or change.
 pub(super) struct Around<'s> {
     pub params: &'s Params,
-    pub adjustments: &'s Adjustments,
+    pub biases: &'s Biases,
     pub history: &'s History,
     pub stages: &'s mut Stages,
     pub generator: &'s mut Generator,
@@ -132,8 +132,8 @@ impl Pipeline {
         self.buffers.try_reserve(logits.len())?;
         let mut pool = Pool::new(logits, &mut self.buffers);
         match given {
-            Some(candidates) => around.adjustments.bias_candidates(candidates, &mut pool),
-            None => around.adjustments.bias_pool(&mut pool),
+            Some(candidates) => around.biases.add_to_candidates(candidates, &mut pool),
+            None => around.biases.add_to_pool(&mut pool),
         }
         let order = match (&self.order, around.params.order) {
             (Some(stages), _) => stages,
@@ -157,6 +157,7 @@ impl Pipeline {
         let draw = running.draw();
         running.run(others);
         running.choose(draw, &mut self.dist.0);
+        self.dist.rest();
         running.count_the_last(order);
         pool.array();
         let chosen = pool.selected().ok_or(Error::NoCandidate)?;
@@ -168,9 +169,10 @@ impl Pipeline {
         Ok(chosen)
     }
 
-    /// What the last token was drawn from; `None` if nothing was.
-    pub(super) fn candidates(&self) -> Option<&[TokenData]> {
-        self.left.map(|left| self.buffers.array_of(left))
+    /// What the last token was drawn from; empty if nothing was.
+    pub(super) fn candidates(&self) -> &[TokenData] {
+        let left = self.left.map(|left| self.buffers.array_of(left));
+        left.unwrap_or_default()
     }
 
     /// Whether these are known to descend.
@@ -189,10 +191,9 @@ impl Pipeline {
 }
 
 impl Sieve {
-    /// These stages in place of those that the parameters name, in this order, each the exact
-    /// sampler, whatever the mode; `None`: those of the parameters again. The bias still comes
-    /// first, and the last draws the token if it [can](Stage::draws). Stages that were there go on
-    /// with what they remember. Fails, and changes nothing, for a stage that is named twice or
+    /// Runs these stages, in this order, in place of those that the parameters name; `None`: those
+    /// of the parameters again. The bias still comes first, and the last draws the token if it
+    /// [can](Stage::draws). Stages that were there go on with what they remember. Fails, and changes nothing, for a stage that is named twice or
     /// draws before the end, and for numbers that are not finite.
     ///
     /// ```
@@ -211,98 +212,25 @@ impl Sieve {
     /// ```
     pub fn set_stages(&mut self, stages: Option<&[Stage]>) -> Result<(), Error> {
         check(stages.unwrap_or_default())?;
+        memory::room(0)?;
         let seed = self.generator.seed();
-        let params = &self.params;
-        match &mut self.pipeline {
-            Some(pipeline) => pipeline.set(stages, params, seed)?,
-            None => {
-                memory::room(0)?;
-                let mut pipeline = Box::<Pipeline>::default();
-                pipeline.set(stages, params, seed)?;
-                self.pipeline = Some(pipeline);
-            }
-        }
-        Ok(())
+        self.pipeline.set(stages, &self.params, seed)
     }
 
     /// The stages of its own, if it has any.
     pub fn stages(&self) -> Option<&[Stage]> {
-        self.pipeline.as_ref()?.order.as_deref()
+        self.pipeline.order.as_deref()
     }
 
     /// What the stage [`Dry`](Stage::Dry) does not repeat across; at first nothing.
     pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
         memory::room(0)?;
-        let pipeline = self.pipeline.get_or_insert_default();
-        pipeline.members.set_breakers(Arc::new(breakers));
+        self.pipeline.members.set_breakers(Arc::new(breakers));
         Ok(())
     }
 
-    /// What other parameters change in a pipeline; the streams of a generator that `begins` do so,
-    /// too.
-    pub(super) fn arrange(&mut self, params: &Params, begins: bool) {
-        let Some(pipeline) = &mut self.pipeline else {
-            return;
-        };
-        let seed = self.generator.seed();
-        pipeline.arrange(params, seed);
-        if begins {
-            pipeline.members.seed_streams(seed);
-        }
-    }
-
-    /// Whether the stages are exact samplers in order.
-    pub(super) fn is_pipeline(&self) -> bool {
-        self.params.mode == Mode::Parity || self.stages().is_some()
-    }
-
-    pub(super) fn members(&self) -> Option<&Members> {
-        self.pipeline.as_ref().map(|pipeline| &pipeline.members)
-    }
-
-    /// All stages as exact samplers, on `raw` logits, which are those of `given`, candidates of a
-    /// chain, if there are any. Gives the place of the chosen one among what is left.
-    pub(super) fn run_pipeline(
-        &mut self,
-        raw: Logits<'_>,
-        given: Option<&Candidates<'_>>,
-    ) -> Result<usize, Error> {
-        self.begin(raw.len())?;
-        let pipeline = self.pipeline.get_or_insert_default();
-        let around = Around {
-            params: &self.params,
-            adjustments: &self.adjustments,
-            history: &self.history,
-            stages: &mut self.stages,
-            generator: &mut self.generator,
-            accepted: self.accepted,
-            stats: &mut self.stats,
-        };
-        let chosen = pipeline.sample(raw, given, around)?;
-        if self.measured {
-            let token = self.candidates().get(chosen).map_or(0, |c| c.id);
-            let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
-            let index = place.map_or(token as usize, Option::unwrap_or_default);
-            self.note(raw, index, chosen);
-        }
-        Ok(chosen)
-    }
-
-    pub(super) fn sample_candidates_by_pipeline(
-        &mut self,
-        candidates: &mut Candidates<'_>,
-    ) -> Result<(), Error> {
-        let mut gathered = std::mem::take(&mut self.workspace.gathered);
-        gathered.clear();
-        reserve(&mut gathered, candidates.len());
-        gathered.extend(candidates.as_slice().iter().map(|c| c.logit));
-        let chosen = self.run_pipeline(Logits::F32(&gathered), Some(candidates));
-        self.workspace.gathered = gathered;
-        let chosen = chosen?;
-        candidates.replace(self.candidates());
-        candidates.set_sorted(self.pipeline.as_ref().is_some_and(|p| p.is_sorted()));
-        candidates.select(Some(chosen));
-        Ok(())
+    pub(super) fn members(&self) -> &Members {
+        &self.pipeline.members
     }
 }
 
@@ -369,7 +297,7 @@ impl Running<'_, '_, '_> {
         if cuts && !self.warm {
             self.warm = true;
             let n = self.pool.len();
-            self.around.stages.warm_up(n, usize::MAX);
+            self.around.stages.warm_up(n);
         }
     }
 
@@ -401,7 +329,10 @@ impl Running<'_, '_, '_> {
             Stage::Xtc {
                 probability,
                 threshold,
-            } => !Xtc::is_disabled(probability, threshold) && narrow(members.xtc.as_mut(), pool),
+            } => {
+                !Xtc::is_disabled(probability, threshold)
+                    && narrow(members.xtc.as_deref_mut(), pool)
+            }
             Stage::Temperature => narrow(stages.temp(), pool),
             Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
@@ -419,7 +350,10 @@ impl Running<'_, '_, '_> {
             return;
         };
         match self.around.params.method {
-            Method::Cdf => dist.narrow_by(pool, draw.uniform),
+            Method::Cdf => {
+                dist.narrow_by(pool, draw.uniform);
+                dist.rest();
+            }
             Method::Gumbel => pool.apply(|candidates| gumbel(candidates, draw)),
         }
     }
@@ -454,12 +388,13 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
     }
 }
 
-/// Applies a stage, if it is on, and says whether it is.
+/// Applies a stage, if it is on, and says whether it is. Its buffers are the thread's, for the next
+/// stage or sampler.
 fn narrow(stage: Option<&mut impl Sampler>, pool: &mut Pool<'_>) -> bool {
     let Some(stage) = stage else {
         return false;
     };
-    stage.narrow(pool);
+    members::apply(stage, pool);
     true
 }
 

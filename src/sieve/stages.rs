@@ -1,11 +1,9 @@
 //! The filters as the exact samplers of this library, one of each, kept from token to token with
 //! their buffers.
 
-use crate::candidates::Candidates;
 use crate::sampler::Sampler;
 use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
 use crate::sieve::params::{GREEDY_BELOW, Params};
-use crate::token::TokenData;
 
 /// Stages that the parameters switch off stay, with their buffers: they may be on again at the next
 /// token.
@@ -74,43 +72,20 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
-    /// Makes room for what `n` candidates can take, of which top-k leaves `k`. No stage but min-p
-    /// is given more than `most` that are not sorted.
-    pub(super) fn reserve(&mut self, n: usize, k: usize, most: usize) {
-        if let Some(top_k) = self.top_k() {
-            top_k.warm_up(n.min(most));
-        }
-        if let Some(typical) = self.typical() {
-            typical.warm_up(k.min(most));
-        }
-        if let Some(min_p) = self.min_p() {
-            min_p.warm_up_sort(k);
-        }
-        self.warm_up(k, most);
+    /// Makes room for what `n` candidates can take, of which top-k leaves `k`.
+    pub(super) fn reserve(&mut self, n: usize, k: usize) {
+        warm_up(self.top_k(), |top_k| top_k.warm_up(n));
+        warm_up(self.typical(), |typical| typical.warm_up(k));
+        warm_up(self.min_p(), |min_p| min_p.warm_up_sort(k));
+        self.warm_up(k);
     }
 
-    /// Makes room behind a cut for any share of `n` candidates, of which top-p takes at most
-    /// `of_top_p`: how many a cut leaves follows from the logits, not from the parameters.
-    pub(super) fn warm_up(&mut self, n: usize, of_top_p: usize) {
-        if let Some(top_p) = self.top_p() {
-            top_p.warm_up(n.min(of_top_p));
-        }
-        if let Some(min_p) = self.min_p() {
-            min_p.warm_up(n);
-        }
-        if let Some(top_n_sigma) = self.top_n_sigma() {
-            top_n_sigma.warm_up(n);
-        }
-    }
-
-    /// Whether after top-p no stage but the temperature is on.
-    pub(super) fn only_divide_after_top_p(&self) -> bool {
-        !self.min_p.on && self.top_n_sigma.is_none()
-    }
-
-    /// Whether neither of the stages is on that look at more than order and probability.
-    pub(super) fn only_cuts_by_probability(&self) -> bool {
-        !self.typical.on && self.top_n_sigma.is_none()
+    /// Makes room behind a cut for any share of `n` candidates: how many a cut leaves follows from
+    /// the logits, not from the parameters.
+    pub(super) fn warm_up(&mut self, n: usize) {
+        warm_up(self.top_p(), |top_p| top_p.warm_up(n));
+        warm_up(self.min_p(), |min_p| min_p.warm_up(n));
+        warm_up(self.top_n_sigma(), |top_n_sigma| top_n_sigma.warm_up(n));
     }
 
     // Each stage, if it is on.
@@ -148,18 +123,10 @@ pub(super) fn temperature(params: &Params) -> f32 {
     params.temperature
 }
 
-/// Applies `stage`, if it is on, to `candidates`, of which `sorted` says whether they descend.
-pub(super) fn apply(
-    stage: Option<&mut impl Sampler>,
-    candidates: &mut Vec<TokenData>,
-    sorted: &mut bool,
-) {
-    let Some(stage) = stage else {
-        return;
-    };
-    let mut view = Candidates::new(candidates, *sorted);
-    stage.apply(&mut view);
-    let kept = view.len();
-    *sorted = view.is_sorted();
-    candidates.truncate(kept);
+/// Has a stage, if it is on, make room in the buffers of the thread.
+fn warm_up<S: Sampler>(stage: Option<&mut S>, make_room: impl FnOnce(&mut S)) {
+    if let Some(stage) = stage {
+        make_room(stage);
+        stage.rest();
+    }
 }

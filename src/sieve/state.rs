@@ -63,10 +63,10 @@ pub(super) struct State<I, P, S> {
 }
 
 /// How many bytes a window of `n` tokens takes, with those parameters and stages.
-pub(super) fn size(n: usize, params: &Params, stages: Option<&Members>) -> usize {
+pub(super) fn size(n: usize, params: &Params, stages: &Members) -> usize {
     let mt19937 = params.rng == RngKind::Mt19937;
     let words = if mt19937 { WORDS } else { 0 };
-    let stages = stages.map_or(0, |stages| stages.saved_size(mt19937));
+    let stages = stages.saved_size(mt19937);
     HEAD + 4 * n + words + PARAMS + BIAS * params.bias.len() + stages + SUM
 }
 
@@ -91,7 +91,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, Option<&Members>> {
+impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
     /// Writes into `bytes`, which has the [`size`] of all that.
     #[expect(
         clippy::indexing_slicing,
@@ -105,11 +105,9 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, Option<&Members>> {
         };
         put(MAGIC);
         let mt19937 = self.place.kind == RngKind::Mt19937;
-        let remembers = |stages: &&Members| stages.saved_size(mt19937) > 0;
-        let stages = self.stages.filter(remembers);
-        let version = match stages {
-            Some(_) => VERSION_STAGES,
-            None => VERSION_PARAMS,
+        let version = match self.stages.saved_size(mt19937) {
+            0 => VERSION_PARAMS,
+            _ => VERSION_STAGES,
         };
         put(&version.to_le_bytes());
         put(&number_of(self.place.kind, &GENERATORS).to_le_bytes());
@@ -126,9 +124,7 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, Option<&Members>> {
             put(&word.to_le_bytes());
         }
         put_params(self.params, &mut put);
-        if let Some(stages) = stages {
-            stages.save(mt19937, &mut put);
-        }
+        self.stages.save(mt19937, &mut put);
         let sum = fnv1a(&bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -424,16 +420,11 @@ impl Sieve {
     /// Whether what the stages of a state remember can be [taken over](Self::load_stages).
     fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
         let mt19937 = rng == RngKind::Mt19937;
-        let fits = match self.members() {
-            None => bytes.is_empty(),
-            Some(members) => {
-                // For a copy, and its window of so many tokens.
-                let size = members.saved_size(mt19937) + bytes.len();
-                memory::room(16 * size)?;
-                members.clone().load(mt19937, bytes).is_some()
-            }
-        };
-        match fits {
+        let members = self.members();
+        // For a copy, and its window of so many tokens.
+        let size = members.saved_size(mt19937) + bytes.len();
+        memory::room(16 * size)?;
+        match members.clone().load(mt19937, bytes).is_some() {
             true => Ok(()),
             false => Err(Error::State(
                 "the state is of a sieve with other stages that remember something; set the same ones first".to_owned(),
@@ -442,10 +433,8 @@ impl Sieve {
     }
 
     fn load_stages(&mut self, rng: RngKind, bytes: &[u8]) {
-        if let Some(pipeline) = &mut self.pipeline {
-            // It could when it was tried with a copy.
-            let _ = pipeline.members.load(rng == RngKind::Mt19937, bytes);
-        }
+        // It could when it was tried with a copy.
+        let _ = self.pipeline.members.load(rng == RngKind::Mt19937, bytes);
     }
 
     /// The history of a state.

@@ -52,14 +52,3 @@ impl Default for Stats {
         }
     }
 }
-
-impl Stats {
-    /// `kept` after every stage.
-    pub(super) fn set_all(&mut self, kept: usize) {
-        self.after_top_k = kept;
-        self.after_typical = kept;
-        self.after_top_p = kept;
-        self.after_min_p = kept;
-        self.after_top_n_sigma = kept;
-    }
-}

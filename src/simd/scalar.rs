@@ -206,10 +206,6 @@ impl Vector for Scalar {
         x.map(|half| half.map(|x| f64::from(libm::exp(x as f32))))
     }
     #[inline(always)]
-    fn exp_of_doubles(self, x: [D; 2]) -> [D; 2] {
-        x.map(|half| half.map(libm::exp_f64))
-    }
-    #[inline(always)]
     fn exp_d(self, x: D) -> D {
         x.map(libm::exp_f64)
     }

@@ -334,14 +334,6 @@ pub trait Vector: Copy {
         }
         written
     }
-    /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which holds floats and
-    /// has room for a whole register, and returns how many.
-    #[inline(always)]
-    fn compress_over(self, lanes: u32, x: Self::F, to: &mut [f32]) -> usize {
-        let to: *mut [f32] = to;
-        // SAFETY: the same memory, and `compress_store` writes nothing but floats.
-        self.compress_store(lanes, x, unsafe { &mut *(to as *mut [MaybeUninit<f32>]) })
-    }
     /// Appends `first` plus the number of each lane that `lanes` has a bit for.
     #[inline(always)]
     fn push_indices(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
@@ -407,11 +399,6 @@ pub trait Vector: Copy {
         let [(a, k_a), (b, k_b)] = [exp2_of_remainder(self, x[0]), exp2_of_remainder(self, x[1])];
         let [scale_a, scale_b] = self.exp2_32nds([k_a, k_b]);
         [self.mul_d(a, scale_a), self.mul_d(b, scale_b)]
-    }
-    /// e^x of doubles in that range, within 2^-32 of itself.
-    #[inline(always)]
-    fn exp_of_doubles(self, x: [Self::D; 2]) -> [Self::D; 2] {
-        self.exp(x)
     }
     /// e^x of doubles from -120 to 0: the host's `exp`, bit for bit.
     #[inline(always)]

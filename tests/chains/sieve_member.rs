@@ -1,15 +1,10 @@
 //! A sieve behind other samplers of a host's chain, beside the chain of built-ins that it stands
 //! for.
 
-use std::ffi::c_int;
-
 use crate::support::arrays::Shape;
 use crate::support::{HostSampler, fresh_rng, replay};
 use llama_sieve::ffi::host::llama_h::llama_logit_bias;
-use llama_sieve::ffi::sieve::{
-    LLAMA_SIEVE_MODE_PARITY, LLAMA_SIEVE_RNG_MT19937, llama_sieve_default_params,
-    llama_sieve_init_sampler,
-};
+use llama_sieve::ffi::sieve::{llama_sieve_default_params, llama_sieve_init_sampler};
 use vendor_llama_cpp::sys;
 
 const N: usize = 2000;
@@ -42,10 +37,7 @@ fn a_sieve_with_biases_does_what_the_built_ins_do_behind_any_sampler() {
             .collect();
         let seed = 1 + rng.below(1000) as u32;
         let mut params = llama_sieve_default_params();
-        params.mode = LLAMA_SIEVE_MODE_PARITY as c_int;
-        params.rng = LLAMA_SIEVE_RNG_MT19937 as c_int;
         params.top_k = 0;
-        params.penalty_repeat = 1.0;
         params.seed = seed.into();
         (params.bias, params.n_bias) = (biases.as_ptr(), biases.len());
         // SAFETY: whole parameters, and constructors with valid arguments.

@@ -1,12 +1,12 @@
 //! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters
-//! change in FAST.
+//! change.
 
 use crate::counting_allocator::without_allocating;
 use crate::support::arrays::{Recipe, Shape};
 use crate::support::{alone, fresh_rng, replay};
 use llama_sieve::algorithms::host_order::HostOrder;
 use llama_sieve::samplers::DryParams;
-use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve, Stage};
+use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve, Stage};
 use llama_sieve::token::TokenData;
 
 #[test]
@@ -16,7 +16,6 @@ fn no_sample_allocates_after_warm_up() {
     let mut rng = fresh_rng("no_sample_allocates_after_warm_up");
     for case in 0..120 {
         let params = Params {
-            mode: [Mode::Fast, Mode::Parity][case % 2],
             rng: [
                 RngKind::Xoroshiro128Plus,
                 RngKind::Mt19937,
@@ -48,7 +47,7 @@ fn no_sample_allocates_after_warm_up() {
         for _ in 0..3000 {
             sieve.accept(rng.below(N) as i32);
         }
-        // Once more: penalties lead to larger lists of touched tokens.
+        // Once more: penalties lead to more edits.
         for logits in &arrays {
             sieve.sample(logits).expect("there is a candidate");
         }
@@ -169,7 +168,6 @@ fn no_first_token_allocates_after_reserve() {
     for case in 0..200 {
         let n = rng.pick(&[10, 1000, 8192, 8193, 20_000]);
         let params = Params {
-            mode: rng.pick(&[Mode::Fast, Mode::Fast, Mode::Parity]),
             rng: rng.pick(&[
                 RngKind::Xoroshiro128Plus,
                 RngKind::Mt19937,
@@ -247,7 +245,6 @@ fn changing_parameters_of_stages_does_not_allocate() {
     ];
     for case in 0..12 {
         let mut params = Params {
-            mode: [Mode::Fast, Mode::Parity][case % 2],
             rng: RngKind::Mt19937,
             seed: case as u64,
             ..Params::default()

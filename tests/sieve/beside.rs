@@ -2,8 +2,8 @@
 
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;
-use crate::{INF, MODES, logits, new, open};
-use llama_sieve::sieve::{self, Job, Logits, Mode, Params, Sieve, Stage};
+use crate::{INF, logits, new, open};
+use llama_sieve::sieve::{self, Job, Logits, Params, Sieve, Stage};
 use llama_sieve::{Candidates, Sampler, TokenData, metrics, sieve::SieveSampler};
 
 #[test]
@@ -11,15 +11,8 @@ fn stats_are_the_metrics_of_the_same_logits() {
     let mut rng = fresh_rng("stats_are_the_metrics_of_the_same_logits");
     for n in [1, 50, 3000, 20_000] {
         let logits = logits(Shape::Peaked, n, &mut rng);
-        for (mode, top_k, top_p) in [
-            (Mode::Fast, 40, 0.95),
-            (Mode::Fast, 0, 0.95),
-            (Mode::Fast, 0, 1.0),
-            (Mode::Fast, 1, 1.0),
-            (Mode::Parity, 40, 0.95),
-        ] {
+        for (top_k, top_p) in [(40, 0.95), (0, 0.95), (0, 1.0), (1, 1.0)] {
             let mut sieve = new(&Params {
-                mode,
                 top_k,
                 top_p,
                 ..Params::default()
@@ -139,7 +132,6 @@ fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
     for case in 0..200 {
         let n = 1 + rng.below(3000);
         let params = Params {
-            mode: rng.pick(&MODES),
             seed: case,
             top_k: rng.pick(&[40, 0]),
             top_p: rng.pick(&[0.95, 1.0]),
@@ -192,34 +184,4 @@ fn to_data(array: &Array) -> Vec<TokenData> {
         p: c.p,
     })
     .collect()
-}
-
-/// Nothing but the order of the tokens says where such a nucleus ends.
-#[test]
-fn a_nucleus_of_equal_logits_is_the_first_tokens() {
-    const N: usize = 20_000;
-    let logits = vec![1.5f32; N];
-    for (top_p, kept) in [(0.0, 1), (1e-5, 1), (0.25, N / 4), (0.5, N / 2)] {
-        let mut sieve = Sieve::new(&Params {
-            top_k: 0,
-            top_p,
-            min_p: 0.0,
-            temperature: 0.7,
-            seed: 3,
-            ..Params::default()
-        })
-        .expect("valid parameters");
-        for _ in 0..3 {
-            let token = sieve.sample(&logits).expect("there is a candidate");
-            let candidates = sieve.candidates();
-            let share = candidates.len().abs_diff(kept);
-            assert!(share <= 1, "{top_p}: {} candidates", candidates.len());
-            assert_eq!(sieve.stats().after_top_n_sigma, candidates.len());
-            let n = candidates.len() as i32;
-            assert!(candidates.iter().all(|c| c.id < n && c.logit == 1.5 / 0.7));
-            assert!(candidates.iter().any(|c| c.id == token));
-            let sum: f64 = candidates.iter().map(|c| f64::from(c.p)).sum();
-            assert!((sum - 1.0).abs() < 1e-5, "{sum}");
-        }
-    }
 }

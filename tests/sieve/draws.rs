@@ -6,7 +6,7 @@
 //! in 30,000.
 
 use crate::support::arrays::{Rng, Shape};
-use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve};
+use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve};
 
 const DRAWS: usize = 1_000_000;
 
@@ -63,7 +63,7 @@ fn check(params: &Params, logits: &[f32], draws: usize) {
         );
     }
     let deviation = deviation(&counts, &p, draws);
-    let what = format!("{:?} {:?} {:?}", params.method, params.rng, params.mode);
+    let what = format!("{:?} {:?}", params.method, params.rng);
     eprintln!("{what}: {deviation:+.2} standard deviations");
     assert!(deviation.abs() < 4.0, "{what}: {deviation}");
 }
@@ -120,13 +120,8 @@ fn a_million_draws_without_filters() {
 #[test]
 fn draws_of_a_nucleus_in_a_large_vocabulary() {
     for method in [Method::Cdf, Method::Gumbel] {
-        for (mode, order) in [
-            (Mode::Fast, Order::TempLast),
-            (Mode::Fast, Order::TempFirst),
-            (Mode::Parity, Order::TempLast),
-        ] {
+        for order in [Order::TempLast, Order::TempFirst] {
             let params = Params {
-                mode,
                 order,
                 top_k: 0,
                 top_p: 0.9,

@@ -4,7 +4,6 @@ mod beside;
 mod between_tokens;
 mod draws;
 mod invariants;
-mod nucleus;
 mod numbers;
 mod parameters;
 mod parity;
@@ -15,7 +14,7 @@ mod support;
 #[path = "../support/thread_time.rs"]
 mod thread_time;
 
-use llama_sieve::sieve::{Mode, Params, Sieve};
+use llama_sieve::sieve::{Params, Sieve};
 use support::arrays::{Rng, Shape};
 
 const INF: f32 = f32::INFINITY;
@@ -53,5 +52,3 @@ fn kept_sorted(params: &Params, logits: &[f32]) -> Vec<i32> {
 fn logits(shape: Shape, n: usize, rng: &mut Rng) -> Vec<f32> {
     shape.array(n, rng).data.iter().map(|c| c.logit).collect()
 }
-
-const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];

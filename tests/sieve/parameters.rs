@@ -2,7 +2,7 @@
 
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
-use crate::{INF, MODES, logits, new, open};
+use crate::{INF, logits, new, open};
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
 
 #[test]
@@ -16,73 +16,78 @@ fn defaults_are_those_of_the_table() {
     assert_eq!(params.top_n_sigma, -1.0);
     assert_eq!(params.min_keep, 1);
     assert_eq!(params.penalty_last_n, 64);
-    assert_eq!(params.penalty_repeat, 1.1);
+    assert_eq!(params.penalty_repeat, 1.0);
     assert_eq!(params.penalty_freq, 0.0);
     assert_eq!(params.penalty_present, 0.0);
     assert_eq!(params.seed, 0xFFFF_FFFF);
-    assert_eq!(params.mode, Mode::Fast);
-    assert_eq!(params.rng, RngKind::Xoroshiro128Plus);
+    assert_eq!(params.mode, Mode::Parity);
+    assert_eq!(params.rng, RngKind::Mt19937);
     assert_eq!(params.method, Method::Cdf);
     assert_eq!(params.order, Order::TempLast);
     assert!(params.bias.is_empty());
+    let tsampler = Params {
+        penalty_repeat: 1.1,
+        mode: Mode::Fast,
+        rng: RngKind::Xoroshiro128Plus,
+        ..params
+    };
+    assert_eq!(Params::tsampler(), tsampler);
 }
 
 #[test]
 fn disabled_values_leave_every_candidate() {
     let mut rng = fresh_rng("disabled_values_leave_every_candidate");
     let logits = logits(Shape::Peaked, 300, &mut rng);
-    for mode in MODES {
-        let base = Params { mode, ..open() };
-        for params in [
-            Params {
-                top_k: 0,
-                ..base.clone()
-            },
-            Params {
-                top_k: -7,
-                ..base.clone()
-            },
-            Params {
-                top_p: 1.0,
-                ..base.clone()
-            },
-            Params {
-                min_p: 0.0,
-                ..base.clone()
-            },
-            Params {
-                min_p: -1.0,
-                ..base.clone()
-            },
-            Params {
-                typical_p: 1.0,
-                ..base.clone()
-            },
-            Params {
-                typical_p: 7.0,
-                ..base.clone()
-            },
-            Params {
-                top_n_sigma: 0.0,
-                ..base.clone()
-            },
-        ] {
-            let mut sieve = new(&params);
-            sieve.sample(&logits).expect("there is a candidate");
-            assert_eq!(sieve.candidates().len(), 300, "{params:?}");
-            for candidate in sieve.candidates() {
-                assert_eq!(candidate.logit, logits[candidate.id as usize]);
-            }
+    let base = open();
+    for params in [
+        Params {
+            top_k: 0,
+            ..base.clone()
+        },
+        Params {
+            top_k: -7,
+            ..base.clone()
+        },
+        Params {
+            top_p: 1.0,
+            ..base.clone()
+        },
+        Params {
+            min_p: 0.0,
+            ..base.clone()
+        },
+        Params {
+            min_p: -1.0,
+            ..base.clone()
+        },
+        Params {
+            typical_p: 1.0,
+            ..base.clone()
+        },
+        Params {
+            typical_p: 7.0,
+            ..base.clone()
+        },
+        Params {
+            top_n_sigma: 0.0,
+            ..base.clone()
+        },
+    ] {
+        let mut sieve = new(&params);
+        sieve.sample(&logits).expect("there is a candidate");
+        assert_eq!(sieve.candidates().len(), 300, "{params:?}");
+        for candidate in sieve.candidates() {
+            assert_eq!(candidate.logit, logits[candidate.id as usize]);
         }
-        for (penalty_last_n, penalty_repeat) in [(0, 2.0), (-1, 2.0), (64, 1.0)] {
-            let mut sieve = new(&Params {
-                penalty_last_n,
-                penalty_repeat,
-                ..base.clone()
-            });
-            sieve.accept(5);
-            assert_eq!(sieve.adjusted(5, 3.0), 3.0);
-        }
+    }
+    for (penalty_last_n, penalty_repeat) in [(0, 2.0), (-1, 2.0), (64, 1.0)] {
+        let mut sieve = new(&Params {
+            penalty_last_n,
+            penalty_repeat,
+            ..base.clone()
+        });
+        sieve.accept(5);
+        assert_eq!(sieve.adjusted(5, 3.0), 3.0);
     }
 }
 

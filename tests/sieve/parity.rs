@@ -1,17 +1,19 @@
-//! The sieve in PARITY against the built-in chain: the same candidates and tokens, bit for bit; and
-//! FAST against PARITY: the same distribution.
+//! The sieve against the built-in chain: the same candidates and tokens, bit for bit.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::ptr::{null, null_mut};
 
+use crate::logits;
 use crate::support::arrays::{Array, Recipe, Rng, Shape};
 use crate::support::compare::same;
+use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env, replay, trained_model};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
 use vendor_llama_cpp::{Context, Model, sys};
 
-/// The chain of built-ins that PARITY stands for.
+/// The chain of built-ins of the stages in the order of the parameters.
 fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
     let bias: Vec<sys::llama_logit_bias> = params
         .bias
@@ -70,7 +72,7 @@ fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
 /// Parameters of which each stage is on or off at random.
 fn random_params(rng: &mut Rng, n: usize) -> Params {
     let mut params = Params {
-        mode: Mode::Parity,
+        mode: rng.pick(&[Mode::Fast, Mode::Parity]),
         rng: RngKind::Mt19937,
         temperature: rng.pick(&[0.0, 0.1, 0.5, 0.8, 1.0, 1.3, 2.5]),
         top_k: rng.pick(&[
@@ -130,28 +132,6 @@ fn random_logits(params: &Params, rng: &mut Rng, n: usize) -> Vec<f32> {
         }
     }
     logits
-}
-
-/// Logits as a model gives them, no two alike: FAST promises nothing about which of equals it
-/// keeps.
-fn distinct_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
-    let shape = rng.pick(&[
-        Shape::Peaked,
-        Shape::Peaked,
-        Shape::Flat,
-        Shape::Masked,
-        Shape::Wide,
-    ]);
-    let array = shape.array(n, rng);
-    let mut seen = HashSet::new();
-    let distinct = array.data.iter().map(|c| {
-        let mut logit = c.logit;
-        while logit > f32::NEG_INFINITY && !seen.insert(logit.to_bits()) {
-            logit = logit.next_up();
-        }
-        logit
-    });
-    distinct.collect()
 }
 
 fn random_size(rng: &mut Rng) -> usize {
@@ -246,8 +226,6 @@ fn parity_gives_the_text_of_the_built_in_chain() {
     for seed in 0..SEEDS {
         let pick = |values: &[f32], shift: u32| values[(seed >> shift) as usize % values.len()];
         let mut c = llama_sieve_default_params();
-        c.mode = LLAMA_SIEVE_MODE_PARITY;
-        c.rng = LLAMA_SIEVE_RNG_MT19937;
         c.seed = seed;
         c.top_k = [40, 0, 1000, 5][seed as usize % 4];
         c.top_p = pick(&[0.95, 1.0, 0.5], 1);
@@ -299,126 +277,68 @@ fn parity_gives_the_text_of_the_built_in_chain() {
     assert!(texts.len() > SEEDS as usize / 2, "{} texts", texts.len());
 }
 
-/// Candidates with a probability, and it.
-fn distribution(candidates: &[TokenData]) -> BTreeMap<i32, f32> {
-    let live = candidates.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-    live.map(|c| (c.id, c.p)).collect()
+/// The samplers of llama.cpp's programs, in their order and with their defaults.
+fn default_chain(seed: u32, n_vocab: i32) -> HostSampler {
+    // SAFETY: constructors without preconditions, but for the vocabulary, which lives.
+    let members = unsafe {
+        [
+            sys::llama_sampler_init_logit_bias(n_vocab, 0, null()),
+            sys::llama_sampler_init_penalties(n_vocab, 64, 1.0, 0.0, 0.0),
+            sys::llama_sampler_init_dry(vocabulary(), 0.0, 1.75, 2, 64, null_mut(), 0),
+            sys::llama_sampler_init_top_n_sigma(-1.0),
+            sys::llama_sampler_init_top_k(40),
+            sys::llama_sampler_init_typical(1.0, 0),
+            sys::llama_sampler_init_top_p(0.95, 0),
+            sys::llama_sampler_init_min_p(0.05, 0),
+            sys::llama_sampler_init_xtc(0.0, 0.1, 0, seed),
+            sys::llama_sampler_init_temp_ext(0.8, 0.0, 1.0),
+            sys::llama_sampler_init_dist(seed),
+        ]
+    };
+    HostSampler::chain(members.map(HostSampler::new).into())
 }
 
-/// FAST and PARITY leave the same candidates, but where rounding decides at a threshold; and those
-/// have the same probabilities.
+/// With a seed and nothing else, from Rust and from C, whatever the mode.
 #[test]
-fn fast_leaves_the_candidates_of_parity() {
-    let cases = number_from_env("LLAMA_SIEVE_PARITY_CASES", 20_000);
-    let mut rng = Rng(501);
-    let (mut compared, mut all, mut different) = (0usize, 0usize, 0usize);
-    let mut cases_apart = 0;
-    for case in 0..cases {
-        // Some as large as a vocabulary.
-        let n = match case % 500 {
-            0 => 30_000 + rng.below(100_000),
-            _ => random_size(&mut rng),
-        };
-        let params = random_params(&mut rng, n);
-        // With masked tokens, and where probabilities vanish, the built-in typical computes with
-        // NaN; FAST leaves such tokens out.
-        let logits = distinct_logits(&mut rng, n);
-        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let divisor = match params.order {
-            Order::TempFirst => params.temperature.min(1.0),
-            Order::TempLast => 1.0,
-        };
-        let gap = |logit: &f32| (largest - logit) / divisor;
-        let vanishing = logits.iter().any(|l| gap(l) > 40.0) || !params.bias.is_empty();
-        if params.typical_p < 1.0 && vanishing {
-            continue;
-        }
-        // Greedy skips the filters, and typical may have removed the largest.
-        if params.is_greedy() && params.typical_p < 1.0 {
-            continue;
-        }
-        let mut parity = Sieve::new(&params).expect("valid parameters");
-        let fast = Params {
-            mode: Mode::Fast,
-            ..params.clone()
-        };
-        let mut fast = Sieve::new(&fast).expect("valid parameters");
-        for _ in 0..rng.below(80) {
-            let token = rng.below(n) as i32;
-            parity.accept(token);
-            fast.accept(token);
-        }
-        let (a, b) = (parity.sample(&logits), fast.sample(&logits));
-        if a.is_err() || b.is_err() {
-            assert_eq!(a, b);
-            continue;
-        }
-        compared += 1;
-        let expected = distribution(parity.candidates());
-        let found = distribution(fast.candidates());
-        all += expected.len();
-        let missing = expected.keys().filter(|id| !found.contains_key(id)).count();
-        let extra = found.keys().filter(|id| !expected.contains_key(id)).count();
-        if missing + extra > 0 {
-            different += missing + extra;
-            cases_apart += 1;
-            // One or two at a threshold, never a share of the set.
-            assert!(
-                missing + extra <= 2 + expected.len() / 100,
-                "case {case}, n {n}: {missing} missing, {extra} more of {}; {params:?}",
-                expected.len()
-            );
-            continue;
-        }
-        for (id, p) in &expected {
-            let error = (p - found[id]).abs();
-            assert!(
-                error <= 1e-5 * p.max(1e-3),
-                "case {case}: token {id}: {p} != {}",
-                found[id]
-            );
-        }
-    }
-    eprintln!("{compared} cases: {cases_apart} differ, by {different} of {all} candidates");
-    assert!(
-        different * 10_000 < all,
-        "{different} of {all} candidates differ"
-    );
-    assert!(
-        cases_apart * 10_000 <= compared.max(10_000),
-        "{cases_apart} of {compared} cases differ"
-    );
-}
-
-/// With llama.cpp's generator and top-k on, FAST, too, chooses the built-in chain's tokens.
-#[test]
-fn fast_with_top_k_and_mt19937_chooses_the_tokens_of_the_chain() {
-    let mut rng = Rng(502);
-    for _ in 0..300 {
-        let n = 100 + rng.below(5000);
+fn the_defaults_give_the_tokens_of_the_default_chain() {
+    const N: usize = 5_000;
+    let mut rng = fresh_rng("the_defaults_give_the_tokens_of_the_default_chain");
+    for seed in [0, 7, 42, 4_000_000_000] {
+        let chain = default_chain(seed, N as i32);
         let params = Params {
-            mode: Mode::Fast,
-            top_k: 40,
-            temperature: rng.pick(&[0.3, 0.8, 1.2]),
-            bias: Vec::new(),
-            ..random_params(&mut rng, n)
+            seed: seed.into(),
+            ..Params::default()
         };
-        let chain = built_in_chain(&params, n as i32);
         let mut sieve = Sieve::new(&params).expect("valid parameters");
-        for _ in 0..5 {
-            let array = Shape::Peaked.array(n, &mut rng);
-            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
-            let mut array = array;
+        let of_c = [None, Some(LLAMA_SIEVE_MODE_FAST)].map(|mode| {
+            let mut c = llama_sieve_default_params();
+            c.seed = seed.into();
+            c.mode = mode.unwrap_or(c.mode);
+            // SAFETY: the parameters are a whole struct.
+            unsafe { llama_sieve_new(&c) }
+        });
+        for position in 0..200 {
+            let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Jitter, Shape::Few]);
+            let logits = logits(shape, N, &mut rng);
+            let mut array = Array::of_logits(logits.iter().copied());
             chain.apply(&mut array);
             let theirs = array.data[array.selected as usize].id;
-            if array.selects_none() {
-                assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{params:?}");
-                break;
+            chain.accept(theirs);
+            let what = format!("{}, seed {seed}, token {position}", replay());
+            assert_eq!(sieve.sample(&logits), Ok(theirs), "{what}");
+            sieve.accept(theirs);
+            for of_c in of_c {
+                // SAFETY: the sieve lives, and there are as many logits.
+                unsafe {
+                    let token = llama_sieve_sample(of_c, logits.as_ptr(), N as i32);
+                    assert_eq!(token, theirs, "{what}");
+                    llama_sieve_accept(of_c, token);
+                }
             }
-            let ours = sieve.sample(&logits).expect("there is a candidate");
-            assert_eq!(ours, theirs, "{params:?}");
-            sieve.accept(ours);
-            chain.accept(ours);
+        }
+        for of_c in of_c {
+            // SAFETY: not used any more.
+            unsafe { llama_sieve_free(of_c) };
         }
     }
 }
@@ -429,11 +349,9 @@ fn the_method_changes_the_draw_not_the_candidates() {
     let mut rng = Rng(503);
     for _ in 0..200 {
         let n = random_size(&mut rng);
-        let params = Params {
-            mode: Mode::Fast,
-            ..random_params(&mut rng, n)
-        };
-        let logits = distinct_logits(&mut rng, n);
+        let params = random_params(&mut rng, n);
+        let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Wide]);
+        let logits = logits(shape, n, &mut rng);
         let mut cdf = Sieve::new(&params).expect("valid parameters");
         let gumbel = Params {
             method: Method::Gumbel,

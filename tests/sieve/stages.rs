@@ -9,7 +9,7 @@ use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::samplers::DryParams;
-use llama_sieve::sieve::{Error, Method, Mode, Params, RngKind, Sieve, SieveSampler, Stage};
+use llama_sieve::sieve::{Error, Method, Params, RngKind, Sieve, SieveSampler, Stage};
 use llama_sieve::{Candidates, Sampler, TokenData};
 use std::ptr::null_mut;
 use vendor_llama_cpp::sys;
@@ -60,7 +60,6 @@ fn random_stages(rng: &mut Rng) -> Vec<Stage> {
 
 fn random_params(rng: &mut Rng) -> Params {
     Params {
-        mode: rng.pick(&[Mode::Fast, Mode::Parity]),
         rng: RngKind::Mt19937,
         temperature: rng.pick(&[0.8, 1.0, 1.5, 0.0]),
         top_k: rng.pick(&[40, 0, 5, 1000]),
@@ -745,7 +744,14 @@ fn other_numbers_act_upon_what_is_remembered() {
 /// A logit is adjusted by the penalties where these are among the stages.
 #[test]
 fn a_logit_is_adjusted_as_the_stages_see_it() {
-    let mut sieve = with_stages(RngKind::Mt19937, Method::Cdf, &[Stage::Temperature]);
+    let params = Params {
+        penalty_repeat: 1.1,
+        ..Params::default()
+    };
+    let mut sieve = Sieve::new(&params).expect("good parameters");
+    sieve
+        .set_stages(Some(&[Stage::Temperature]))
+        .expect("good stages");
     sieve.accept(3);
     assert_eq!(sieve.adjusted(3, 2.2), 2.2);
     let stages = [Stage::Temperature, Stage::Penalties];

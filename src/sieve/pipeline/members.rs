@@ -14,14 +14,15 @@ use crate::sieve::stages::temperature;
 use crate::token::Token;
 
 /// Stages by what they do; those that are not among a sieve's are `None`. Those that remember
-/// something are there also while their numbers switch them off.
+/// something are there also while their numbers switch them off. What has a generator, of 2.5 KB,
+/// is boxed.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
     breakers: Arc<Breakers>,
-    pub(super) xtc: Option<Xtc>,
+    pub(super) xtc: Option<Box<Xtc>>,
     pub(super) temp_ext: Option<TempExt>,
-    pub(super) selector: Option<Selector>,
+    pub(super) selector: Option<Box<Selector>>,
 }
 
 /// A stage that draws the token.
@@ -52,10 +53,10 @@ impl Selector {
         match self {
             Self::Mirostat(s) => {
                 s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
-                s.narrow(pool);
+                apply(s, pool);
             }
-            Self::MirostatV2(s) => s.narrow(pool),
-            Self::AdaptiveP(s) => s.narrow(pool),
+            Self::MirostatV2(s) => apply(s, pool),
+            Self::AdaptiveP(s) => apply(s, pool),
         }
     }
 
@@ -76,19 +77,19 @@ impl Selector {
     }
 
     /// The stage with these numbers: `old` with what it remembers, if it is the same.
-    fn of(stage: Stage, old: Option<Self>, seed: u32) -> Option<Self> {
-        let mut fresh = match (stage, old) {
-            (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(mut s))) => {
+    fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
+        let mut fresh = match (stage, old.as_deref_mut()) {
+            (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
                 s.set(tau, eta, m);
-                return Some(Self::Mirostat(s));
+                return old;
             }
-            (Stage::MirostatV2 { tau, eta }, Some(Self::MirostatV2(mut s))) => {
+            (Stage::MirostatV2 { tau, eta }, Some(Self::MirostatV2(s))) => {
                 s.set(tau, eta);
-                return Some(Self::MirostatV2(s));
+                return old;
             }
-            (Stage::AdaptiveP { target, decay }, Some(Self::AdaptiveP(mut s))) => {
+            (Stage::AdaptiveP { target, decay }, Some(Self::AdaptiveP(s))) => {
                 s.set(target, decay);
-                return Some(Self::AdaptiveP(s));
+                return old;
             }
             (Stage::Mirostat { tau, eta, m }, _) => {
                 Self::Mirostat(Mirostat::new(0, 0, tau, eta, m))
@@ -101,8 +102,14 @@ impl Selector {
         };
         // Not by the constructors, for which one seed stands for a random one.
         fresh.rng_mut().begin(seed);
-        Some(fresh)
+        Some(Box::new(fresh))
     }
+}
+
+/// Applies a sampler, which gives its buffers back to the thread.
+pub(super) fn apply(sampler: &mut impl Sampler, pool: &mut Pool<'_>) {
+    sampler.narrow(pool);
+    sampler.rest();
 }
 
 impl Members {
@@ -139,7 +146,7 @@ impl Members {
                     self.xtc = xtc.take().or_else(|| {
                         let mut fresh = Xtc::new(1.0, 0.0, 0, 0)?;
                         fresh.rng_mut().begin(seed);
-                        Some(fresh)
+                        Some(Box::new(fresh))
                     });
                     if let Some(xtc) = &mut self.xtc {
                         xtc.set(probability, threshold, params.min_keep);
@@ -196,7 +203,7 @@ impl Members {
     }
 
     /// Begins all streams at `seed`.
-    pub(super) fn seed_streams(&mut self, seed: u64) {
+    pub(in crate::sieve) fn seed_streams(&mut self, seed: u64) {
         for (_, rng) in self.streams() {
             rng.begin(seed as u32);
         }
@@ -206,7 +213,7 @@ impl Members {
         if let Some(dry) = self.dry.as_mut().filter(|dry| dry.window_size() > 0) {
             dry.accept(token);
         }
-        if let Some(Selector::AdaptiveP(adaptive_p)) = &mut self.selector {
+        if let Some(Selector::AdaptiveP(adaptive_p)) = self.selector.as_deref_mut() {
             adaptive_p.accept(token);
         }
     }
@@ -216,7 +223,7 @@ impl Members {
         if let Some(dry) = &mut self.dry {
             dry.reset();
         }
-        match &mut self.selector {
+        match self.selector.as_deref_mut() {
             Some(Selector::Mirostat(s)) => s.reset(),
             Some(Selector::MirostatV2(s)) => s.reset(),
             Some(Selector::AdaptiveP(s)) => s.reset(),

@@ -42,7 +42,7 @@ impl Members {
             put_head(XTC, words, put);
             put_words(xtc.rng(), mt19937, put);
         }
-        let Some(selector) = &self.selector else {
+        let Some(selector) = self.selector.as_deref() else {
             return;
         };
         let (number, numbers, pending) = match selector {
@@ -85,7 +85,7 @@ impl Members {
             let rest = take_words(part(bytes, XTC)?, mt19937, xtc.rng_mut())?;
             rest.is_empty().then_some(())?;
         }
-        if let Some(selector) = &mut self.selector {
+        if let Some(selector) = self.selector.as_deref_mut() {
             let number = match selector {
                 Selector::Mirostat(_) => MIROSTAT,
                 Selector::MirostatV2(_) => MIROSTAT_V2,

@@ -14,7 +14,7 @@ fn with_xtc() -> Sieve {
 #[test]
 fn each_number_begins_another_stream() {
     let mut sieve = with_xtc();
-    let pipeline = sieve.pipeline.as_mut().expect("it has stages");
+    let pipeline = &mut sieve.pipeline;
     let mut streams: Vec<Vec<u8>> = (0..8)
         .map(|bits| {
             let mut saved = Vec::new();
@@ -36,10 +36,7 @@ fn what_a_pipeline_holds_grows_with_the_vocabulary() {
     let mut sieve = with_xtc();
     let mut bytes = |n| {
         sieve.sample(&vec![0.5; n][..]).expect("a token");
-        sieve
-            .pipeline
-            .as_ref()
-            .map_or(0, |pipeline| pipeline.bytes())
+        sieve.pipeline.bytes()
     };
     let (few, many) = (bytes(100), bytes(20_000));
     assert!(few >= 400 && many >= 80_000 && many > few);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::sieve::Stage;
+use crate::sieve::{Params, Stage};
 
 /// The rehearsal has XTC act, and then leaves it the chance that was asked for.
 #[test]
@@ -12,8 +12,7 @@ fn a_rehearsal_leaves_xtc_its_chance() {
     };
     sieve.set_stages(Some(&[xtc])).expect("ordinary stages");
     sieve.reserve(100).expect("there is memory");
-    let pipeline = sieve.pipeline.as_mut().expect("it has stages");
-    let swapped = pipeline.members.swap_xtc_probability(0.5);
-    assert_eq!(swapped, Some(0.25));
-    assert_eq!(pipeline.members.swap_xtc_probability(0.25), Some(0.5));
+    let members = &mut sieve.pipeline.members;
+    assert_eq!(members.swap_xtc_probability(0.5), Some(0.25));
+    assert_eq!(members.swap_xtc_probability(0.25), Some(0.5));
 }

@@ -6,6 +6,7 @@ fn the_largest_numbers_of_a_state_go_on_too() {
     let params = Params {
         min_keep: usize::MAX,
         seed: u64::MAX,
+        rng: RngKind::Xoroshiro128Plus,
         ..Params::default()
     };
     let mut sieve = Sieve::new(&Params::default()).expect("the defaults are good");
@@ -20,9 +21,9 @@ fn the_largest_numbers_of_a_state_go_on_too() {
         accepted: u64::MAX,
         window: [7].into_iter(),
         params: &params,
-        stages: None,
+        stages: &Members::default(),
     };
-    let mut bytes = vec![0; size(1, &params, None)];
+    let mut bytes = vec![0; size(1, &params, &Members::default())];
     state.write(&mut bytes);
     sieve.load_with_params(&bytes).expect("a whole state");
     assert_eq!(sieve.params(), &params);

@@ -41,6 +41,7 @@ pub(super) fn logits() -> Vec<f32> {
 pub(super) fn params() -> llama_sieve_params {
     let mut params = llama_sieve_default_params();
     params.temperature = 0.0;
+    params.rng = LLAMA_SIEVE_RNG_XOROSHIRO128PLUS;
     params.seed = 5;
     params
 }

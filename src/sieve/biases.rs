@@ -1,0 +1,80 @@
+//! Logit bias: what is added to the logits of some tokens before all stages.
+
+use std::collections::TryReserveError;
+
+use crate::candidates::Candidates;
+use crate::memory;
+use crate::pool::Pool;
+use crate::token::Token;
+
+/// The biases of one sieve.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Biases(
+    /// By rising token; of one token, in the caller's order.
+    Vec<Bias>,
+);
+
+/// A token, its place in the caller's order, and its bias.
+type Bias = (Token, u32, f32);
+
+impl Biases {
+    /// Takes the memory for `n` biases; on failure nothing changes.
+    pub(super) fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
+        let missing = n.saturating_sub(self.0.len());
+        memory::reserve_exact(&mut self.0, missing)
+    }
+
+    pub(super) fn set(&mut self, biases: &[(Token, f32)]) {
+        self.0.clear();
+        let biases = biases.iter().zip(0..);
+        self.0
+            .extend(biases.map(|(&(token, bias), place)| (token, place, bias)));
+        // In place: a sort that is stable by itself allocates.
+        self.0
+            .sort_unstable_by_key(|&(token, place, _)| (token, place));
+    }
+
+    /// The logit of `token` after its biases.
+    pub(super) fn add(&self, token: Token, logit: f32) -> f32 {
+        self.of(token)
+            .iter()
+            .fold(logit, |logit, &(.., bias)| logit + bias)
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a partition point is at most the length"
+    )]
+    fn of(&self, token: Token) -> &[Bias] {
+        let first = self.0.partition_point(|&(t, ..)| t < token);
+        let last = first + self.0[first..].partition_point(|&(t, ..)| t == token);
+        &self.0[first..last]
+    }
+
+    /// Adds the biases to the logits of a vocabulary.
+    pub(super) fn add_to_pool(&self, pool: &mut Pool<'_>) {
+        for &(token, ..) in &self.0 {
+            pool.expect(token);
+        }
+        for &(token, _, bias) in &self.0 {
+            pool.edit(token, |logit| logit + bias);
+        }
+    }
+
+    /// Makes a pool of these candidates, with their biases. As by the built-in, one that is not in
+    /// its place gets only the first of several, and the mark of a sorted array stays.
+    pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
+        pool.keep(candidates.as_slice(), candidates.is_sorted());
+        if self.0.is_empty() {
+            return;
+        }
+        for (place, candidate) in pool.array().0.iter_mut().enumerate() {
+            let biases = self.of(candidate.id);
+            let is_in_place = usize::try_from(candidate.id) == Ok(place);
+            let n = if is_in_place { biases.len() } else { 1 };
+            for &(.., bias) in biases.iter().take(n) {
+                candidate.logit += bias;
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What needs no sieve: the largest logit, and the head of a distribution.
+
+use std::cmp::Ordering;
+
+use crate::algorithms::kth_largest::nearly_kth_largest;
+use crate::kernels::layout::{CHUNK, GROUP};
+use crate::kernels::logits::Logits;
+use crate::metrics::Summary;
+use crate::sieve::Error;
+use crate::token::{Token, TokenData};
+
+/// Fails for a vocabulary that is empty, or has more tokens than there are token numbers.
+pub(super) fn check(n: usize) -> Result<(), Error> {
+    match n {
+        0 => Err(Error::EmptyVocabulary),
+        n if n > Token::MAX as usize => Err(Error::TooManyTokens(n)),
+        _ => Ok(()),
+    }
+}
+
+/// The token with the largest logit, the first of equals, without bias or penalties. One pass.
+/// Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
+pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
+    let logits = logits.into();
+    check(logits.len())?;
+    let (mut best, mut max) = (0, f32::NEG_INFINITY);
+    for start in (0..logits.len()).step_by(CHUNK) {
+        let of_chunk = logits.part(start, logits.len().min(start + CHUNK)).max();
+        if of_chunk > max {
+            (best, max) = (start, of_chunk);
+        }
+    }
+    let mut from_best = best..logits.len();
+    let place = from_best.find(|&i| max > f32::NEG_INFINITY && logits.at(i) == max);
+    place.map(|place| place as Token).ok_or(Error::NoCandidate)
+}
+
+/// The `n` most probable tokens in descending order into `top`, of equals the lower token first,
+/// with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
+///
+/// Fewer if fewer have a probability. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
+/// Of plus infinite logits the first has probability 1, all others 0.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each block of the vocabulary has a maximum"
+)]
+pub fn top_candidates<'l>(
+    logits: impl Into<Logits<'l>>,
+    n: usize,
+    top: &mut Vec<TokenData>,
+) -> Result<(), Error> {
+    let logits = logits.into();
+    check(logits.len())?;
+    top.clear();
+    let mut all = Summary::default();
+    let mut maxima = vec![0.0; logits.len().div_ceil(GROUP)];
+    for start in (0..logits.len()).step_by(CHUNK) {
+        let part = logits.part(start, logits.len().min(start + CHUNK));
+        let blocks = part.len().div_ceil(GROUP);
+        all.add_mass(part, &mut maxima[start / GROUP..][..blocks]);
+    }
+    if !all.is_defined() {
+        return Err(Error::NoCandidate);
+    }
+    // As many blocks reach it as are asked for, and each with a token at least.
+    let threshold = nearly_kth_largest(&maxima, n.max(1)).unwrap_or(f32::MIN);
+    logits.collect(&maxima, 0, threshold, top);
+    let descending = |a: &TokenData, b: &TokenData| {
+        let by_logit = b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal);
+        by_logit.then(a.id.cmp(&b.id))
+    };
+    if n < top.len() {
+        top.select_nth_unstable_by(n, descending);
+        top.truncate(n);
+    }
+    top.sort_unstable_by(descending);
+    for (i, candidate) in top.iter_mut().enumerate() {
+        candidate.p = match all.max() == f32::INFINITY {
+            true => f32::from(u8::from(i == 0)),
+            false => all.surprisal(candidate.logit).map_or(0.0, |s| (-s).exp()) as f32,
+        };
+    }
+    Ok(())
+}
