@@ -124,7 +124,6 @@ static void a_sieve_in_use_is_not_freed_nor_cloned(void) {
     llama_sieve_params params = llama_sieve_default_params();
     params.top_k     = 0;
     params.typical_p = 0.9f;
-    params.mode      = LLAMA_SIEVE_MODE_PARITY;
     for (int tried = 0;; tried++) {
         CHECK(tried < TRIES);
         struct job job = { .sieve = llama_sieve_new(&params), .logits = logits, .answer = -99 };

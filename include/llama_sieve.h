@@ -377,12 +377,12 @@ struct llama_context;
 #define LLAMA_SIEVE_MAX_RESERVED 16777216
 
 /*
- Mode: the quickest arithmetic.
+ Mode: tsampler's default. Kept with the parameters, and changes nothing.
  */
 #define LLAMA_SIEVE_MODE_FAST 0
 
 /*
- Mode: what llama.cpp's chain of built-in samplers gives.
+ Mode: llama.cpp's chain of built-in samplers, which every sieve is.
  */
 #define LLAMA_SIEVE_MODE_PARITY 1
 
@@ -592,8 +592,8 @@ typedef struct llama_sieve_params {
    */
   size_t struct_size;
   /*
-   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token,
-   without a draw, bias and penalties still applied.
+   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
+   what the filters leave.
    */
   float temperature;
   /*
@@ -631,7 +631,7 @@ typedef struct llama_sieve_params {
    */
   int32_t penalty_last_n;
   /*
-   Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
+   Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0.
    */
   float penalty_repeat;
   /*
@@ -647,11 +647,11 @@ typedef struct llama_sieve_params {
    */
   uint64_t seed;
   /*
-   LLAMA_SIEVE_MODE_*. Default FAST.
+   LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing.
    */
   int32_t mode;
   /*
-   LLAMA_SIEVE_RNG_*. Default XOROSHIRO128PLUS.
+   LLAMA_SIEVE_RNG_*. Default MT19937.
    */
   int32_t rng;
   /*
@@ -1374,9 +1374,9 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
                                                              size_t num_trigger_tokens);
 
 /*
- Returns the default parameters: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
- penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF,
- temperature last.
+ Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
+ min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed of a
+ llama.cpp program a sieve gives the tokens of its default chain.
  */
 struct llama_sieve_params llama_sieve_default_params(void);
 
@@ -1458,12 +1458,12 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
  Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
  tell llama_sieve_accept.
 
- NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
- first); PARITY does what the built-in chain does, which then draws by probabilities that are
- NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
- (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity: then the random
- stream stays; or stages that draw one of minus infinity), LLAMA_SIEVE_ERROR_BUSY,
- LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+ NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
+ does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
+ LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
+ (no logit above minus infinity: then the random stream stays; or one of minus infinity is
+ drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
+ tokens.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab floats.
@@ -1688,9 +1688,9 @@ struct llama_sieve_stages llama_sieve_default_stages(void);
 
 /*
  Gives the sieve these stages from the next token on, in place of the order of its parameters, or
- that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, whatever
- the mode, but that a temperature below 0.001 counts as 0, save in dynamic temperature with a
- range above 0; the bias still comes first. The last stage draws the token if it is mirostat or
+ that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, but that a
+ temperature below 0.001 counts as 0, save in dynamic temperature with a range above 0; the bias
+ still comes first. The last stage draws the token if it is mirostat or
  adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
  tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
  be called between any two tokens: stages that were there go on with what they remember, also

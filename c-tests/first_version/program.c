@@ -62,6 +62,10 @@ int main(void) {
     CHECK(defaults.struct_size == sizeof(llama_sieve_params));
     llama_sieve_params params = defaults;
     params.seed               = 11;
+    /* What the defaults were then. */
+    params.penalty_repeat     = 1.1f;
+    params.mode               = LLAMA_SIEVE_MODE_FAST;
+    params.rng                = LLAMA_SIEVE_RNG_XOROSHIRO128PLUS;
     llama_sieve * sieve       = llama_sieve_new(&params);
     CHECK(sieve != NULL);
     for (int i = 0; i < STEPS; i++) {

@@ -144,8 +144,6 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
 static void stages_in_a_chain(numbers * from, llama_token_data * data, llama_token_data * scratch) {
     llama_sieve_params params = llama_sieve_default_params();
     params.seed               = 7;
-    params.rng                = LLAMA_SIEVE_RNG_MT19937;
-    params.penalty_repeat     = 1.0f;
     params.top_n_sigma        = 3.0f;
     llama_sieve_stages stages = llama_sieve_default_stages();
     stages.xtc_probability    = 0.5f;
@@ -200,6 +198,14 @@ int main(void) {
     struct llama_sampler * smpl  = llama_sieve_init_sampler(&params);
     CHECK(sieve != NULL && smpl != NULL && strcmp(llama_sampler_name(smpl), "sieve") == 0);
     llama_sampler_chain_add(chain, smpl);
+    /* llama.cpp's default chain with that seed; what it has besides is switched off. */
+    struct llama_sampler * built_ins =
+        llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(built_ins, llama_sampler_init_top_k(40));
+    llama_sampler_chain_add(built_ins, llama_sampler_init_top_p(0.95f, 0));
+    llama_sampler_chain_add(built_ins, llama_sampler_init_min_p(0.05f, 0));
+    llama_sampler_chain_add(built_ins, llama_sampler_init_temp_ext(0.8f, 0.0f, 1.0f));
+    llama_sampler_chain_add(built_ins, llama_sampler_init_dist(7));
     llama_token first = -1;
     for (int i = 0; i < STEPS; i++) {
         fill_candidates(data, N, &from);
@@ -209,6 +215,7 @@ int main(void) {
         const llama_token token = llama_sieve_sample(sieve, logits, N);
         llama_sieve_accept(sieve, token);
         CHECK(step(chain, data, scratch) == token);
+        CHECK(step(built_ins, data, scratch) == token);
         if (i == STEPS / 2) {
             struct llama_sampler * clone = llama_sampler_clone(chain);
             llama_sampler_free(chain);
@@ -220,6 +227,7 @@ int main(void) {
     first = llama_sieve_sample(sieve, logits, N);
     CHECK(step(chain, data, scratch) == first);
     llama_sampler_free(chain);
+    llama_sampler_free(built_ins);
 
     /* Behind a built-in that has cut and sorted. */
     chain = llama_sampler_chain_init(llama_sampler_chain_default_params());

@@ -31,8 +31,8 @@ static llama_sieve_params unusual(void) {
     p.penalty_freq    = 0.25f;
     p.penalty_present = 0.5f;
     p.seed            = 77;
-    p.mode            = LLAMA_SIEVE_MODE_PARITY;
-    p.rng             = LLAMA_SIEVE_RNG_MT19937;
+    p.mode            = LLAMA_SIEVE_MODE_FAST;
+    p.rng             = LLAMA_SIEVE_RNG_XOROSHIRO128PLUS;
     p.method          = LLAMA_SIEVE_METHOD_GUMBEL;
     p.order           = LLAMA_SIEVE_ORDER_TEMP_FIRST;
     p.bias            = BIASES;
@@ -225,10 +225,11 @@ static void candidates_after_every_way(void) {
         const int n     = llama_sieve_candidates(sieve, out, N);
         float     sum   = 0.0f;
         bool      found = false;
-        CHECK(token >= 0 && n > 0 && n <= N && (way != 4 || n == 1));
+        CHECK(token >= 0 && n > 0 && n <= N);
         for (int i = 0; i < n; i++) {
             sum += out[i].p;
             found = found || out[i].id == token;
+            CHECK(way != 4 || out[i].p == (out[i].id == token ? 1.0f : 0.0f));
         }
         CHECK(found && fabsf(sum - 1.0f) < 1e-6f);
         const float masked[2] = { -INFINITY, NAN };
@@ -281,7 +282,7 @@ static void states_with_parameters(void) {
     }
     const size_t size  = llama_sieve_state_size(first);
     uint8_t *    bytes = malloc(size);
-    CHECK(bytes != NULL && size == 136 + 8 * 2 + 4 * 7 + 2496);
+    CHECK(bytes != NULL && size == 136 + 8 * 2 + 4 * 7);
     CHECK(llama_sieve_state_save(first, bytes, size) == LLAMA_SIEVE_OK);
     llama_sieve *      second = llama_sieve_new(&ours);
     llama_sieve_params seen   = { .struct_size = sizeof(seen) };

@@ -79,8 +79,8 @@ static const int32_t PROGRAMS[] = {
     LLAMA_SIEVE_STAGE_MIN_P,     LLAMA_SIEVE_STAGE_XTC,     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
 };
 
-/* That of mode PARITY. */
-static const int32_t OF_PARITY[] = {
+/* That of the parameters. */
+static const int32_t OF_PARAMS[] = {
     LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_TOP_K,       LLAMA_SIEVE_STAGE_TYPICAL,
     LLAMA_SIEVE_STAGE_TOP_P,     LLAMA_SIEVE_STAGE_MIN_P,       LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
     LLAMA_SIEVE_STAGE_TEMPERATURE,
@@ -113,21 +113,19 @@ static void defaults(void) {
     llama_sieve_free(other);
 }
 
-/* The order of PARITY, asked for by stages, in either mode. */
-static void the_order_of_parity(void) {
+/* The order of the parameters, asked for by stages; and the mode changes nothing. */
+static void the_order_of_the_parameters(void) {
     for (int32_t mode = LLAMA_SIEVE_MODE_FAST; mode <= LLAMA_SIEVE_MODE_PARITY; mode++) {
         llama_sieve_params params = llama_sieve_default_params();
         params.seed               = 11;
         params.typical_p          = 0.9f;
-        params.rng                = LLAMA_SIEVE_RNG_MT19937;
-        params.mode               = LLAMA_SIEVE_MODE_PARITY;
-        llama_sieve * parity      = llama_sieve_new(&params);
+        llama_sieve * plain       = llama_sieve_new(&params);
         params.mode               = mode;
         llama_sieve *      staged = llama_sieve_new(&params);
-        llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+        llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
         CHECK(llama_sieve_set_stages(staged, &stages) == LLAMA_SIEVE_OK);
-        check_same_text(parity, staged, 0, STEPS);
-        llama_sieve_free(parity);
+        check_same_text(plain, staged, 0, STEPS);
+        llama_sieve_free(plain);
         llama_sieve_free(staged);
     }
 }
@@ -340,7 +338,7 @@ static void states(int32_t rng) {
           says("other stages"));
     check_same_text(first, second, 0, STEPS);
     /* Stages that remember nothing have no part of a state. */
-    other = with_order(OF_PARITY, COUNT(OF_PARITY));
+    other = with_order(OF_PARAMS, COUNT(OF_PARAMS));
     CHECK(llama_sieve_set_stages(second, &other) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_state_load(second, small, n_small) == LLAMA_SIEVE_OK);
     free(bytes);
@@ -366,7 +364,7 @@ static void a_state_of_version_1(void) {
     }
     llama_sieve *      sieve  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
     llama_sieve *      plain  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
-    llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+    llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
     CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_state_load(sieve, state, sizeof(state)) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_state_load(plain, state, sizeof(state)) == LLAMA_SIEVE_OK);
@@ -430,7 +428,7 @@ static void * sample(void * argument) {
 
 /* While another thread is in it nothing is set. */
 static void in_use(void) {
-    const llama_sieve_stages stages = with_order(OF_PARITY, COUNT(OF_PARITY));
+    const llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
     float *                  logits = malloc(MANY * sizeof(*logits));
     CHECK(logits != NULL);
     for (int i = 0; i < MANY; i++) {
@@ -453,7 +451,7 @@ static void in_use(void) {
             }
         }
         CHECK(pthread_join(thread, NULL) == 0);
-        CHECK(has_stages(job.sieve, OF_PARITY, COUNT(OF_PARITY)));
+        CHECK(has_stages(job.sieve, OF_PARAMS, COUNT(OF_PARAMS)));
         llama_sieve_free(job.sieve);
     }
     CHECK(refused[0] && refused[1] && refused[2]);
@@ -463,7 +461,7 @@ static void in_use(void) {
 int main(void) {
     llama_sieve_log_set(ignore_message, NULL);
     defaults();
-    the_order_of_parity();
+    the_order_of_the_parameters();
     set_and_get();
     wrong_stages();
     large_numbers();

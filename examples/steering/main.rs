@@ -206,7 +206,7 @@ fn number<T: FromStr + PartialOrd + From<u8>>(
 fn parse_options() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options {
         pattern: None,
-        preset: Params::default(),
+        preset: Params::tsampler(),
         plot: None,
         model: concat!(env!("CARGO_MANIFEST_DIR"), "/models/kjv-tiny.gguf").into(),
         prompt: "And the LORD said unto".to_owned(),

@@ -5,7 +5,7 @@ use llama_sieve::sieve::{Order, Params};
 /// tsampler's are its defaults and its usage patterns, Akunu's the table of its book. Akunu's
 /// temperature comes first, and it has no penalty unless asked for.
 pub fn named(name: &str) -> Result<Params, String> {
-    let default = Params::default();
+    let default = Params::tsampler();
     Ok(match name {
         "tsampler" => default,
         "tsampler-creative" => Params {

@@ -1,4 +1,4 @@
-//! The sieve: parameters of any bits, saved states of any bytes, and FAST against PARITY.
+//! The sieve: parameters of any bits, saved states of any bytes, stages in any order.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -7,8 +7,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::sieve::*;
-use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
-use llama_sieve_fuzz::logits::{Logit, Whole};
+use llama_sieve_fuzz::logits::Logit;
 use llama_sieve_fuzz::params::{CParams, Change};
 use llama_sieve_fuzz::stages::{CStages, Stages};
 
@@ -19,7 +18,6 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
         state(&params, &logits, &accepted, &damage, reader.as_deref());
     }
     Case::Bytes { params, bytes } => bytes_as_state(&params, &bytes),
-    Case::Modes { params, logits, accepted } => modes(&params, &logits, &accepted),
     Case::Stages { params, stages, others, logits, damage } => {
         with_stages(&params, &stages, others.as_ref(), &logits, &damage);
     }
@@ -45,11 +43,6 @@ enum Case {
         params: Vec<Change>,
         bytes: Vec<u8>,
     },
-    Modes {
-        params: Tame,
-        logits: Vec<i16>,
-        accepted: Vec<u8>,
-    },
     Stages {
         params: Vec<Change>,
         stages: Stages,
@@ -74,23 +67,6 @@ enum Damage {
     Sum,
     /// Four bytes, so far from the end: what stages remember is there.
     Behind(u16, u32),
-}
-
-/// Parameters at which no arithmetic overflows.
-#[derive(Arbitrary, Debug)]
-struct Tame {
-    temperature: u8,
-    top_k: Whole,
-    top_p: u8,
-    min_p: u8,
-    typical_p: u8,
-    top_n_sigma: u8,
-    min_keep: u8,
-    repeat: u8,
-    freq: i8,
-    present: i8,
-    temp_first: bool,
-    bias: Vec<(u8, i8)>,
 }
 
 fn any_bits(bits: &[u8]) {
@@ -471,129 +447,5 @@ unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
         let copy = llama_sieve_clone(sieve);
         assert_eq!(tokens(copy, logits, 2), tokens(sieve, logits, 2));
         llama_sieve_free(copy);
-    }
-}
-
-impl Tame {
-    fn params(&self) -> Params {
-        let unit = |byte: u8| f32::from(byte) / 250.0;
-        Params {
-            temperature: f32::from(self.temperature) / 64.0 + 0.05,
-            top_k: self.top_k.0,
-            top_p: unit(self.top_p),
-            min_p: unit(self.min_p),
-            typical_p: unit(self.typical_p),
-            top_n_sigma: f32::from(self.top_n_sigma) / 64.0,
-            min_keep: usize::from(self.min_keep),
-            penalty_last_n: 16,
-            penalty_repeat: 0.5 + unit(self.repeat),
-            penalty_freq: f32::from(self.freq) / 64.0,
-            penalty_present: f32::from(self.present) / 64.0,
-            seed: 7,
-            mode: Mode::Parity,
-            rng: RngKind::Mt19937,
-            method: Method::Cdf,
-            order: if self.temp_first {
-                Order::TempFirst
-            } else {
-                Order::TempLast
-            },
-            bias: self
-                .bias
-                .iter()
-                .take(8)
-                .map(|&(token, bias)| (i32::from(token), f32::from(bias) / 16.0))
-                .collect(),
-        }
-    }
-}
-
-/// The candidates that are left, by rising id.
-fn kept(params: &Params, logits: &[f32], accepted: &[u8]) -> Result<Vec<(i32, f32)>, Error> {
-    let mut sieve = Sieve::new(params)?;
-    accepted
-        .iter()
-        .for_each(|&token| sieve.accept(i32::from(token)));
-    sieve.sample(logits)?;
-    let candidates = sieve.candidates().iter();
-    let possible = candidates.filter(|c| c.logit > f32::NEG_INFINITY);
-    let mut kept: Vec<(i32, f32)> = possible.map(|c| (c.id, c.p)).collect();
-    kept.sort_by_key(|&(id, _)| id);
-    Ok(kept)
-}
-
-fn ids(kept: &[(i32, f32)]) -> Vec<i32> {
-    kept.iter().map(|&(id, _)| id).collect()
-}
-
-/// Checks that both modes keep the same candidates, where no threshold is so near to one that
-/// rounding could decide.
-fn modes(params: &Tame, logits: &[i16], accepted: &[u8]) {
-    // Distinct by a multiple of what float can tell, after penalties too in all likelihood; equal
-    // ones are left out below.
-    let logits: Vec<f32> = logits
-        .iter()
-        .take(150)
-        .enumerate()
-        .map(|(i, &x)| f32::from(x) / 2048.0 + i as f32 / 65536.0)
-        .collect();
-    let accepted = &accepted[..accepted.len().min(24)];
-    let parity = params.params();
-    let adjusted = {
-        let mut sieve = Sieve::new(&parity).expect("tame parameters");
-        accepted
-            .iter()
-            .for_each(|&token| sieve.accept(i32::from(token)));
-        let adjusted = logits.iter().enumerate();
-        let adjusted: Vec<f32> = adjusted
-            .map(|(i, &logit)| sieve.adjusted(i as i32, logit))
-            .collect();
-        adjusted
-    };
-    let mut sorted = adjusted.clone();
-    sorted.sort_by(f32::total_cmp);
-    if sorted.windows(2).any(|pair| pair[1] - pair[0] < 1e-5) || logits.is_empty() {
-        return;
-    }
-    // Where probabilities underflow the entropy of PARITY is not a number.
-    let spread = (sorted[sorted.len() - 1] - sorted[0]) / parity.temperature.min(1.0);
-    if spread > 60.0 {
-        return;
-    }
-    let expected = kept(&parity, &logits, accepted).expect("a candidate");
-    // Each threshold a little off, either way.
-    type Nudge = fn(&mut Params, f32);
-    let nudges: [Nudge; 4] = [
-        |p, by| p.top_p *= by,
-        |p, by| p.min_p *= by,
-        |p, by| p.typical_p *= by,
-        |p, by| p.top_n_sigma *= by,
-    ];
-    for nudge in nudges {
-        for by in [1.0 - 1e-3, 1.0 + 1e-3] {
-            let mut near = parity.clone();
-            nudge(&mut near, by);
-            if kept(&near, &logits, accepted).map(|kept| ids(&kept)) != Ok(ids(&expected)) {
-                return;
-            }
-        }
-    }
-    // Typical takes them in the order of their distances from the entropy, of which two may be as
-    // good as equal.
-    if parity.typical_p < 1.0 && parity.min_keep > 1 {
-        return;
-    }
-    let fast = Params {
-        mode: Mode::Fast,
-        ..parity.clone()
-    };
-    let got = kept(&fast, &logits, accepted).expect("a candidate");
-    // Greedy of PARITY masks, FAST keeps one: the same candidates with a probability.
-    assert_eq!(ids(&got), ids(&expected), "{parity:?}\n{adjusted:?}");
-    for (a, b) in got.iter().zip(&expected) {
-        assert!(
-            (a.1 - b.1).abs() <= 1e-5 * b.1.max(1e-3),
-            "{a:?} {b:?} {parity:?}"
-        );
     }
 }

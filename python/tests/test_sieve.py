@@ -27,7 +27,7 @@ from llama_sieve import (
 )
 
 V = 4096
-QUIET = Params(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, penalty_repeat=1.0, seed=7)
+QUIET = Params(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
 """Every stage off."""
 
 
@@ -81,8 +81,8 @@ def test_structures_are_as_long_as_the_library_says():
     "params",
     [
         QUIET,
-        Params(seed=7, penalty_repeat=1.0),
-        Params(seed=7, penalty_freq=0.2, penalty_present=0.1),
+        Params(seed=7),
+        Params(seed=7, penalty_repeat=1.1, penalty_freq=0.2, penalty_present=0.1),
         dataclasses.replace(QUIET, top_p=0.8),
         dataclasses.replace(QUIET, min_p=0.02, temperature=1.7),
         dataclasses.replace(QUIET, top_k=7, bias={3: 2.5, 11: -math.inf}),
@@ -218,7 +218,7 @@ def test_a_batch_is_its_sequences_one_by_one(rng):
 
 
 def test_statistics_are_those_of_the_stages(logits):
-    sieve = Sieve(seed=1, penalty_repeat=1.0)
+    sieve = Sieve(seed=1)
     assert math.isnan(sieve.stats.model_entropy)
     sieve.measure()
     token = sieve.sample(logits)
@@ -240,7 +240,7 @@ def test_top_candidates_have_the_models_probabilities(logits):
     assert llama_sieve.top_candidates(logits, 0).size == 0
 
 
-def test_parity_mode_gives_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
+def test_a_seed_gives_the_tokens_of_llama_cpps_default_chain(logits, llama_cpp):
     """The chain is llama.cpp's own, through its bindings."""
     bindings = llama_cpp.llama_cpp
     chain = bindings.llama_sampler_chain_init(bindings.llama_sampler_chain_default_params())
@@ -249,13 +249,15 @@ def test_parity_mode_gives_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
         bindings.llama_sampler_init_top_p(0.95, 1),
         bindings.llama_sampler_init_min_p(0.05, 1),
         bindings.llama_sampler_init_temp(0.8),
-        bindings.llama_sampler_init_dist(42),
+        bindings.llama_sampler_init_dist(7),
     ):
         bindings.llama_sampler_chain_add(chain, sampler)
-    sieve = Sieve(mode=Mode.PARITY, rng=Rng.MT19937, seed=42, penalty_repeat=1.0)
+    sieve = Sieve(seed=7)
     for shift in range(20):
         rolled = np.roll(logits, shift)
-        assert sieve.sample(rolled) == _sampled(bindings, chain, rolled)
+        token = sieve.sample(rolled)
+        assert token == _sampled(bindings, chain, rolled)
+        sieve.accept(token)
     bindings.llama_sampler_free(chain)
 
 
@@ -276,7 +278,7 @@ def test_stages_give_what_a_chain_of_llama_cpp_gives(logits, llama_cpp):
         bindings.llama_sampler_init_dist(42),
     ):
         bindings.llama_sampler_chain_add(chain, sampler)
-    sieve = Sieve(rng=Rng.MT19937, seed=42, top_n_sigma=2.0)
+    sieve = Sieve(seed=42, top_n_sigma=2.0, penalty_repeat=1.1)
     sieve.stages = Stages(xtc_probability=0.5, xtc_threshold=0.05, dynatemp_range=0.5)
     for shift in range(40):
         rolled = np.roll(logits, shift)
@@ -297,7 +299,7 @@ def test_stages_in_the_order_of_the_parameters_are_those(logits):
         Stage.TOP_N_SIGMA,
         Stage.TEMPERATURE,
     ]
-    params = Params(seed=5, typical_p=0.9, mode=Mode.PARITY, rng=Rng.MT19937)
+    params = Params(seed=5, typical_p=0.9)
     fixed, staged = Sieve(params), Sieve(params, mode=Mode.FAST)
     assert staged.stages is None
     staged.stages = Stages(order)
@@ -314,6 +316,18 @@ def test_stages_in_the_order_of_the_parameters_are_those(logits):
     assert staged.stages is None
     staged.reset()
     assert staged.sample(logits) == Sieve(params, mode=Mode.FAST).sample(logits)
+
+
+def test_a_preset_has_the_choices_of_tsampler():
+    params = Params.tsampler(seed=3)
+    assert (params.mode, params.rng, params.penalty_repeat) == (
+        Mode.FAST,
+        Rng.XOROSHIRO128PLUS,
+        pytest.approx(1.1),
+    )
+    assert dataclasses.replace(params, mode=Mode.PARITY, rng=Rng.MT19937, penalty_repeat=1.0) == (
+        Params(seed=3)
+    )
 
 
 def test_xtc_acts_as_often_as_it_should():

@@ -193,8 +193,9 @@ impl Pipeline {
 impl Sieve {
     /// Runs these stages, in this order, in place of those that the parameters name; `None`: those
     /// of the parameters again. The bias still comes first, and the last draws the token if it
-    /// [can](Stage::draws). Stages that were there go on with what they remember. Fails, and changes nothing, for a stage that is named twice or
-    /// draws before the end, and for numbers that are not finite.
+    /// [can](Stage::draws). Stages that were there go on with what they remember. Fails, and
+    /// changes nothing, for a stage that is named twice or draws before the end, and for numbers
+    /// that are not finite.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};

@@ -34,18 +34,19 @@ RANDOM_SEED = 0xFFFFFFFF
 
 
 class Mode(IntEnum):
-    """Which arithmetic."""
+    """A mark that is kept with the parameters and changes nothing."""
 
     FAST = 0
-    """The quickest."""
+    """tsampler's default."""
     PARITY = 1
-    """What llama.cpp's chain of built-in samplers gives."""
+    """llama.cpp's chain, which every sieve is."""
 
 
 class Rng(IntEnum):
     """Which generator."""
 
     XOROSHIRO128PLUS = 0
+    """tsampler's."""
     MT19937 = 1
     """llama.cpp's stream; takes the lower 32 bits of the seed."""
     POSITION = 2
@@ -72,7 +73,10 @@ class Order(IntEnum):
 
 @dataclass(frozen=True)
 class Params:
-    """The parameters of a sieve. `dataclasses.replace` makes others of them."""
+    """The parameters of a sieve. `dataclasses.replace` makes others of them.
+
+    The defaults are llama.cpp's: with one seed a sieve gives the tokens of its default chain.
+    """
 
     temperature: float = 0.8
     """Divides the logits; 1 changes nothing; below 0.001: the most probable token."""
@@ -90,19 +94,27 @@ class Params:
     """Typical, top-p and min-p leave at least that many."""
     penalty_last_n: int = 64
     """How many of the last tokens are penalised; disabled by <= 0."""
-    penalty_repeat: float = 1.1
+    penalty_repeat: float = 1.0
     """Divides logits above 0, multiplies the others; 1 disables."""
     penalty_freq: float = 0.0
     """Subtracted once per occurrence; 0 disables."""
     penalty_present: float = 0.0
     """Subtracted once; 0 disables."""
     seed: int = RANDOM_SEED
-    mode: Mode = Mode.FAST
-    rng: Rng = Rng.XOROSHIRO128PLUS
+    mode: Mode = Mode.PARITY
+    """Changes nothing."""
+    rng: Rng = Rng.MT19937
     method: Method = Method.CDF
     order: Order = Order.TEMP_LAST
     bias: Optional[Mapping[int, float]] = None
     """Added to the logits of tokens before the penalties; minus infinity bans a token."""
+
+    @classmethod
+    def tsampler(cls, **changes: Any) -> Params:
+        """tsampler's defaults: xoroshiro128+ and a repetition penalty of 1.1, but for changes."""
+        return dataclasses.replace(
+            cls(penalty_repeat=1.1, mode=Mode.FAST, rng=Rng.XOROSHIRO128PLUS), **changes
+        )
 
     def _native(self) -> SieveParams:
         """The C structure. It keeps the biases alive."""
@@ -325,8 +337,8 @@ class Sieve(Held):
     def stages(self) -> Optional[Stages]:
         """The stages in an order of their own; None: in the order of the parameters.
 
-        Those that are assigned hold from the next token on, whatever the mode; what was there
-        goes on with what it remembers.
+        Those that are assigned hold from the next token on; what was there goes on with what it
+        remembers.
         """
         return self._stages
 

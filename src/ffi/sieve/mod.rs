@@ -40,9 +40,9 @@ pub use stages::*;
 pub use state::*;
 pub use stateless::*;
 
-/// Returns the default parameters: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
-/// penalty_repeat 1.1 over 64 tokens, everything else off; a random seed; FAST, xoroshiro128+, CDF,
-/// temperature last.
+/// Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
+/// min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed of a
+/// llama.cpp program a sieve gives the tokens of its default chain.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
@@ -220,12 +220,12 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
 /// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
 /// tell llama_sieve_accept.
 ///
-/// NaN counts as minus infinity, a banned token. In FAST plus infinity wins (of several, the
-/// first); PARITY does what the built-in chain does, which then draws by probabilities that are
-/// NaN. Returns the token, 0 or above, or: LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE
-/// (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit above minus infinity: then the random
-/// stream stays; or stages that draw one of minus infinity), LLAMA_SIEVE_ERROR_BUSY,
-/// LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first tokens.
+/// NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
+/// does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
+/// LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
+/// (no logit above minus infinity: then the random stream stays; or one of minus infinity is
+/// drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
+/// tokens.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.

@@ -12,9 +12,9 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// Mode: the quickest arithmetic.
+/// Mode: tsampler's default. Kept with the parameters, and changes nothing.
 pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
-/// Mode: what llama.cpp's chain of built-in samplers gives.
+/// Mode: llama.cpp's chain of built-in samplers, which every sieve is.
 pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
 /// Generator: xoroshiro128+, seeded through SplitMix64.
 pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
@@ -40,8 +40,8 @@ pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
 pub struct llama_sieve_params {
     /// sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
     pub struct_size: usize,
-    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token,
-    /// without a draw, bias and penalties still applied.
+    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
+    /// what the filters leave.
     pub temperature: f32,
     /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
     /// token.
@@ -63,7 +63,7 @@ pub struct llama_sieve_params {
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.
     pub penalty_last_n: i32,
-    /// Divides logits above 0, multiplies the others. Default 1.1; 1 disables; must be above 0.
+    /// Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0.
     pub penalty_repeat: f32,
     /// Subtracted once per occurrence. Default 0, which disables.
     pub penalty_freq: f32,
@@ -71,9 +71,9 @@ pub struct llama_sieve_params {
     pub penalty_present: f32,
     /// Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
     pub seed: u64,
-    /// LLAMA_SIEVE_MODE_*. Default FAST.
+    /// LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing.
     pub mode: i32,
-    /// LLAMA_SIEVE_RNG_*. Default XOROSHIRO128PLUS.
+    /// LLAMA_SIEVE_RNG_*. Default MT19937.
     pub rng: i32,
     /// LLAMA_SIEVE_METHOD_*. Default CDF.
     pub method: i32,
