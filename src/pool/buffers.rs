@@ -2,11 +2,12 @@
 
 use std::collections::TryReserveError;
 
-use super::{Form, Left};
+use super::{Form, Left, Pool};
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Softmax, Workspace};
 use crate::candidates::ByDistance;
 use crate::kernels::layout::GROUP;
+use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::token::TokenData;
 
@@ -42,16 +43,6 @@ pub struct Buffers {
     pub(super) settled: bool,
 }
 
-/// Copies only what a pool that was left as an array has in them.
-impl Clone for Buffers {
-    fn clone(&self) -> Self {
-        Self {
-            array: self.array.clone(),
-            ..Self::default()
-        }
-    }
-}
-
 impl Buffers {
     /// Makes room for what a vocabulary of `n` tokens can take, so that however many candidates
     /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
@@ -72,6 +63,41 @@ impl Buffers {
             + (self.column.capacity() + self.maxima.capacity() + self.picked.capacity())
                 * size_of::<f32>()
             + (self.array.capacity() + self.collected.capacity()) * size_of::<TokenData>()
+    }
+
+    /// A copy of what a pool that was [left alone](Pool::leave_alone) has in them.
+    pub fn of_left(&self, left: Option<Left>) -> Self {
+        let mut copy = Self::default();
+        match left.map(|left| left.form) {
+            Some(Form::Array { .. }) => copy.array.clone_from(&self.array),
+            Some(Form::Column) => copy.column.clone_from(&self.column),
+            Some(Form::Masked) => {
+                copy.edits.clone_from(&self.edits);
+                copy.allowed.clone_from(&self.allowed);
+            }
+            Some(Form::Logits) | None => {}
+        }
+        copy
+    }
+
+    /// The candidates of a pool that was [left alone](Pool::leave_alone), as an array.
+    pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
+        if !matches!(left.form, Form::Array { .. }) {
+            let mut column = std::mem::take(&mut self.column);
+            // Of one that is masked the logits do not matter.
+            column.resize(left.n, 0.0);
+            let form = match left.form {
+                Form::Column => Form::Logits,
+                form => form,
+            };
+            let whole = Left { form, ..*left };
+            if let Some(mut pool) = Pool::resume(Logits::F32(&column), self, whole) {
+                pool.array();
+                *left = pool.leave();
+            }
+            self.column = column;
+        }
+        self.array_of(*left)
     }
 
     /// The candidates of a pool that was left as an array; of another, none.

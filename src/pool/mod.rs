@@ -30,6 +30,9 @@ use buffers::{Edit, MOST_EDITS, reserve};
 pub use in_order::{InOrder, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 
+/// The number of blocks of which one may have a candidate that is not masked.
+const SPARSE: usize = 8;
+
 /// The form in which the candidates are held.
 #[derive(Clone, Copy, Debug)]
 enum Form {
@@ -59,6 +62,11 @@ pub struct Left {
 }
 
 impl Left {
+    /// The index of the chosen candidate, if it is an array.
+    pub fn selected(self) -> Option<usize> {
+        self.selected
+    }
+
     /// True if the candidates are an array that is known to descend.
     pub fn is_sorted(self) -> bool {
         matches!(self.form, Form::Array { sorted: true, .. })
@@ -118,6 +126,20 @@ impl<'a> Pool<'a> {
             order: self.order,
             selected: self.selected,
         }
+    }
+
+    /// Leaves the pool such that an array can be made of it [later](Buffers::settle) without the
+    /// caller's logits.
+    pub fn leave_alone(mut self) -> Left {
+        let needs_logits = match self.form {
+            Form::Logits => true,
+            Form::Masked => self.buffers.allowed.iter().any(|&word| word != 0),
+            Form::Column | Form::Array { .. } => false,
+        };
+        if needs_logits {
+            self.make_column();
+        }
+        self.leave()
     }
 
     /// The number of candidates left. Of those [kept loosely](Self::keep_loosely) there may be
@@ -506,6 +528,14 @@ impl Pool<'_> {
         let blocks = self.buffers.maxima.len();
         self.collect(0, blocks, threshold);
         &self.buffers.collected
+    }
+
+    /// The candidates above minus infinity, in order, if they are in few of the blocks.
+    pub fn few_unmasked(&mut self) -> Option<&[TokenData]> {
+        self.max();
+        let blocks = count_at_least(&self.buffers.maxima, f32::MIN);
+        let are_few = blocks <= self.buffers.maxima.len() / SPARSE;
+        are_few.then(|| self.at_least(f32::MIN))
     }
 
     /// The logits of block `number`.

@@ -1,5 +1,7 @@
 //! Pools against arrays that are filled and changed one by one.
 
+use half::bf16;
+
 use super::*;
 use crate::algorithms::host_order::HostOrder;
 use crate::token::array_of;
@@ -75,7 +77,12 @@ fn edited_logits_are_those_of_a_changed_copy() {
         let coarse = [1e4, 4.0, 1.0][round % 3];
         let logits = numbers.logits(n, coarse);
         let mut copy = logits.clone();
-        let mut pool = Pool::new(&logits[..], &mut buffers);
+        // Quarters are numbers of half precision, too.
+        let halves: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
+        let mut pool = match coarse == 4.0 {
+            true => Pool::new(&halves[..], &mut buffers),
+            false => Pool::new(&logits[..], &mut buffers),
+        };
         if round % 2 == 0 {
             pool.max();
         }
@@ -97,8 +104,21 @@ fn edited_logits_are_those_of_a_changed_copy() {
                 *x += by;
             }
         }
+        if round % 7 == 0 {
+            let kept = [pool.argmax(), numbers.below(n)][numbers.below(2)];
+            pool.mask_all_but(kept);
+            for (_, x) in copy.iter_mut().enumerate().filter(|&(i, _)| i != kept) {
+                *x = f32::NEG_INFINITY;
+            }
+        }
         let max = copy.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut unmasked = array_of(&copy);
+        unmasked.retain(|c| c.logit > f32::NEG_INFINITY);
+        assert_eq!(pool.unmasked(), unmasked.len(), "round {round}");
         assert_eq!(pool.max(), max, "round {round}");
+        if let Some(few) = pool.few_unmasked() {
+            assert_eq!(bits(few), bits(&unmasked), "round {round}");
+        }
         let first = copy.iter().position(|&x| x == max && x > f32::NEG_INFINITY);
         assert_eq!(pool.argmax(), first.unwrap_or(0), "round {round}");
         for threshold in [f32::MIN, -1.0, 2.0, 9.0] {
@@ -109,8 +129,21 @@ fn edited_logits_are_those_of_a_changed_copy() {
         if round % 4 == 0 {
             assert_eq!(pool.contiguous(), copy);
         }
-        let (data, sorted) = pool.array();
-        assert_eq!((bits(data), sorted), (bits(&array_of(&copy)), false));
+        if round % 2 == 0 {
+            let (data, sorted) = pool.array();
+            assert_eq!((bits(data), sorted), (bits(&array_of(&copy)), false));
+            continue;
+        }
+        // Without the logits, and from a copy of the buffers.
+        let mut left = pool.leave_alone();
+        let mut others = buffers.of_left(Some(left));
+        assert_eq!(
+            bits(others.settle(&mut left.clone())),
+            bits(&array_of(&copy))
+        );
+        for _ in 0..2 {
+            assert_eq!(bits(buffers.settle(&mut left)), bits(&array_of(&copy)));
+        }
     }
 }
 

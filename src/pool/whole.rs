@@ -2,10 +2,10 @@
 
 use super::{Edit, Form, Pool};
 use crate::kernels::bitmap::{has, mask_column};
-use crate::kernels::layout::GROUP;
+use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::kernels::scan::count_at_least;
-use crate::token::Token;
+use crate::token::{Token, comparable};
 
 /// The logits of a vocabulary, before the edits.
 #[derive(Clone, Copy)]
@@ -46,6 +46,33 @@ impl<'a> Whole<'a> {
         }
     }
 
+    /// How many are above minus infinity.
+    fn unmasked(self) -> usize {
+        match (self.logits, self.allowed) {
+            (Logits::F32(xs), None) => count_at_least(xs, f32::MIN),
+            (_, Some(allowed)) => {
+                let words = allowed.iter().enumerate();
+                let blocks = words.filter(|&(_, &word)| word != 0);
+                blocks
+                    .map(|(number, _)| self.unmasked_of(64 * number, 64))
+                    .sum()
+            }
+            (logits, None) => {
+                let starts = (0..logits.len()).step_by(CHUNK);
+                starts.map(|start| self.unmasked_of(start, CHUNK)).sum()
+            }
+        }
+    }
+
+    /// The same of at most `n` from `start` on, which is a multiple of 64.
+    fn unmasked_of(self, start: usize, n: usize) -> usize {
+        let mut copy = [0.0; CHUNK];
+        let n = n.min(self.logits.len() - start);
+        let copy = copy.get_mut(..n).unwrap_or_default();
+        self.widen(start, copy);
+        count_at_least(copy, f32::MIN)
+    }
+
     pub(super) fn block_maxima(self, maxima: &mut [f32]) -> f32 {
         match self.allowed {
             Some(allowed) => self.logits.masked_block_maxima(allowed, maxima),
@@ -73,7 +100,14 @@ impl Pool<'_> {
         }
         // The masked ones are the last in any order.
         let dropped = self.order.map_or(0, |order| order.dropped);
-        count_at_least(self.contiguous(), f32::MIN) - dropped
+        let whole = self.whole();
+        let is_unmasked = |logit: f32| usize::from(logit > f32::NEG_INFINITY);
+        let edits = self.buffers.edits.iter();
+        let [before, after] = edits.fold([0, 0], |[before, after], edit| {
+            let raw = whole.at(edit.token as usize);
+            [before + is_unmasked(raw), after + is_unmasked(edit.logit)]
+        });
+        whole.unmasked() - before + after - dropped
     }
 }
 
@@ -104,6 +138,25 @@ impl Pool<'_> {
             Form::Column => mask_column(&mut buffers.column, words),
             Form::Array { .. } => {}
         }
+    }
+
+    /// Gives minus infinity to all tokens but the one at `index`, which is in the vocabulary.
+    pub fn mask_all_but(&mut self, index: usize) {
+        self.max();
+        let token = index as u32;
+        let logit = self.logit_of(token as Token);
+        let buffers = &mut *self.buffers;
+        buffers.edits.clear();
+        buffers.edits.push(Edit { token, logit });
+        buffers.allowed.clear();
+        buffers.allowed.resize(self.logits.len().div_ceil(64), 0);
+        buffers.maxima.fill(f32::NEG_INFINITY);
+        let max = comparable(logit);
+        if let Some(of_block) = buffers.maxima.get_mut(index / GROUP) {
+            *of_block = max;
+        }
+        self.max = Some(max);
+        self.form = Form::Masked;
     }
 }
 

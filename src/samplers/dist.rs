@@ -77,6 +77,21 @@ impl Dist {
         if !max.is_finite() {
             return false;
         }
+        // Probabilities of 0 change no sum, and only a draw of 0 stops at one.
+        if draw > 0.0
+            && let Some(few) = pool.few_unmasked()
+        {
+            self.head.clear();
+            self.head.extend_from_slice(few);
+            let sum = self.work.exponentiate_double(&self.head, false);
+            let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
+            let chosen = self.work.choose(sum, draw, exactly);
+            let Some(chosen) = self.head.get(chosen) else {
+                return false;
+            };
+            pool.select_weighted(chosen.id as usize, Weights::Double);
+            return true;
+        }
         let sum = self.work.exponentiate_logits(pool.contiguous(), max);
         if sum.is_nan() {
             return false;

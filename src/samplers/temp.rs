@@ -44,12 +44,7 @@ pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
         return kernels::divide(pool.column_mut(), t);
     }
     let best = pool.argmax();
-    let column = pool.column_mut();
-    let logit = column.get(best).copied();
-    column.fill(f32::NEG_INFINITY);
-    if let (Some(place), Some(logit)) = (column.get_mut(best), logit) {
-        *place = logit;
-    }
+    pool.mask_all_but(best);
 }
 
 fn mask_all_but_largest(candidates: &mut Candidates<'_>) {

@@ -231,7 +231,10 @@ impl Sieve {
     /// The distribution that the last token was drawn from: logits after all stages, and
     /// probabilities that add up to 1, in the order in which llama.cpp's chain leaves them. Masked
     /// candidates have probability 0. Empty before the first token, and after a failure.
-    pub fn candidates(&self) -> &[TokenData] {
+    ///
+    /// Where all of the vocabulary is left they are written out when they are asked for, once per
+    /// token.
+    pub fn candidates(&mut self) -> &[TokenData] {
         self.pipeline.candidates()
     }
 
@@ -247,13 +250,8 @@ impl Sieve {
     /// chain does, which then draws by probabilities that are NaN. Fails if there is no logit, or
     /// none above minus infinity after bias and penalties; the random stream then stays where it
     /// is. Fails also where the token that is drawn is one of minus infinity.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`run` gives the place of a candidate"
-    )]
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
-        let chosen = self.run(logits.into(), None)?;
-        Ok(self.candidates()[chosen].id)
+        self.run(logits.into(), None)
     }
 
     /// Chooses one of the candidates of a chain: they become what it was drawn from, and it is
@@ -265,16 +263,16 @@ impl Sieve {
         gathered.extend(candidates.as_slice().iter().map(|c| c.logit));
         let chosen = self.run(Logits::F32(&gathered), Some(candidates));
         self.gathered = gathered;
-        let chosen = chosen?;
+        chosen?;
         candidates.replace(self.candidates());
         candidates.set_sorted(self.pipeline.is_sorted());
-        candidates.select(Some(chosen));
+        candidates.select(self.pipeline.selected());
         Ok(())
     }
 
     /// Runs all stages on `raw` logits, which are those of `given`, candidates of a chain, if there
-    /// are any. Gives the place of the chosen one among the candidates that are left.
-    fn run(&mut self, raw: Logits<'_>, given: Option<&Candidates<'_>>) -> Result<usize, Error> {
+    /// are any.
+    fn run(&mut self, raw: Logits<'_>, given: Option<&Candidates<'_>>) -> Result<Token, Error> {
         self.stats = Stats {
             n_vocab: raw.len(),
             accepted: self.accepted,
@@ -292,28 +290,24 @@ impl Sieve {
             accepted: self.accepted,
             stats: &mut self.stats,
         };
-        let chosen = self.pipeline.sample(raw, given, around)?;
+        let token = self.pipeline.sample(raw, given, around)?;
         if self.measured {
-            let token = self.candidates().get(chosen).map_or(0, |c| c.id);
             let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
             let index = place.map_or(token as usize, Option::unwrap_or_default);
-            self.note(raw, index, chosen);
+            self.note(raw, index);
         }
-        Ok(chosen)
+        Ok(token)
     }
 
-    /// Entropies and surprisal of the token with the logit at `index`, which is at `chosen` of what
-    /// is left.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`chosen` is the place of a candidate"
-    )]
-    fn note(&mut self, logits: Logits<'_>, index: usize, chosen: usize) {
+    /// Entropies and surprisal of the chosen token, which has the logit at `index`.
+    fn note(&mut self, logits: Logits<'_>, index: usize) {
         let raw = Summary::of(logits);
-        let candidates = self.candidates();
         let logit = logits.at(index);
+        let candidates = self.pipeline.candidates();
         let drawn_from = Summary::of_candidates(candidates);
-        let drawn = candidates[chosen].logit;
+        let chosen = self.pipeline.selected();
+        let drawn = chosen.and_then(|chosen| self.pipeline.candidates().get(chosen));
+        let drawn = drawn.map_or(f32::NAN, |drawn| drawn.logit);
         let number = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
         self.stats.model_entropy = number(raw.entropy());
         self.stats.surprisal = number(raw.surprisal(logit));

@@ -29,7 +29,7 @@ use crate::sieve::params::{Method, Order, Params, RngKind};
 use crate::sieve::stages::Stages;
 use crate::sieve::stats::Stats;
 use crate::sieve::{Error, Sieve};
-use crate::token::TokenData;
+use crate::token::{Token, TokenData};
 
 mod members;
 mod remembered;
@@ -59,7 +59,7 @@ const TEMP_FIRST: [Stage; 7] = [
 ];
 
 /// The order of the stages, those that only a pipeline has, and its buffers.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// `None`: as the parameters say.
     pub order: Option<Vec<Stage>>,
@@ -80,6 +80,19 @@ impl Default for Last {
     fn default() -> Self {
         // Its own stream is not used.
         Self(Dist::new(0))
+    }
+}
+
+/// Without the buffers but for what the last token was drawn from.
+impl Clone for Pipeline {
+    fn clone(&self) -> Self {
+        Self {
+            order: self.order.clone(),
+            members: self.members.clone(),
+            dist: Scratch::default(),
+            buffers: self.buffers.of_left(self.left),
+            left: self.left,
+        }
     }
 }
 
@@ -120,14 +133,13 @@ impl Pipeline {
     }
 
     /// Chooses a token of `logits`, or of `given`, a host's candidates, each of which has its logit
-    /// among those of the vocabulary of that size. Gives its place among the
-    /// [candidates](Self::candidates) that are left.
+    /// among those of the vocabulary of that size.
     pub(super) fn sample(
         &mut self,
         logits: Logits<'_>,
         given: Option<&Candidates<'_>>,
         mut around: Around<'_>,
-    ) -> Result<usize, Error> {
+    ) -> Result<Token, Error> {
         self.left = None;
         self.buffers.try_reserve(logits.len())?;
         let mut pool = Pool::new(logits, &mut self.buffers);
@@ -159,20 +171,24 @@ impl Pipeline {
         running.choose(draw, &mut self.dist.0);
         self.dist.rest();
         running.count_the_last(order);
-        pool.array();
-        let chosen = pool.selected().ok_or(Error::NoCandidate)?;
+        let token = pool.token().ok_or(Error::NoCandidate)?;
         // In a host's chain it is for the host to see, as the built-in's.
         if given.is_none() && pool.is_banned() {
             return Err(Error::NoCandidate);
         }
-        self.left = Some(pool.leave());
-        Ok(chosen)
+        self.left = Some(pool.leave_alone());
+        Ok(token)
     }
 
     /// What the last token was drawn from; empty if nothing was.
-    pub(super) fn candidates(&self) -> &[TokenData] {
-        let left = self.left.map(|left| self.buffers.array_of(left));
+    pub(super) fn candidates(&mut self) -> &[TokenData] {
+        let left = self.left.as_mut().map(|left| self.buffers.settle(left));
         left.unwrap_or_default()
+    }
+
+    /// Which of these was chosen.
+    pub(super) fn selected(&self) -> Option<usize> {
+        self.left?.selected()
     }
 
     /// Whether these are known to descend.

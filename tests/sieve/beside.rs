@@ -22,7 +22,7 @@ fn stats_are_the_metrics_of_the_same_logits() {
             assert!(sieve.stats().model_entropy.is_nan());
             sieve.measure(true);
             let token = sieve.sample(&logits).expect("there is a candidate");
-            let stats = sieve.stats();
+            let stats = *sieve.stats();
             let nats = metrics::Base::Nats;
             assert_eq!(Some(stats.model_entropy), metrics::entropy(&logits, nats));
             assert_eq!(

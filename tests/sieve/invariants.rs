@@ -178,7 +178,7 @@ fn candidate_count_monotonicity() {
         if sieve.sample(&logits).is_err() {
             continue;
         }
-        let s = sieve.stats();
+        let s = *sieve.stats();
         let counts = [
             s.n_vocab,
             s.after_top_k,

@@ -72,7 +72,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
 ) -> c_int {
     answer("llama_sieve_candidates", || {
         argument!("out", "cap").check(out, cap)?;
-        let copy = |sieve: &Sieve| {
+        let copy = |sieve: &mut Sieve| {
             let candidates = sieve.candidates();
             let n = candidates.len().min(cap);
             if n > 0 {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
             Ok(candidates.len() as c_int)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { look("llama_sieve_candidates", sieve, copy) }
+        unsafe { with("llama_sieve_candidates", sieve, copy) }
     })
 }
 
