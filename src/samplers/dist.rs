@@ -77,19 +77,19 @@ impl Dist {
         if !max.is_finite() {
             return false;
         }
+        // However few are not masked: the next time there may be more.
+        self.work.warm_up(pool.len());
         // Probabilities of 0 change no sum, and only a draw of 0 stops at one.
         if draw > 0.0
             && let Some(few) = pool.few_unmasked()
         {
-            self.head.clear();
-            self.head.extend_from_slice(few);
-            let sum = self.work.exponentiate_double(&self.head, false);
+            let sum = self.work.exponentiate_double(few, false);
             let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
-            let chosen = self.work.choose(sum, draw, exactly);
-            let Some(chosen) = self.head.get(chosen) else {
+            let Some(chosen) = few.get(self.work.choose(sum, draw, exactly)) else {
                 return false;
             };
-            pool.select_weighted(chosen.id as usize, Weights::Double);
+            let token = chosen.id as usize;
+            pool.select_weighted(token, Weights::Double);
             return true;
         }
         let sum = self.work.exponentiate_logits(pool.contiguous(), max);

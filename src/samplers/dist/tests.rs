@@ -1,4 +1,6 @@
 use super::*;
+use crate::pool::Buffers;
+use crate::token::array_of;
 
 /// The exponentials of few candidates lie beside the array, those of many in it.
 #[test]
@@ -15,5 +17,33 @@ fn few_candidates_are_drawn_from_aside() {
         dist.apply(&mut Candidates::new(&mut data, false));
         let beside = dist.work.values().len();
         assert_eq!(beside, if aside { n } else { 0 }, "{n} candidates");
+    }
+}
+
+/// Of a vocabulary that is masked but for a few tokens these alone are looked at, and the choice and
+/// what is left are those of the array.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
+    const N: usize = 2 * MANY;
+    let mut buffers = Buffers::default();
+    let (mut from_pool, mut from_array) = (Dist::new(7), Dist::new(7));
+    for round in 0..200 {
+        let mut logits = vec![f32::NEG_INFINITY; N];
+        for i in 0..1 + round % 40 {
+            logits[(i * 2311 + round) % (N / 16)] = (i % 5) as f32 - 0.3 * (i % 3) as f32;
+        }
+        logits[N - 1] = if round % 3 == 0 { f32::NAN } else { -1.0 };
+        let mut pool = Pool::new(&logits[..], &mut buffers);
+        assert!(pool.few_unmasked().is_some());
+        from_pool.narrow(&mut pool);
+        let mut data = array_of(&logits);
+        let mut candidates = Candidates::new(&mut data, false);
+        from_array.apply(&mut candidates);
+        let chosen = candidates.selected();
+        assert_eq!((pool.selected(), pool.is_whole()), (chosen, false));
+        let bits =
+            |data: &[TokenData]| -> Vec<u32> { data.iter().map(|c| c.p.to_bits()).collect() };
+        assert_eq!(bits(pool.array().0), bits(candidates.as_slice()));
     }
 }
