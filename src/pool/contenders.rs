@@ -5,7 +5,7 @@
 //! on the whole one, equal logits included (see `host_order`).
 //! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
 
-use super::Pool;
+use super::{Buffers, Pool};
 use crate::algorithms::host_order::{self, HEAP};
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::GROUP;
@@ -23,8 +23,7 @@ impl Pool<'_> {
             return None;
         }
         let blocks = self.buffers.maxima.len();
-        // As many blocks reach it as are asked for, and each with a candidate at least.
-        let Some(threshold) = nearly_kth_largest(&self.buffers.maxima, k + 1) else {
+        let Some(threshold) = self.reached_by(k + 1) else {
             // Few of many have one that is not masked.
             if k > HEAP || blocks <= k {
                 return None;
@@ -45,6 +44,29 @@ impl Pool<'_> {
             self.collect(0, blocks, least);
         }
         self.collected_if_few()
+    }
+
+    /// A logit that at least `k` candidates reach, and few more; `None` where fewer than `k` blocks
+    /// have one that is not masked. As many blocks reach it, and each with a candidate at least.
+    ///
+    /// Maxima of a few hundred groups of blocks give nearly the threshold that all of them give: of
+    /// `groups` groups the k-th largest is reached by about k (1 + k / 2 `groups`).
+    fn reached_by(&mut self, k: usize) -> Option<f32> {
+        let Buffers { maxima, picked, .. } = &mut *self.buffers;
+        let groups = (4 * k).next_power_of_two().max(LEAST_GROUPS);
+        if let Some((first, others)) = maxima.split_at_checked(groups) {
+            picked.clear();
+            picked.extend_from_slice(first);
+            for some in others.chunks(groups) {
+                for (max, &other) in picked.iter_mut().zip(some) {
+                    *max = if other > *max { other } else { *max };
+                }
+            }
+            if let Some(threshold) = nearly_kth_largest(picked, k) {
+                return Some(threshold);
+            }
+        }
+        nearly_kth_largest(maxima, k)
     }
 
     /// The `n` largest candidates or some more, in no order that matters: all that reach a logit.
@@ -124,6 +146,9 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
     let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
     ids.zip(logits).map(candidate)
 }
+
+/// The least number of groups of blocks: fewer are not looked through in less time.
+const LEAST_GROUPS: usize = 128;
 
 /// The least number of candidates per contender.
 const FEW: usize = 4;

@@ -14,7 +14,7 @@
 //! let token = sieve.sample(&logits)?;
 //! sieve.accept(token);
 //!
-//! // For the next token: no draw, and one token is banned.
+//! // For the next token: the most probable one, and one token is banned.
 //! let mut params = sieve.params().clone();
 //! params.temperature = 0.0;
 //! params.bias.push((1, f32::NEG_INFINITY));

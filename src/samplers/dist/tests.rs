@@ -20,8 +20,8 @@ fn few_candidates_are_drawn_from_aside() {
     }
 }
 
-/// Of a vocabulary that is masked but for a few tokens these alone are looked at, and the choice and
-/// what is left are those of the array.
+/// Of a vocabulary that is masked but for a few tokens these alone are looked at, and the choice
+/// and what is left are those of the array.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
