@@ -1375,8 +1375,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 
 /*
  Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
- min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed of a
- llama.cpp program a sieve gives the tokens of its default chain.
+ min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
+ of a llama.cpp program a sieve gives the tokens of its default chain.
  */
 struct llama_sieve_params llama_sieve_default_params(void);
 

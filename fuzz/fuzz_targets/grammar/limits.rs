@@ -64,7 +64,7 @@ pub fn prepare() {
     LazyLock::force(&TREES);
     TREES.iter().for_each(cache::forget);
     // There is room for every message from now on.
-    llama_sieve::log::error(&" ".repeat(1 << 16));
+    llama_sieve::log::warn(&" ".repeat(1 << 16));
 }
 
 pub fn run(data: &[u8]) {

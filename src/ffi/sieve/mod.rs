@@ -41,8 +41,8 @@ pub use state::*;
 pub use stateless::*;
 
 /// Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
-/// min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed of a
-/// llama.cpp program a sieve gives the tokens of its default chain.
+/// min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
+/// of a llama.cpp program a sieve gives the tokens of its default chain.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
