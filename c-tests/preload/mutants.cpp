@@ -4,7 +4,9 @@
 //
 //   mutants MODEL N_TOKENS [KIND]
 //
-// With a kind of samplers, only what has one of these, and what most programs make.
+// With a kind of samplers, only what has one of these, and what most programs make. With ALIKE in
+// the environment two arguments of penalties and of DRY are equal, so that no call shows which is
+// which.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -30,13 +32,17 @@ members drawn(llama_sampler * sampler) {
     return { sampler, llama_sampler_init_dist(7) };
 }
 
+const bool are_alike = std::getenv("ALIKE") != nullptr;
+
 llama_sampler * penalties(of_vocab vocab, int32_t last_n, float repeat) {
-    return llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), last_n, repeat, 0.1f, 0.2f);
+    const float present = are_alike ? 0.1f : 0.2f;
+    return llama_sampler_init_penalties(llama_vocab_n_tokens(vocab), last_n, repeat, 0.1f, present);
 }
 
 llama_sampler * dry(of_vocab vocab, float multiplier) {
     const char * breakers[] = { "\n", ":", "\"", "*" };
-    return llama_sampler_init_dry(vocab, multiplier, 1.75f, 2, 64, breakers, 4);
+    const float  base       = are_alike ? multiplier : 1.75f;
+    return llama_sampler_init_dry(vocab, multiplier, base, 2, 64, breakers, 4);
 }
 
 llama_sampler * logit_bias(of_vocab vocab) {

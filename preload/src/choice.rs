@@ -342,6 +342,12 @@ fn of_no_known_list() -> Reason {
     Reason::OfThisKind(text.into())
 }
 
+/// The reason where the host's copies are others than ours.
+fn of_other_copies() -> Reason {
+    let text = "its clones, or what is left of it after a reset, are something else than ours";
+    Reason::OfThisKind(text.into())
+}
+
 /// Makes ours by the argument list that the host's constructor has, as far as that is known or this
 /// call shows it. Not inside the guard: the host is called, and may throw.
 fn made_by_list(
@@ -358,6 +364,7 @@ fn made_by_list(
             return ours(list);
         }
         Settled::Refused => return Err(of_no_known_list()),
+        Settled::CopiedOtherwise => return Err(of_other_copies()),
         Settled::Open => {}
     }
     let registers = call.saved.registers();
@@ -390,10 +397,11 @@ fn made_by_list(
         Verdict::Ours(ours) => ours,
         Verdict::Undecided => return kept("its arguments do not show which list it has"),
         Verdict::Refused => return Ok(Made::Theirs(theirs, of_no_known_list())),
+        Verdict::CopiedOtherwise => return Ok(Made::Theirs(theirs, of_other_copies())),
     };
     let differs = match layouts.settled() {
         Settled::Proven(list) => proven(list).err(),
-        Settled::Open | Settled::Refused => None,
+        Settled::Open | Settled::Refused | Settled::CopiedOtherwise => None,
     };
     let (unwanted, made) = match differs {
         None => (theirs, Made::Ours(ours)),

@@ -497,3 +497,23 @@ fn samplers_that_do_otherwise_do_so_under_the_preload_library() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// Where two arguments are equal, no call proves the list, and the certificate of kinds does not
+/// come to it. What a clone or a copy forgets shows all the same.
+#[test]
+fn copies_show_before_an_argument_list_is_proven() {
+    for (name, kind) in [
+        ("penalties clone no counts", "penalties"),
+        ("penalties copy no counts", "penalties"),
+        ("dry clones no tokens", "dry"),
+        ("", "none"),
+    ] {
+        let alone = said(Run::of(mutants()).env("ALIKE", 1), name, kind);
+        let preloaded = said(preloaded(mutants()).env("ALIKE", 1), name, kind);
+        assert_eq!(preloaded.out, alone.out, "{name}: {}", preloaded.err);
+        let ours = ours(&preloaded);
+        for of_list in OF_KNOWN_BUILDS {
+            assert_eq!(ours.contains(of_list), of_list != kind, "{name}: {of_list}");
+        }
+    }
+}

@@ -78,25 +78,40 @@ impl Pair {
                 unsafe { accept(smpl, token) };
             }
         }
-        // SAFETY: as above; clones are as live as what they are made of.
+        // SAFETY: as above.
         unsafe {
             self.work_on(arrays, work)?;
+            self.compare_copies(copy, &mut |pair| pair.work_on(few, work))
+        }
+    }
+
+    /// Lets their clones work, both again with the state of these, and both from the beginning.
+    ///
+    /// # Safety
+    /// The samplers are live; `copy` is their host's `llama_sampler_copy`.
+    pub(super) unsafe fn compare_copies(
+        &self,
+        copy: Option<CopyTo>,
+        work: &mut dyn FnMut(&Self) -> Result<(), Difference>,
+    ) -> Result<(), Difference> {
+        // SAFETY: the caller guarantees it; clones are as live as what they are made of.
+        unsafe {
             let clones = Self {
                 made: self.made.map(|smpl| copy_of(smpl)),
                 free: self.free,
             };
             clones.are_complete()?;
-            clones.work_on(few, work)?;
+            work(&clones)?;
             if let Some(copy) = copy.filter(|_| self.are_of_the_kinds_of(&clones)) {
                 for (from, to) in clones.made.into_iter().zip(self.made) {
                     copy(from, to);
                 }
-                self.work_on(few, work)?;
+                work(self)?;
             }
             for smpl in self.made {
                 reset(smpl);
             }
-            self.work_on(few, work)
+            work(self)
         }
     }
 
@@ -157,7 +172,7 @@ impl Pair {
     }
 }
 
-fn differ<T>(code: c_int, size: usize) -> Result<T, Difference> {
+pub(super) fn differ<T>(code: c_int, size: usize) -> Result<T, Difference> {
     Err(Difference { code, size })
 }
 

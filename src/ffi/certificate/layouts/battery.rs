@@ -3,7 +3,9 @@
 
 use super::arguments::{Arguments, MOST_ACCEPTED};
 use crate::ffi::certificate::arrays::HISTORY;
-use crate::ffi::certificate::compare::{Left, Pair, accept, apply, name_of};
+use crate::ffi::certificate::compare::{
+    CopyTo, Difference, Left, Pair, accept, apply, differ, name_of,
+};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::host_vocabulary;
 use crate::ffi::samplers::begin_breakers;
@@ -28,6 +30,8 @@ enum Step {
 /// Made before it is run, so that nothing of ours can fail between calls of the host.
 pub(super) struct Battery {
     steps: Vec<Step>,
+    /// Those of copies of what has gone through it.
+    of_copies: Vec<Step>,
     arrays: Vec<Vec<TokenData>>,
     /// True if it shows all that there is to show.
     is_whole: bool,
@@ -38,6 +42,8 @@ pub(super) struct Battery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,
+    /// Its copies differ from ours, or what is left of it after a reset.
+    CopiesDiffer,
     /// Both leave the same, as far as could be seen.
     AsFarAsSeen,
     /// Neither of the two has changed anything.
@@ -49,6 +55,7 @@ impl Battery {
     fn new() -> Self {
         Self {
             steps: Vec::new(),
+            of_copies: Vec::new(),
             arrays: Vec::new(),
             is_whole: true,
             work: [Vec::new(), Vec::new()],
@@ -81,6 +88,12 @@ impl Battery {
                 }
             }
         }
+        // Behind the last step there is much to forget.
+        let all = 0..battery.arrays.len();
+        let history = HISTORY.map(|token| Step::Accept(token, 1));
+        battery.of_copies.extend(all.clone().map(Step::Apply));
+        battery.of_copies.extend(history);
+        battery.of_copies.extend(all.map(Step::Apply));
         let most = battery.arrays.iter().map(Vec::len).max().unwrap_or(0);
         battery.work = [Vec::with_capacity(most), Vec::with_capacity(most)];
         battery
@@ -232,11 +245,11 @@ impl Battery {
         }
     }
 
-    /// Puts both through it.
+    /// Puts both through it, and then their copies. `copy` is the host's `llama_sampler_copy`.
     ///
     /// # Safety
     /// The samplers are live or NULL, and nobody else's.
-    pub(super) unsafe fn run(&mut self, pair: &Pair) -> Outcome {
+    pub(super) unsafe fn run(&mut self, pair: &Pair, copy: Option<CopyTo>) -> Outcome {
         let [theirs, ours] = pair.made;
         // SAFETY: both are live or NULL.
         let is_there =
@@ -248,36 +261,19 @@ impl Battery {
         if unsafe { name_of(theirs) != name_of(ours) } {
             return Outcome::Differs;
         }
-        let mut does_something = false;
-        for &step in &self.steps {
-            let array = match step {
-                Step::Accept(token, n) => {
-                    for smpl in pair.made {
-                        for _ in 0..n {
-                            // SAFETY: as above.
-                            unsafe { accept(smpl, token) };
-                        }
-                    }
-                    continue;
-                }
-                Step::Apply(array) => array,
-            };
-            let Some(data) = self.arrays.get(array) else {
-                continue;
-            };
-            let [of_theirs, of_ours] = &mut self.work;
-            let left = [(theirs, of_theirs), (ours, of_ours)].map(|(smpl, work)| {
-                work.clear();
-                work.extend_from_slice(data);
-                // SAFETY: as above, and the array is this call's.
-                unsafe { apply(smpl, work, false) }
-            });
-            let ([theirs, ours], [of_theirs, of_ours]) = (left, &self.work);
-            if theirs.differs_from(of_theirs, &ours, of_ours).is_some() {
-                return Outcome::Differs;
-            }
-            let before = Left::all(data.len());
-            does_something |= before.differs_from(data, &ours, of_ours).is_some();
+        let (steps, arrays, work) = (&self.steps, &self.arrays, &mut self.work);
+        // SAFETY: as above.
+        let Ok(does_something) = (unsafe { gone_through(pair, steps, arrays, work) }) else {
+            return Outcome::Differs;
+        };
+        let mut again = |pair: &Pair| {
+            // SAFETY: both are live.
+            let gone = unsafe { gone_through(pair, &self.of_copies, arrays, work) };
+            gone.map(|_| ())
+        };
+        // SAFETY: both are live, and the function is their host's.
+        if unsafe { pair.compare_copies(copy, &mut again) }.is_err() {
+            return Outcome::CopiesDiffer;
         }
         match (self.is_whole, does_something) {
             (false, _) => Outcome::AsFarAsSeen,
@@ -285,4 +281,49 @@ impl Battery {
             (true, true) => Outcome::Same,
         }
     }
+}
+
+/// Whether a step changed anything, where all left the same of both.
+///
+/// # Safety
+/// The samplers are live, and nobody else's.
+unsafe fn gone_through(
+    pair: &Pair,
+    steps: &[Step],
+    arrays: &[Vec<TokenData>],
+    work: &mut [Vec<TokenData>; 2],
+) -> Result<bool, Difference> {
+    let [theirs, ours] = pair.made;
+    let mut does_something = false;
+    for &step in steps {
+        let array = match step {
+            Step::Accept(token, n) => {
+                for smpl in pair.made {
+                    for _ in 0..n {
+                        // SAFETY: the caller guarantees the samplers.
+                        unsafe { accept(smpl, token) };
+                    }
+                }
+                continue;
+            }
+            Step::Apply(array) => array,
+        };
+        let Some(data) = arrays.get(array) else {
+            continue;
+        };
+        let [of_theirs, of_ours] = &mut *work;
+        let left = [(theirs, of_theirs), (ours, of_ours)].map(|(smpl, work)| {
+            work.clear();
+            work.extend_from_slice(data);
+            // SAFETY: as above, and the array is this call's.
+            unsafe { apply(smpl, work, false) }
+        });
+        let ([theirs, ours], [of_theirs, of_ours]) = (left, &*work);
+        if let Some(code) = theirs.differs_from(of_theirs, &ours, of_ours) {
+            return differ(code, data.len());
+        }
+        let before = Left::all(data.len());
+        does_something |= before.differs_from(data, &ours, of_ours).is_some();
+    }
+    Ok(does_something)
 }

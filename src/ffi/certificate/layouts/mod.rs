@@ -4,7 +4,8 @@
 //! these before its list is known. The host makes its sampler from a program's call, with every
 //! register as it came. Ours is made for each known list, from the same registers; a copy of the
 //! host's and one of ours then accept and apply the same, and all that they leave must be equal,
-//! bit for bit. Every list of which that holds gives the sampler that was asked for.
+//! bit for bit, of their clones and after a reset, too. Every list of which that holds gives the
+//! sampler that was asked for.
 //!
 //! That says it of this call. Of all calls it is known when one list alone is left, and calls have
 //! shown each of its arguments to come from its own register: no other register held the same
@@ -24,7 +25,8 @@ pub mod confirmed;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::certificate::compare::{Pair, copy_of};
+use crate::ffi::certificate::compare::{CopyTo, Pair, copy_of};
+use crate::ffi::certificate::copy_to;
 use crate::ffi::chain::switched_off;
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
@@ -117,6 +119,7 @@ pub struct Layouts {
 /// Values of `settled`: a number of a list, or one of these.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
+const COPIED_OTHERWISE: u8 = 0xFD;
 
 #[derive(Debug)]
 struct Evidence {
@@ -140,6 +143,8 @@ pub enum Settled {
     Proven(usize),
     /// It is none of those that are known.
     Refused,
+    /// The host's copies, or what is left after a reset, are something else than ours.
+    CopiedOtherwise,
 }
 
 /// The arguments of a call, by each list that was possible.
@@ -158,6 +163,8 @@ pub enum Verdict {
     Undecided,
     /// The list is none of those that are known.
     Refused,
+    /// The host's copies, or what is left after a reset, are something else than ours.
+    CopiedOtherwise,
 }
 
 impl Layouts {
@@ -179,6 +186,7 @@ impl Layouts {
         match self.settled.load(Ordering::Acquire) {
             OPEN => Settled::Open,
             REFUSED => Settled::Refused,
+            COPIED_OTHERWISE => Settled::CopiedOtherwise,
             list => Settled::Proven(list.into()),
         }
     }
@@ -241,6 +249,7 @@ impl Layouts {
         let Ok(free) = free_of(&host) else {
             return Verdict::Undecided;
         };
+        let copy = copy_to(&host).ok();
         // SAFETY: the caller guarantees the sampler.
         let tells_off = unsafe { switched_off(theirs) }.is_some();
         // Without one, nothing could be seen of copies but that they take as much memory again.
@@ -256,7 +265,7 @@ impl Layouts {
                 Some(Ok(arguments)) => {
                     let arguments = arguments.shortened();
                     // SAFETY: the caller guarantees the sampler, and what was read.
-                    let (outcome, ours) = unsafe { compared(&arguments, theirs, free) };
+                    let (outcome, ours) = unsafe { compared(&arguments, theirs, free, copy) };
                     // SAFETY: ours was just made, or is NULL.
                     let is_off = unsafe { is_disabled(ours.0) };
                     let outcome = match outcome {
@@ -277,6 +286,12 @@ impl Layouts {
         )
     }
 
+    /// Makes that known of all calls, if nothing is yet.
+    fn settle(&self, to: u8) {
+        let (order, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.settled.compare_exchange(OPEN, to, order, otherwise);
+    }
+
     fn conclude(
         &self,
         registers: &Registers,
@@ -286,24 +301,26 @@ impl Layouts {
     ) -> Verdict {
         let mut evidence = self.evidence();
         let mut agree = 0;
+        let mut copied_otherwise = 0;
         for (list, found) in found.iter().enumerate() {
             match found {
                 Some((Outcome::Differs, _)) => evidence.possible &= !bit(list),
                 Some((Outcome::Same | Outcome::DoesNothing, _)) => agree |= bit(list),
+                Some((Outcome::CopiesDiffer, _)) => copied_otherwise |= bit(list),
                 Some((Outcome::AsFarAsSeen, _)) | None => {}
             }
         }
         agree &= evidence.possible;
         if evidence.possible == 0 {
-            let open = (OPEN, REFUSED);
-            let (order, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
-            let _ = self
-                .settled
-                .compare_exchange(open.0, open.1, order, otherwise);
+            self.settle(REFUSED);
             return Verdict::Refused;
         }
         if agree == 0 {
-            return Verdict::Undecided;
+            if copied_otherwise & evidence.possible == 0 {
+                return Verdict::Undecided;
+            }
+            self.settle(COPIED_OTHERWISE);
+            return Verdict::CopiedOtherwise;
         }
         for (list, read) in read.0.iter().enumerate() {
             if let Some(Ok(arguments)) = read
@@ -371,11 +388,13 @@ impl Drop for Owned {
 /// Compares a copy of `theirs` with ours of these arguments, which comes along as it was made.
 ///
 /// # Safety
-/// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its.
+/// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its;
+/// `copy` is its `llama_sampler_copy`.
 unsafe fn compared(
     arguments: &Arguments,
     theirs: *mut llama_sampler,
     free: Free,
+    copy: Option<CopyTo>,
 ) -> (Outcome, Owned) {
     // SAFETY: the caller guarantees the vocabulary.
     let ours = Owned(unsafe { arguments.make() }, free);
@@ -410,7 +429,7 @@ unsafe fn compared(
     let battery = guard("layouts", || None, make);
     let outcome = match battery {
         // SAFETY: copies that are nobody else's.
-        Some(mut battery) => unsafe { battery.run(&pair) },
+        Some(mut battery) => unsafe { battery.run(&pair, copy) },
         None => Outcome::AsFarAsSeen,
     };
     (outcome, ours)

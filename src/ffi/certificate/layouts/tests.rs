@@ -32,7 +32,7 @@ fn outcome(theirs: &Arguments, ours: &Arguments) -> Outcome {
     // SAFETY: the vocabulary is the mock host's; each sampler is freed once.
     unsafe {
         let theirs = Owned(theirs.make(), free());
-        let (outcome, _ours) = compared(ours, theirs.0, free());
+        let (outcome, _ours) = compared(ours, theirs.0, free(), None);
         outcome
     }
 }
