@@ -115,6 +115,20 @@ decltype(&llama_sampler_init) const keeps_libllama = llama_sampler_init;
 llama_sampler * llama_sampler_init_greedy() {
     return nullptr;
 }
+#elif defined(BARE_GREEDY)
+// As in builds that gave it neither a clone function nor a state.
+llama_sampler * llama_sampler_init_greedy() {
+    iface.name  = [](const llama_sampler *) { return "greedy"; };
+    iface.apply = [](llama_sampler *, llama_token_data_array * array) {
+        array->selected = 0;
+        for (size_t i = 1; i < array->size; i++) {
+            if (array->data[i].logit > array->data[array->selected].logit) {
+                array->selected = static_cast<int64_t>(i);
+            }
+        }
+    };
+    return llama_sampler_init(&iface, nullptr);
+}
 #else
 llama_sampler * llama_sampler_init_dist(uint32_t seed) {
     iface.name  = dist_name;

@@ -122,6 +122,7 @@ fn what_older_builds_did_otherwise_is_seen() {
         ("DRAWS_TWICE", "dist", &[4]),
         ("STABLE_TOP_K", "top-k", &SIZE_TO_IDS),
         ("NULL_GREEDY", "greedy", &[NOT_MADE]),
+        ("BARE_GREEDY", "greedy", &[0]),
     ] {
         let verdicts = verdicts(&altered(what), &[sampler, "min-p"], None);
         assert!(expected.contains(&verdicts[0]), "{what}: {verdicts:?}");

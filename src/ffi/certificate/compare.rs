@@ -96,23 +96,36 @@ impl Pair {
     ) -> Result<(), Difference> {
         // SAFETY: the caller guarantees it; clones are as live as what they are made of.
         unsafe {
-            let clones = Self {
-                made: self.made.map(|smpl| copy_of(smpl)),
-                free: self.free,
-            };
-            clones.are_complete()?;
-            work(&clones)?;
-            if let Some(copy) = copy.filter(|_| self.are_of_the_kinds_of(&clones)) {
-                for (from, to) in clones.made.into_iter().zip(self.made) {
-                    copy(from, to);
+            if !self.are_bare() {
+                let clones = Self {
+                    made: self.made.map(|smpl| copy_of(smpl)),
+                    free: self.free,
+                };
+                clones.are_complete()?;
+                work(&clones)?;
+                if let Some(copy) = copy.filter(|_| self.are_of_the_kinds_of(&clones)) {
+                    for (from, to) in clones.made.into_iter().zip(self.made) {
+                        copy(from, to);
+                    }
+                    work(self)?;
                 }
-                work(self)?;
             }
             for smpl in self.made {
                 reset(smpl);
             }
             work(self)
         }
+    }
+
+    /// True if the host's has no state and no function to clone it: its clone, which the host's
+    /// `llama_sampler_clone` makes, is another with that vtable. Older greedy ones are so.
+    ///
+    /// # Safety
+    /// All are live.
+    unsafe fn are_bare(&self) -> bool {
+        let [theirs, _] = self.made;
+        // SAFETY: the caller guarantees it, and a sampler its vtable.
+        unsafe { (*theirs).ctx.is_null() && (*(*theirs).iface).clone.is_none() }
     }
 
     /// True if each has the vtable of its clone, without which the host's `llama_sampler_copy`

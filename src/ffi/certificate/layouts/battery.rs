@@ -283,7 +283,7 @@ impl Battery {
     }
 }
 
-/// Whether a step changed anything, where all left the same of both.
+/// Puts both through the steps: true if one changed anything, where all left the same of both.
 ///
 /// # Safety
 /// The samplers are live, and nobody else's.
