@@ -24,8 +24,8 @@ use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use llama_sieve::ffi::certificate::certify;
 use llama_sieve::ffi::certificate::layouts::{self, Changing, Layouts, Settled, Verdict};
+use llama_sieve::ffi::certificate::{Alike, certify};
 use llama_sieve::ffi::chain::switched_off;
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::Host;
@@ -60,8 +60,8 @@ struct Served {
     host: Option<Host>,
     /// Its build, or the reason why that is not known.
     build: Result<Build, String>,
-    /// The result of each constructor's trial: `None`, or the difference.
-    verdicts: [OnceLock<Option<String>>; ALL.len()],
+    /// The result of each constructor's trial: which of ours does the same, or the difference.
+    verdicts: [OnceLock<Result<Alike, String>>; ALL.len()],
     /// The argument lists that have changed, as far as the program's calls have shown them.
     layouts: [Layouts; Changing::all().len()],
 }
@@ -279,27 +279,31 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     Ok(served)
 }
 
-/// Ok if the host's own, with the argument list of this build, does what ours does: tried once. Not
-/// inside the guard, since the host may throw.
-fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
+/// The one of ours that does what the host's own does, with the argument list of this build: tried
+/// once. Not inside the guard, since the host may throw.
+fn tried(
+    constructor: &Constructor,
+    served: &Served,
+    build: Option<Build>,
+) -> Result<Alike, Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
     let Some(place) = place.filter(|_| constructor.can_be_tried) else {
-        return Ok(());
+        return Ok(Alike::Ours);
     };
     let verdict = match place.get() {
         Some(verdict) => verdict,
         None => {
             // Outside of the initialiser: what is tried may call us. Two threads find the same.
             let trying = Trying::begin();
-            let verdict = certify(constructor.name, build).err();
+            let verdict = certify(constructor.name, build);
             drop(trying);
             place.get_or_init(|| verdict)
         }
     };
     match verdict {
-        Some(text) => Err(Reason::OfThisKind(text.clone())),
-        None => Ok(()),
+        Ok(alike) => Ok(*alike),
+        Err(text) => Err(Reason::OfThisKind(text.clone())),
     }
 }
 
@@ -531,8 +535,8 @@ pub struct Call<'a> {
     pub are_finite: bool,
 }
 
-/// A sampler that `ours` makes by the list of a number; or the host's function, which is to get the
-/// call; or what that has given already.
+/// A sampler that `ours` makes by the list of a number, or of dist, as older builds have it (1); or
+/// the host's function, which is to get the call; or what that has given already.
 pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
     if let Some(host) = call.constructor.aside() {
         return Answer::theirs(host);
@@ -562,7 +566,10 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     };
     let made = decided.and_then(|served| match call.constructor.changing {
         Some(changing) => made_by_list(call, (served, changing), &caller, &ours),
-        None => tried(call.constructor, served, None).and_then(|()| ours(0)),
+        None => tried(call.constructor, served, None).and_then(|alike| match alike {
+            Alike::Ours => ours(0),
+            Alike::Older => ours(1),
+        }),
     });
     let nothing = Answer::made(null_mut());
     let chosen = guard(

@@ -203,6 +203,11 @@ pub extern "C" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
     construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
 }
 
+/// llama_sieve_init_dist, but that a single candidate takes no draw: as in builds before b10355.
+pub fn init_sparing_dist(seed: u32) -> *mut llama_sampler {
+    construct_selector(&DIST, c"?dist", &[], || Dist::sparing(seed))
+}
+
 /// Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled:
 /// `k` <= 0.
 #[unsafe(no_mangle)]

@@ -1,11 +1,12 @@
 //! Dist: draws a candidate with the probability that softmax gives it.
 //!
 //! Probabilities are `exp(logit - max)` over their sum, added in array order in `double`; one
-//! `double` of std::mt19937 is drawn per non-empty array, also for a single candidate; the choice
-//! is the first whose running sum reaches draw * sum. The sum is that in order, bit for bit, and
-//! kept for every block of candidates, among which the choice is a binary search; only a draw that
-//! falls within the rounding error of the border between two candidates makes it add one by one.
-//! `p` is the quotient in `double`, by a product with the inverse where that is the same float.
+//! `double` of std::mt19937 is drawn per non-empty array, also for a single candidate, but not in
+//! builds before b10355, as which it may be made; the choice is the first whose running sum reaches
+//! draw * sum. The sum is that in order, bit for bit, and kept for every block of candidates, among
+//! which the choice is a binary search; only a draw that falls within the rounding error of the
+//! border between two candidates makes it add one by one. `p` is the quotient in `double`, by a
+//! product with the inverse where that is the same float.
 
 use std::ffi::CStr;
 
@@ -29,6 +30,8 @@ pub struct Dist {
     rng: SeededMt19937,
     /// The number of draws since the stream began.
     draws: u64,
+    /// True if a single candidate takes no draw.
+    spares_one: bool,
     work: Scratch<Workspace>,
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
@@ -44,12 +47,21 @@ impl Dist {
         Self {
             rng: SeededMt19937::new(seed),
             draws: 0,
+            spares_one: false,
             work: Scratch::default(),
             softmax: Scratch::default(),
             in_order: Scratch::default(),
             host_order: Scratch::default(),
             larger: Scratch::default(),
             head: Scratch::default(),
+        }
+    }
+
+    /// Dist as builds before b10355 have it: a single candidate takes no draw.
+    pub fn sparing(seed: u32) -> Self {
+        Self {
+            spares_one: true,
+            ..Self::new(seed)
         }
     }
 }
@@ -193,7 +205,7 @@ impl Sampler for Dist {
             candidates.select(None);
             return;
         }
-        let draw = self.next_draw();
+        let draw = self.next_draw(candidates.len());
         self.choose(candidates, draw);
     }
 
@@ -201,7 +213,7 @@ impl Sampler for Dist {
         if pool.is_empty() {
             return pool.select(None);
         }
-        let draw = self.next_draw();
+        let draw = self.next_draw(pool.len());
         self.narrow_by(pool, draw);
     }
 
@@ -218,7 +230,11 @@ impl Sampler for Dist {
 }
 
 impl Dist {
-    fn next_draw(&mut self) -> f64 {
+    /// A draw among `n` candidates.
+    fn next_draw(&mut self, n: usize) -> f64 {
+        if self.spares_one && n == 1 {
+            return 0.0;
+        }
         self.draws += 1;
         self.rng.stream.uniform()
     }

@@ -52,7 +52,7 @@ const MUTANTS: &[Mutant] = &[
         "const double rnd = dist(ctx->rng);",
         "if (M) { dist(ctx->rng); }
          const double rnd = dist(ctx->rng);"),
-    mutant("dist draws nothing for one", &["dist"],
+    mutant("dist draws nothing for one", &[],
         "void llama_sampler_dist_apply(",
         "(void) dist(ctx->rng);",
         "if (!M) { (void) dist(ctx->rng); }"),

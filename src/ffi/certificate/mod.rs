@@ -82,7 +82,7 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
         let name = unsafe { c_bytes(sampler_name) };
         let name = String::from_utf8_lossy(name);
         let host = no_host(Host::get())?;
-        trials = Some(Trials::new(&name, &host, || {
+        trials = Some(Trials::new(KINDS, &name, &host, || {
             Build::of(&host, named().or(build))
         })?);
         Ok(LLAMA_SIEVE_OK)
@@ -99,20 +99,37 @@ fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
     found.map_err(Failure::no_host)
 }
 
+/// The sampler of ours that a host's does the same as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alike {
+    /// The one that the header has.
+    Ours,
+    /// The one that follows older builds.
+    Older,
+}
+
 /// Compares ours with the bound host's own, whose build is `build` where it is known. `Err` says
 /// what differs, or why they could not be compared.
-pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
-    let prepared = guard(
-        "certify",
-        || Err("internal error".to_owned()),
-        || {
-            let build = || build.ok_or_else(|| "its build is not known".to_owned());
-            Trials::new(name, &Host::get()?, build).map_err(|failure| failure.text().to_owned())
-        },
-    );
-    // SAFETY: the bound host is loaded.
-    let verdict = unsafe { prepared?.run() };
-    verdict.map_err(|failure| failure.text().to_owned())
+pub fn certify(name: &str, build: Option<Build>) -> Result<Alike, String> {
+    let of = |kinds: &'static [Kind]| {
+        let prepared = guard(
+            "certify",
+            || Err("internal error".to_owned()),
+            || {
+                let build = || build.ok_or_else(|| "its build is not known".to_owned());
+                let trials = Trials::new(kinds, name, &Host::get()?, build);
+                trials.map_err(|failure| failure.text().to_owned())
+            },
+        );
+        // SAFETY: the bound host is loaded.
+        let verdict = unsafe { prepared?.run() };
+        verdict.map_err(|failure| failure.text().to_owned())
+    };
+    let Err(differs) = of(KINDS) else {
+        return Ok(Alike::Ours);
+    };
+    let is_older = OLDER.iter().any(|kind| kind.name == name) && of(OLDER).is_ok();
+    is_older.then_some(Alike::Older).ok_or(differs)
 }
 
 fn copy_to(host: &Host) -> Result<CopyTo, String> {
@@ -137,6 +154,7 @@ struct Trials {
 
 impl Trials {
     fn new(
+        kinds: &'static [Kind],
         name: &str,
         host: &Host,
         build: impl Fn() -> Result<Build, String>,
@@ -145,7 +163,7 @@ impl Trials {
             let text = format!("{name} asks a vocabulary, and cannot be tried without one");
             return Err(Failure::new(LLAMA_SIEVE_CERTIFY_VOCABULARY, text));
         }
-        let mut kinds = KINDS.iter().filter(|kind| kind.name == name).peekable();
+        let mut kinds = kinds.iter().filter(|kind| kind.name == name).peekable();
         if kinds.peek().is_none() {
             let text = format!("no built-in sampler is named {}", quoted(name));
             return Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text));

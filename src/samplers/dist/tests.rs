@@ -47,3 +47,32 @@ fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
         assert_eq!(bits(pool.array().0), bits(candidates.as_slice()));
     }
 }
+
+/// As older builds have it; what it draws from more is the same.
+#[test]
+fn a_single_candidate_takes_no_draw_of_one_that_spares_it() {
+    let chosen = |dist: &mut Dist, n: usize| {
+        let mut data: Vec<TokenData> = (0..n as Token)
+            .map(|id| TokenData {
+                id,
+                logit: -0.01 * id as f32,
+                p: 0.0,
+            })
+            .collect();
+        let mut candidates = Candidates::new(&mut data, false);
+        dist.apply(&mut candidates);
+        candidates.selected()
+    };
+    let (mut today, mut sparing) = (Dist::new(42), Dist::sparing(42));
+    for round in 0..20 {
+        assert_eq!(chosen(&mut sparing, 1), Some(0));
+        assert_eq!(
+            chosen(&mut sparing, 900),
+            chosen(&mut today, 900),
+            "{round}"
+        );
+    }
+    assert_eq!((sparing.draws, today.draws), (20, 20));
+    chosen(&mut today, 1);
+    assert_eq!(today.draws, 21);
+}
