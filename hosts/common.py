@@ -133,16 +133,27 @@ def arm(command: List[object], preloaded: Optional[Path], **environment: str) ->
 _LINE = re.compile(r"^llama-sieve: (?:preload|patch): ([\w-]+)(?:\(.*?\))?: (.*)$", re.MULTILINE)
 
 
+_ORDINARY = ("switched off", "called by llama.cpp itself")
+"""Reasons that say nothing of a kind whose other calls say more."""
+
+
 def samplers(report: str) -> Row:
     """Which samplers were ours and which not, as LLAMA_SIEVE_VERBOSE tells."""
     row = Row("", "")
+    reasons: Dict[str, List[str]] = {}
     for kind, outcome in _LINE.findall(report):
         if outcome == "ours":
             row.ours.append(kind)
         else:
             reason = outcome.removeprefix("llama.cpp's own: ")
-            row.aside[kind] = reason.removeprefix(f"{kind}: ")
+            reasons.setdefault(kind, []).append(reason.removeprefix(f"{kind}: "))
     row.ours = list(dict.fromkeys(row.ours))
+    for kind, told in reasons.items():
+        more = [reason for reason in dict.fromkeys(told) if reason not in _ORDINARY]
+        if more:
+            row.aside[kind] = "; ".join(more)
+        elif kind not in row.ours:
+            row.aside[kind] = told[0]
     return row
 
 
@@ -159,7 +170,7 @@ def compare(row: Row, without: List[Arm], with_ours: List[Arm]) -> Row:
             if one.texts[name] != expected[name]
         }
     )
-    for name in expected:
+    for name in without[0].rates:
         if name.startswith("large: "):
             best = [max(one.rates[name] for one in arms) for arms in (without, with_ours)]
             row.rates[name.removeprefix("large: ")] = best
@@ -182,23 +193,32 @@ def alternate(
 
 
 HEADER = """\
-| host | llama.cpp | ours | its own, and why | same text | tokens per second without | with ours |
-| --- | --- | --- | --- | --- | --- | --- |"""
+| host | llama.cpp | ours | its own, and why | straight | same text | tokens/s without | with ours |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+_SAMPLE = ("llama_sampler_sample", "common_sampler_sample")
+"""What samples: ours are straight from the logits."""
 
 
 def markdown(row: Row) -> str:
     """The row of the table."""
     if row.problem is not None:
-        return f"| {row.host} | {row.build} | | {row.problem} | | | |"
+        return f"| {row.host} | {row.build} | | {row.problem} | | | | |"
     reasons: Dict[str, List[str]] = {}
     for kind, reason in row.aside.items():
+        if kind in row.ours:
+            # Of some of its calls alone.
+            reason = f"in some calls: {reason}"
         reasons.setdefault(reason, []).append(kind)
     aside = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in reasons.items())
+    aside = aside.replace("|", "\\|")
     same = "yes" if not row.different else "NO: " + ", ".join(row.different)
     rates = [
         ", ".join(f"{name} {pair[side]:.0f}" for name, pair in row.rates.items()) for side in (0, 1)
     ]
-    cells = [row.host, row.build, ", ".join(row.ours) or "none", aside, same, *rates]
+    kinds = [kind for kind in row.ours if kind not in _SAMPLE]
+    straight = "yes" if set(row.ours) & set(_SAMPLE) else "no"
+    cells = [row.host, row.build, ", ".join(kinds) or "none", aside, straight, same, *rates]
     return "| " + " | ".join(cells) + " |"
 
 

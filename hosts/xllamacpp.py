@@ -2,7 +2,8 @@
 """The wheel xllamacpp with and without the preload library: `hosts/xllamacpp.py [VERSION...]`.
 
 It is llama-server in one library: llama.cpp, its common library and the server call each other
-inside of it.
+inside of it. The large vocabulary is a real tokenizer's: older versions give no answer that is no
+UTF-8.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from pathlib import Path
 from typing import Iterator, List
 
 import common
+import vocabulary
 
-VERSIONS = ("2026.10.11549", "2026.8.10229")
+VERSIONS = (
+    *("2026.4.8672", "2026.5.9294", "2026.7.9873", "2026.8.10229"),
+    *("2026.9.11063", "2026.10.11549"),
+)
 
 
 def install(version: str, folder: Path) -> Path:
@@ -29,7 +34,7 @@ def install(version: str, folder: Path) -> Path:
 
 
 def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row]:
-    preload, large = common.preload(), common.large_model(folder)
+    preload, large = common.preload(), vocabulary.model(folder)
     program = common.REPOSITORY / "hosts" / "programs" / "with_xllamacpp.py"
     for version in versions:
         # The last part of its version is llama.cpp's build.

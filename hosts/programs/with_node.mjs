@@ -1,8 +1,10 @@
 // Generates with node-llama-cpp, as hosts/node.py asks: node with_node.mjs SMALL LARGE PROMPT.
-import {getLlama, LlamaCompletion} from "node-llama-cpp";
+// Versions that do not know an option pass over it.
+import {getLlama, LlamaCompletion, LlamaGrammar, TokenBias} from "node-llama-cpp";
 
 const [small, large, prompt] = process.argv.slice(2);
 const base = {temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05, seed: 42, repeatPenalty: false};
+// Those that are timed.
 const settings = {
     "defaults": base,
     "penalties": {...base, repeatPenalty: {
@@ -15,6 +17,20 @@ const tokens = 48;
 const texts = {};
 const rates = {};
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
+const more = (model) => {
+    const biased = TokenBias.for(model);
+    for (const [token, bias] of [[5, 0.5], [300, -0.5], [301, 0.75]]) {
+        biased.set(token, bias);
+    }
+    const line = 'root ::= ([A-Za-z ,;]+ ("." | ":" | "\\n")){1,200}';
+    return {
+        "greedy": {...base, temperature: 0},
+        "min-p": {...base, topK: 0, topP: 1, minP: 0.02},
+        "xtc": {...base, xtc: {probability: 0.6, threshold: 0.05}},
+        "logit bias": {...base, tokenBias: biased},
+        "grammar": {...base, grammar: new LlamaGrammar(llama, {grammar: line})}
+    };
+};
 for (const [name, modelPath] of Object.entries({small, large})) {
     const model = await llama.loadModel({modelPath});
     // The first token pays for what is loaded at its first use.
@@ -22,7 +38,7 @@ for (const [name, modelPath] of Object.entries({small, large})) {
     await new LlamaCompletion({contextSequence: warming.getSequence()})
         .generateCompletion(prompt, {...base, maxTokens: 1});
     await warming.dispose();
-    for (const [setting, values] of Object.entries(settings)) {
+    for (const [setting, values] of Object.entries({...settings, ...more(model)})) {
         const context = await model.createContext({threads: 1, contextSize: 256});
         const completion = new LlamaCompletion({contextSequence: context.getSequence()});
         let produced = 0;
@@ -32,9 +48,25 @@ for (const [name, modelPath] of Object.entries({small, large})) {
         });
         const spent = process.cpuUsage(before);
         texts[`${name}: ${setting}`] = text;
-        rates[`${name}: ${setting}`] = produced * 1e6 / (spent.user + spent.system);
+        if (setting in settings) {
+            rates[`${name}: ${setting}`] = produced * 1e6 / (spent.user + spent.system);
+        }
         await context.dispose();
     }
+    // A completion does not hand this on.
+    const context = await model.createContext({threads: 1, contextSize: 256});
+    const dry = {strength: 0.8, base: 1.75, allowedLength: 1, lastTokens: 48};
+    const evaluated = context.getSequence()
+        .evaluate(model.tokenize(prompt), {...base, dryRepeatPenalty: dry});
+    const said = [];
+    for await (const token of evaluated) {
+        said.push(token);
+        if (said.length >= tokens) {
+            break;
+        }
+    }
+    texts[`${name}: dry`] = said.join(" ");
+    await context.dispose();
 }
 console.log(JSON.stringify({texts, rates}));
 process.exit(0);

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""llama_cpp_cffi with and without the preload library: `hosts/llama_cpp_cffi.py`.
+
+An extension of Python that has llama.cpp in itself, for Python 3.11 and x86-64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Iterator, List
+
+import common
+
+VERSION, BUILD = "0.4.42", "b4965"
+
+
+def install(folder: Path) -> Path:
+    """The Python of an environment with it."""
+    place = folder / "llama-cpp-cffi"
+    python = place / "bin" / "python"
+    if not (place / "complete").exists():
+        venv.create(place, with_pip=True)
+        install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+        # Which it needs, and does not say.
+        common.download([python, *install, f"llama-cpp-cffi=={VERSION}", "cffi"])
+        (place / "complete").touch()
+    return python
+
+
+def lacking(folder: Path) -> List[Path]:
+    """A library with what the machine's C++ library lacks, if it lacks anything."""
+    if hasattr(ctypes.CDLL("libstdc++.so.6"), "__cxa_call_terminate"):
+        return []
+    source = common.REPOSITORY / "hosts" / "programs" / "call_terminate.cpp"
+    made = folder / "libcall_terminate.so"
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", made, source], check=True)
+    return [made]
+
+
+def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
+    preload, large = common.preload(), common.large_model(folder)
+    program = common.REPOSITORY / "hosts" / "programs" / "with_llama_cpp_cffi.py"
+    command = [install(folder), program, common.SMALL_MODEL, large, common.PROMPT]
+    row = common.Row(f"llama_cpp_cffi {VERSION}", BUILD)
+    yield common.alternate(row, [*command, *lacking(folder)], preload, repeats)
+
+
+def main() -> int:
+    options = common.options(__doc__).parse_args()
+    with common.folder(options.folder) as folder:
+        return common.show(rows(folder, options.repeats), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""@fugood/llama.node with and without the preload library: `hosts/llama_node.py [VERSION...]`.
+
+An addon that has llama.cpp, its common library and itself in one shared library, with a version of
+`common_sampler_init` of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, List
+
+import common
+
+VERSIONS = ("1.7.15",)
+
+
+def install(version: str, folder: Path) -> Path:
+    """The package in a folder of its own."""
+    place = folder / f"llama.node-{version}"
+    if not (place / "node_modules" / "@fugood" / "llama.node").is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "package.json").write_text('{"private": true, "type": "module"}\n')
+        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        common.download([*command, f"@fugood/llama.node@{version}"], cwd=place)
+    shutil.copy(common.REPOSITORY / "hosts" / "programs" / "with_llama_node.mjs", place)
+    return place
+
+
+def build_of(place: Path) -> str:
+    """The build that the package says it has."""
+    program = 'import("@fugood/llama.node").then((m) => console.log(JSON.stringify(m.BuildInfo)))'
+    told = subprocess.run(["node", "-e", program], cwd=place, capture_output=True, text=True)
+    number = re.search(r'"number":\s*"?(\d+)', told.stdout)
+    return f"b{number[1]}" if number else "not told"
+
+
+def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row]:
+    preload, large = common.preload(), common.large_model(folder)
+    for version in versions:
+        place = install(version, folder)
+        program = place / "with_llama_node.mjs"
+        command = ["node", program, common.SMALL_MODEL, large, common.PROMPT]
+        row = common.Row(f"@fugood/llama.node {version}", build_of(place))
+        yield common.alternate(row, command, preload, repeats)
+
+
+def main() -> int:
+    parser = common.options(__doc__)
+    parser.add_argument("versions", nargs="*", default=list(VERSIONS))
+    options = parser.parse_args()
+    with common.folder(options.folder) as folder:
+        return common.show(rows(options.versions, folder, options.repeats), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
