@@ -1,17 +1,19 @@
-//! Instruction counts of every drop-in as a check against regressions: the same on a busy machine
-//! and on an idle one, where times are not.
+//! Instruction counts of every drop-in, and of the sieve on raw logits, as a check against
+//! regressions: the same on a busy machine and on an idle one, where times are not.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
-//! candidates with `benches/results/instructions.json`; more than 3 % above is a failure.
-//! `--update-instructions` writes that file anew. Another compiler makes other code, so a compiler
-//! that is not the file's own is only reported.
+//! candidates, or of one token of as many logits, with `benches/results/instructions.json`; more
+//! than 3 % above is a failure. `--update-instructions` writes that file anew. Another compiler
+//! makes other code, so a compiler that is not the file's own is only reported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use llama_sieve::sieve::{Params, Sieve};
 use llama_sieve::simd;
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::sys;
@@ -31,18 +33,57 @@ struct Counts {
     instructions: BTreeMap<String, u64>,
 }
 
-/// Runs the one `apply` whose instructions are counted.
+/// Runs the one call whose instructions are counted.
 #[unsafe(export_name = "llama_sieve_bench_measured")]
 #[inline(never)]
-extern "C" fn measured(sampler: *mut sys::llama_sampler, array: &mut sys::llama_token_data_array) {
-    // SAFETY: the sampler lives, the array is valid.
-    unsafe { sys::llama_sampler_apply(sampler, array) };
+fn measured(body: &mut dyn FnMut()) {
+    body();
+}
+
+/// The parameters of sieves, none of which has another stage on than its name says.
+fn sieves() -> [(&'static str, Params); 5] {
+    let default = Params {
+        seed: 1,
+        ..Params::default()
+    };
+    let open = Params {
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        ..default.clone()
+    };
+    let with = |penalty_repeat| Params {
+        penalty_repeat,
+        ..default.clone()
+    };
+    [
+        ("sieve, default parameters", with(1.0)),
+        ("sieve, penalty_repeat(1.1)", with(1.1)),
+        (
+            "sieve, min_p(.05)",
+            Params {
+                min_p: 0.05,
+                ..open.clone()
+            },
+        ),
+        (
+            "sieve, greedy",
+            Params {
+                temperature: 0.0,
+                ..open.clone()
+            },
+        ),
+        ("sieve, temp(.8)", open),
+    ]
 }
 
 fn labels() -> Vec<String> {
-    let shapes = ["peaked", "flat"];
-    let of_shape = |shape| ROWS.iter().map(move |row| format!("{}, {shape}", row.name));
-    shapes.into_iter().flat_map(of_shape).collect()
+    let of_shape = |shape| {
+        let rows = ROWS.iter().map(|row| row.name);
+        let names = rows.chain(sieves().map(|(name, _)| name));
+        names.map(move |name| format!("{name}, {shape}"))
+    };
+    ["peaked", "flat"].into_iter().flat_map(of_shape).collect()
 }
 
 /// Runs under valgrind every row once, in the order of [`labels`], after a warm-up that is not
@@ -58,6 +99,19 @@ pub fn apply_once() {
             ours.apply(&mut input.clone());
             apply(&ours, &mut input.clone());
         }
+        let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
+        for (_, params) in sieves() {
+            let mut sieve = Sieve::new(&params).expect("valid parameters");
+            for i in 0..64 {
+                sieve.accept(i * 997 % N as i32);
+            }
+            for _ in 0..3 {
+                sieve.sample(&logits).expect("there is a candidate");
+            }
+            measured(&mut || {
+                black_box(sieve.sample(&logits).is_ok());
+            });
+        }
     }
 }
 
@@ -68,7 +122,8 @@ fn apply(sampler: &HostSampler, array: &mut Array) {
         selected: -1,
         sorted: false,
     };
-    measured(sampler.as_ptr(), &mut raw);
+    // SAFETY: the sampler lives, the array is valid.
+    measured(&mut || unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) });
 }
 
 /// Counts, and compares with the committed counts or replaces them. Whether all is well.
