@@ -30,6 +30,11 @@ impl Pool<'_> {
             }
             return self.contenders_for_heap(k);
         };
+        let reached = count_at_least(&self.buffers.maxima, threshold);
+        if k <= HEAP && reached > 4 * k + LEAST_GROUPS {
+            // Many are equal.
+            return self.contenders_for_heap(k);
+        }
         self.buffers.collected.clear();
         self.collect(0, blocks, threshold);
         if self.buffers.collected.len() > n / FEW {
@@ -115,10 +120,11 @@ impl Pool<'_> {
             let picked = &mut self.buffers.picked;
             picked.clear();
             picked.extend(self.buffers.collected.iter().map(|c| comparable(c.logit)));
-            // As long as the root is masked, each that is not may enter.
-            let root = nearly_kth_largest(picked, k).unwrap_or(f32::MIN);
+            // What is as large as the root does not enter. As long as the root is masked, each that
+            // is not may.
+            let root = nearly_kth_largest(picked, k);
             let end = blocks.min(start + ahead);
-            self.collect(start, end, root);
+            self.collect(start, end, root.map_or(f32::MIN, f32::next_up));
             (start, ahead) = (end, 2 * ahead);
         }
         self.collected_if_few()

@@ -154,12 +154,13 @@ fn contenders_are_enough_for_a_top_k() {
     let mut numbers = Numbers(5);
     let mut buffers = Buffers::default();
     let mut found = 0;
-    for round in 0..400 {
+    for round in 0..800 {
         let n = match round % 10 {
             0 => 1 + numbers.below(3000),
             _ => 3000 + numbers.below(60_000),
         };
-        let coarse = [1e5, 100.0, 8.0, 1.0][round % 4];
+        // With the last nearly all are equal.
+        let coarse = [1e5, 100.0, 8.0, 1.0, 0.06][round % 5];
         let logits = numbers.logits(n, coarse);
         let k = [1, 2, 40, 100, 128, 129, 300, 900][numbers.below(8)];
         let mut pool = Pool::new(&logits[..], &mut buffers);
@@ -184,7 +185,7 @@ fn contenders_are_enough_for_a_top_k() {
         let expected = bits(HostOrder::default().top(&all, k));
         assert_eq!(top, expected, "round {round}, {k} of {n}, 1 / {coarse}");
     }
-    assert!(found > 200, "only {found} of 400");
+    assert!(found > 400, "only {found} of 800");
 }
 
 #[test]
