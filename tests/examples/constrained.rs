@@ -4,26 +4,13 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::toolchain::{Build, Link, Program, empty_folder, said, skipped};
+use crate::toolchain::{self, Build, Link, Program, empty_folder, said};
 use serde_json::Value;
 
 const PROMPT: &str = "And the LORD said unto";
 
-/// The Rust example, which `cargo test` builds; a run of this test alone does not.
 fn rust_example(test: &str) -> Option<PathBuf> {
-    let executable = std::env::current_exe().expect("a test knows its path");
-    let profile = executable
-        .ancestors()
-        .nth(2)
-        .expect("a test is in a folder");
-    let example = profile.join("examples/constrained");
-    if !example.exists() {
-        skipped(&format!(
-            "{test}: the example was not built; cargo build --release --example constrained"
-        ));
-        return None;
-    }
-    Some(example)
+    toolchain::rust_example("constrained", test)
 }
 
 fn run(example: &PathBuf, args: &[&str]) -> Output {

@@ -13,5 +13,7 @@ mod readme;
 #[cfg(target_os = "linux")]
 mod sieve;
 #[cfg(target_os = "linux")]
+mod supervisor;
+#[cfg(target_os = "linux")]
 #[path = "../support/toolchain.rs"]
 mod toolchain;

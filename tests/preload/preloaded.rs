@@ -1,34 +1,10 @@
 //! Programs under the preload library.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::path::Path;
 
 use crate::programs::{Run, Said};
-use crate::toolchain::{root, succeed};
-/// Built once. In a target directory of its own: cargo holds the other one locked while it tests.
-pub fn preload_library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args([
-                "build",
-                "--release",
-                "--locked",
-                "-p",
-                "llama-sieve-preload",
-            ])
-            .arg("--target-dir")
-            .arg(&target)
-            .env_remove("CARGO_BUILD_TARGET")
-            .current_dir(root());
-        succeed(&mut cargo);
-        target.join("release/libllama_sieve_preload.so")
-    })
-}
+pub use crate::toolchain::preload_library;
 
 pub fn preloaded(program: &Path) -> Run<'_> {
     Run::of(program).env("LD_PRELOAD", preload_library().display())

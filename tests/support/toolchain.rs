@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use vendor_llama_cpp::paths;
 
@@ -44,6 +45,46 @@ pub fn our_library(link: Link) -> PathBuf {
     });
     assert!(library.exists(), "cargo built no {}", library.display());
     library
+}
+
+/// The preload library, built once. In a target directory of its own: cargo holds the other one locked while it tests.
+pub fn preload_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args([
+                "build",
+                "--release",
+                "--locked",
+                "-p",
+                "llama-sieve-preload",
+            ])
+            .arg("--target-dir")
+            .arg(&target)
+            .env_remove("CARGO_BUILD_TARGET")
+            .current_dir(root());
+        succeed(&mut cargo);
+        target.join("release/libllama_sieve_preload.so")
+    })
+}
+
+/// An example in Rust, which `cargo test` builds; a run of one test program alone does not.
+pub fn rust_example(name: &str, test: &str) -> Option<PathBuf> {
+    let executable = std::env::current_exe().expect("a test knows its path");
+    let profile = executable
+        .ancestors()
+        .nth(2)
+        .expect("a test is in a folder");
+    let example = profile.join("examples").join(name);
+    if !example.exists() {
+        skipped(&format!(
+            "{test}: the example was not built; cargo build --release --example {name}"
+        ));
+        return None;
+    }
+    Some(example)
 }
 
 /// Says why a test does nothing, past the capture of the test harness, and in the file that
