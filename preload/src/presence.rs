@@ -1,12 +1,13 @@
 //! Reports of the library itself for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, and one
-//! at the end of a program that has asked it for no sampler, with the likely reason.
+//! at the end: how many tokens were sampled straight from the logits, or, of a program that has
+//! asked it for no sampler, the likely reason.
 
 use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
@@ -20,6 +21,11 @@ const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
 /// True once a constructor was called.
 static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Tokens that were sampled, and those of them that were sampled straight from the logits; counted
+/// where that is reported.
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+static DIRECT: AtomicU64 = AtomicU64::new(0);
 
 /// The process that reported its beginning; a child that it forked reports no end.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -35,6 +41,25 @@ static AT_EXIT: extern "C" fn() = at_exit;
 /// A constructor was called, whosever sampler it makes.
 pub fn asked() {
     ASKED.store(true, Ordering::Relaxed);
+}
+
+/// A program samples a token.
+#[inline]
+pub fn sampling() {
+    count(&SAMPLED);
+}
+
+/// The token that a program samples comes straight from the logits.
+#[inline]
+pub fn directly() {
+    count(&DIRECT);
+}
+
+#[inline]
+fn count(tokens: &AtomicU64) {
+    if PROCESS.load(Ordering::Relaxed) != 0 {
+        tokens.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 extern "C" fn at_load() {
@@ -62,8 +87,16 @@ extern "C" fn at_exit() {
         "at_exit",
         || (),
         || {
-            let told = PROCESS.load(Ordering::Relaxed) == process::id();
-            if told && !ASKED.load(Ordering::Relaxed) {
+            if PROCESS.load(Ordering::Relaxed) != process::id() {
+                return;
+            }
+            let [direct, sampled] = [&DIRECT, &SAMPLED].map(|n| n.load(Ordering::Relaxed));
+            if sampled > 0 {
+                say(format_args!(
+                    ": {direct} of {sampled} tokens were sampled straight from the logits"
+                ));
+            }
+            if !ASKED.load(Ordering::Relaxed) {
                 say(format_args!(
                     ": no sampler was made in {}: {}",
                     escaped(&program()),

@@ -12,6 +12,7 @@ use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_
 use crate::budget;
 use crate::calls::{self, Apply, Entered, Run};
 use crate::choice;
+use crate::presence;
 use crate::proof::{self, Entry};
 use crate::routes::{Function, Route};
 
@@ -36,6 +37,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
     idx: i32,
 ) -> Token {
     static HOSTS: Function = Function::new(c"llama_sampler_sample");
+    presence::sampling();
     let way = HOSTS.route();
     let mut entered = None;
     if way.is_some_and(|way| choice::serves(way, Entry::Sampler)) {
@@ -43,6 +45,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
         match unsafe { in_front::sample(smpl, ctx, idx, calls::may_sample) } {
             Some(Sampled::Token(token)) => {
                 proof::used(Entry::Sampler);
+                presence::directly();
                 choice::report_once("llama_sampler_sample");
                 return token;
             }
@@ -120,6 +123,7 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
 ) -> Token {
     static HOSTS: Function =
         Function::new(c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib");
+    presence::sampling();
     let way = HOSTS.route();
     let get = way.and_then(choice::common_sampler_get);
     let chain = call_host!(
@@ -191,6 +195,10 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
         };
         if kept == Some(true) && now.run == Run::Itself {
             proof::used(Entry::Common);
+            // What comes after a grammar's refusal is the same token once more.
+            if before.grammar.is_none() {
+                presence::directly();
+            }
             choice::report_once(match (before.grammar, before.first) {
                 (None, None) => "common_sampler_sample",
                 (Some(_), _) => "common_sampler_sample after a grammar",

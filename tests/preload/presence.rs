@@ -54,7 +54,7 @@ fn a_host_is_told_what_was_loaded() {
     let arguments = |run: Run<'static>| run.arg(model()).arg(5).arg(1);
     let program: &'static Path = Box::leak(program.into_boxed_path());
     let lines = told(arguments(preloaded_of_known_build(program)));
-    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
     check_loaded(&lines[0], program);
     assert_eq!(arguments(preloaded_of_known_build(program)).said().err, "");
 
@@ -73,6 +73,32 @@ fn a_host_is_told_what_was_loaded() {
     let run = arguments(preloaded(program)).env("LLAMA_SIEVE_PRELOAD", "off");
     let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
     assert!(said.err.contains("penalties(repeat="), "{}", said.err);
+}
+
+/// At the end: all but the first of each chain and those that are compared, none where all are.
+#[test]
+fn a_host_is_told_how_many_tokens_were_direct() {
+    let program = Build::new("preload_presence_counts", &source("generate.cpp"));
+    let program = build(program.with_llama(Link::Shared));
+    let counts = |setting: &str| {
+        let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", setting);
+        let lines = told(run.arg(model()).arg(5).arg(1));
+        let counts = lines.iter().find_map(|line| {
+            let counts = line.strip_prefix(": ")?;
+            let counts = counts.strip_suffix(" tokens were sampled straight from the logits")?;
+            let (direct, sampled) = counts.split_once(" of ")?;
+            Some((direct.parse::<u32>().ok()?, sampled.parse::<u32>().ok()?))
+        });
+        counts.unwrap_or_else(|| panic!("{lines:?}"))
+    };
+    let (direct, sampled) = counts("all");
+    assert!(sampled > 400, "{sampled}");
+    assert!(
+        direct < sampled && direct > sampled * 9 / 10,
+        "{direct} of {sampled}"
+    );
+    assert_eq!(counts("verify"), (0, sampled));
+    assert_eq!(counts("off"), (0, sampled));
 }
 
 #[test]
