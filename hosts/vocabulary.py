@@ -37,8 +37,8 @@ TOKENIZERS = {
 CONTEXT = 4096
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-_UINT32, _INT32, _FLOAT32, _STRING, _ARRAY = 4, 5, 6, 8, 9
-_NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
+_NORMAL, CONTROL, USER_DEFINED, _BYTE = 1, 3, 4, 6
 _ALIGNMENT = 32
 
 
@@ -117,12 +117,14 @@ def _packed(text: bytes) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _texts(texts: List[str]) -> bytes:
+def strings(texts: List[str]) -> bytes:
+    """A value of GGUF: texts."""
     head = struct.pack("<IIQ", _ARRAY, _STRING, len(texts))
     return head + b"".join(_packed(text.encode()) for text in texts)
 
 
-def _numbers(numbers: List[int]) -> bytes:
+def numbers(numbers: List[int]) -> bytes:
+    """A value of GGUF: whole numbers."""
     return struct.pack(f"<IIQ{len(numbers)}i", _ARRAY, _INT32, len(numbers), *numbers)
 
 
@@ -130,8 +132,53 @@ def _floats(numbers: List[float]) -> bytes:
     return struct.pack(f"<IIQ{len(numbers)}f", _ARRAY, _FLOAT32, len(numbers), *numbers)
 
 
-def _number(number: int) -> bytes:
+def number(number: int) -> bytes:
+    """A value of GGUF: a whole number."""
     return struct.pack("<II", _UINT32, number)
+
+
+def real(number: float) -> bytes:
+    """A value of GGUF: a fraction."""
+    return struct.pack("<If", _FLOAT32, number)
+
+
+def boolean(value: bool) -> bytes:
+    """A value of GGUF: true or false."""
+    return struct.pack("<I?", _BOOL, value)
+
+
+def string(text: str) -> bytes:
+    """A value of GGUF: a text."""
+    return struct.pack("<I", _STRING) + _packed(text.encode())
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor to be written."""
+
+    name: str
+    dimensions: Tuple[int, ...]
+    kind: int
+    data: bytes
+
+
+def write_gguf(path: Path, values: Dict[str, bytes], tensors: List[Tensor]) -> None:
+    """Writes a file of these values and tensors."""
+    head = io.BytesIO()
+    head.write(struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(values)))
+    for key, value in values.items():
+        head.write(_packed(key.encode()) + value)
+    offset = 0
+    for tensor in tensors:
+        n = len(tensor.dimensions)
+        head.write(_packed(tensor.name.encode()))
+        head.write(struct.pack(f"<I{n}QIQ", n, *tensor.dimensions, tensor.kind, offset))
+        offset = _aligned(offset + len(tensor.data))
+    with path.open("wb") as file:
+        file.write(head.getvalue())
+        for tensor in tensors:
+            file.write(bytes(_aligned(file.tell()) - file.tell()))
+            file.write(tensor.data)
 
 
 def _vocabulary(read: Dict[str, object]) -> Tuple[List[str], List[int], List[str]]:
@@ -142,10 +189,15 @@ def _vocabulary(read: Dict[str, object]) -> Tuple[List[str], List[int], List[str
     added: List[Dict[str, object]] = read["added_tokens"]  # type: ignore[assignment]
     for one in added:
         texts[one["id"]] = one["content"]  # type: ignore
-        kinds[one["id"]] = _CONTROL if one["special"] else _USER_DEFINED  # type: ignore
+        kinds[one["id"]] = CONTROL if one["special"] else USER_DEFINED  # type: ignore
     ids = range(len(texts))
     merges = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]  # type: ignore
     return [texts[id] for id in ids], [kinds.get(id, _NORMAL) for id in ids], merges
+
+
+def texts(folder: Path, name: str = "llama-3") -> Tuple[List[str], List[int], List[str]]:
+    """Texts and kinds of all tokens of a real tokenizer, and the merges."""
+    return _vocabulary(tokenizer(folder, name))
 
 
 def model(folder: Path, name: str = "llama-3") -> Path:
@@ -158,15 +210,15 @@ def model(folder: Path, name: str = "llama-3") -> Path:
     assert len(texts) == about.n_tokens
     with common.large_model(folder, about.n_tokens).open("rb") as file:
         gguf = _Gguf(file)
-    gguf.values["llama.context_length"] = _number(CONTEXT)
-    gguf.values["tokenizer.ggml.tokens"] = _texts(texts)
-    gguf.values["tokenizer.ggml.token_type"] = _numbers(kinds)
+    gguf.values["llama.context_length"] = number(CONTEXT)
+    gguf.values["tokenizer.ggml.tokens"] = strings(texts)
+    gguf.values["tokenizer.ggml.token_type"] = numbers(kinds)
     if about.by_texts:
-        gguf.values["tokenizer.ggml.model"] = struct.pack("<I", _STRING) + _packed(b"llama")
+        gguf.values["tokenizer.ggml.model"] = string("llama")
         gguf.values["tokenizer.ggml.scores"] = _floats([-float(id) for id in range(len(texts))])
     else:
-        gguf.values["tokenizer.ggml.merges"] = _texts(merges)
-    gguf.values["tokenizer.ggml.bos_token_id"] = _number(texts.index(about.begin))
-    gguf.values["tokenizer.ggml.eos_token_id"] = _number(texts.index(about.end))
+        gguf.values["tokenizer.ggml.merges"] = strings(merges)
+    gguf.values["tokenizer.ggml.bos_token_id"] = number(texts.index(about.begin))
+    gguf.values["tokenizer.ggml.eos_token_id"] = number(texts.index(about.end))
     gguf.write(path)
     return path
