@@ -11,8 +11,13 @@ more. That last run is the control: where it gives another text than the first, 
 not repeat itself, and nothing can be said of ours. Several answers at once belong to one request
 (`n`), so that batches are the same: a model's last bits differ by what else is in a batch.
 
-`--quick` looks at texts alone: each template once, with few tokens and without the control, which
-is run where texts differ. `--templates` takes names, or `all` for every template there is.
+`--quick` looks at texts alone: each template once, with few tokens and the shortest list of tools,
+and without the control, which is run where texts differ. `--templates` takes names, or `all` for
+every template there is.
+
+A tool that is called and an answer that the server can read are a matter of chance. What the server
+cannot read is an error of the request ("failed"); it is then asked for as a stream, too, so that
+the texts of both arms can be compared.
 """
 
 from __future__ import annotations
@@ -142,9 +147,18 @@ class Answers:
     sampling: Optional[float] = None
     report: str = ""
 
+    def _count(self, beginning: str) -> int:
+        return sum(text.startswith(beginning) for texts in self.texts.values() for text in texts)
+
     @property
     def refused(self) -> int:
-        return sum(text.startswith("error: ") for texts in self.texts.values() for text in texts)
+        """How many requests were refused, as for a grammar that is none to llama.cpp."""
+        return self._count("error: 400")
+
+    @property
+    def failed(self) -> int:
+        """How many ended in an error, as where a text is not in the template's form."""
+        return self._count("error: ") - self.refused
 
     @property
     def n(self) -> int:
@@ -221,23 +235,24 @@ def _fixed(message: Dict[str, object]) -> str:
 
 
 def _of_stream(text: str) -> Tuple[List[str], int]:
-    """The messages that a stream is made of, and how many tokens they have."""
+    """The messages that a stream is made of, and its error; and how many tokens they have."""
     messages: Dict[int, Dict[str, object]] = {}
     n_tokens = 0
+    errors = []
     for line in text.splitlines():
         if line.startswith("error: "):
-            return [line], 0
+            errors.append(line)
         if not line.startswith("data: {"):
             continue
         event = json.loads(line[len("data: ") :])
         if "error" in event:
-            return [f"error: {event['error']}"], 0
+            errors.append(f"error: {event['error']}")
         n_tokens = (event.get("usage") or {}).get("completion_tokens", n_tokens)
         for choice in event.get("choices", []):
             message = messages.setdefault(choice["index"], {})
             message["finish_reason"] = choice.get("finish_reason") or message.get("finish_reason")
             _add(message, choice["delta"])
-    return [_fixed(messages[index]) for index in sorted(messages)], n_tokens
+    return [*(_fixed(messages[index]) for index in sorted(messages)), *errors], n_tokens
 
 
 def _add(message: Dict[str, object], delta: Dict[str, object]) -> None:
@@ -287,7 +302,7 @@ def scripted_model(
     """Writes the model for a template."""
     source = template.read_text(encoding="utf-8")
     marks = marks_of(source)
-    end = next((text for text in _ENDS if text in marks), "<|eot_id|>")
+    end = next((text for text in _ENDS if text in source), "<|eot_id|>")
     path = folder / "scripted.gguf"
     # Its vocabulary alone is needed first, for the template and its tokens.
     scripted.write(path, folder, marks, end, [(0, 1)], [0], n_context)
@@ -339,8 +354,12 @@ def _script(
         same = os.path.commonprefix([begun, whole])
         said = whole[len(same) :].split(_RESULT)[0]
         # What comes behind its end is not the model's.
-        at = said.find(end)
-        said = said if at < 0 else said[: at + len(end)]
+        ended = re.search("|".join(map(re.escape, (*_ENDS, "<|call|>"))), said)
+        content = str(messages[1]["content"])
+        if ended is not None:
+            said = said[: ended.end()]
+        elif content:
+            said = said[: said.rfind(content) + len(content)] + end
         if close is not None:
             open_ = close[0].replace("/", "")
             thought = rf"^\s*(?:{re.escape(open_)})?.*?{re.escape(close[0])}\s*"
@@ -398,15 +417,16 @@ def answers(
         }
         if request.tools is not None:
             body["tools"] = options.tools[request.tools]
-        if request.stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
         begin = time.monotonic()
-        status, text = server.post("/v1/chat/completions", body)
-        found.seconds += time.monotonic() - begin
-        if request.stream and status == 200:
-            messages, n_tokens = _of_stream(text)
+        if request.stream:
+            messages, n_tokens = _of_stream(server.post("/v1/chat/completions", streamed)[1])
         else:
-            messages, n_tokens = _of_answer(status, text)
+            messages, n_tokens = _of_answer(*server.post("/v1/chat/completions", body))
+        found.seconds += time.monotonic() - begin
+        if messages and messages[0].startswith("error: 500"):
+            # The server keeps a text that it cannot read, but not what it has sent of it before.
+            messages += _of_stream(server.post("/v1/chat/completions", streamed)[1])[0]
         found.texts[request.name] = messages
         found.n_tokens += n_tokens
     if options.timings:
@@ -439,7 +459,19 @@ class Row:
 
     @property
     def good(self) -> bool:
-        return not set(self.different) - set(self.unsteady)
+        return not set(self.different) - set(self.unsteady) and self.is_direct
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether all tokens came straight from the logits but those that are compared.
+
+        These are the first of each chain, two of the process, and one in 256.
+        """
+        counts = _COUNTS.search(self.ours.report)
+        if counts is None:
+            return False
+        direct_, sampled = int(counts[1]), int(counts[2])
+        return sampled - direct_ <= self.ours.n + sampled // 256 + 3
 
     def markdown(self) -> str:
         names = ", ".join(one.name for one in self.requests) if len(self.requests) < 3 else "all"
@@ -447,12 +479,16 @@ class Row:
         control = "not run" if self.control is None else "yes"
         if self.unsteady:
             control = "NO: " + "; ".join(self.unsteady)
-        rates = [one.n_tokens / max(one.seconds, 1e-9) for one in (self.host, self.ours)]
+        # Of several answers to a request the server tells the tokens of the first alone.
+        counts = _COUNTS.search(self.ours.report)
+        n_tokens = int(counts[2]) if counts else self.host.n_tokens
+        rates = [n_tokens / max(one.seconds, 1e-9) for one in (self.host, self.ours)]
         refused = str(self.host.refused)
         if self.large is not None:
             refused += f", {self.large.refused} with large-grammars"
         cells = [self.template, names, self.slots, same, control]
-        cells += [f"{self.host.calls} of {self.host.n}", refused, direct(self.ours.report)]
+        cells += [f"{self.host.calls} of {self.host.n}", refused, self.host.failed]
+        cells += [direct(self.ours.report)]
         cells += [f"{rates[0]:.0f}", f"{rates[1]:.0f}", f"{rates[1] / max(rates[0], 1e-9):.2f}"]
         if self.host.sampling is not None and self.ours.sampling is not None:
             cells += [f"{self.host.sampling:.0f}", f"{self.ours.sampling:.0f}"]
@@ -487,7 +523,7 @@ def row(
         found.report = log.read_text(errors="replace")
         told = re.findall(r"avg t_sampl\s*=\s*([0-9.]+) ms", found.report)
         found.sampling = 1000 * float(told[-1]) if told and options.timings else None
-        if found.n_tokens == 0 and found.refused < found.n:
+        if found.n_tokens == 0 and found.refused + found.failed < found.n:
             raise RuntimeError(f"{made.name}: no tokens: {log}")
         return found
 
@@ -502,9 +538,9 @@ def row(
 
 
 HEADER = """\
-| template | request | at once | same text | control | tool calls | refused | direct | \
-tokens/s without | with | times |{}
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |{}"""
+| template | request | at once | same text | control | tool calls | refused | failed | \
+direct | tokens/s without | with | times |{}
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |{}"""
 
 
 def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
@@ -514,7 +550,10 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
         path = options.source / f"{template}.jinja"
         tools = options.tools["file system"]
         made = scripted_model(options.server, path, folder, context, tools)
-        wanted = [one for one in REQUESTS if not options.requests or one.name in options.requests]
+        names = options.requests or [
+            one.name for one in REQUESTS if not options.quick or one.tools in (None, "file system")
+        ]
+        wanted = [one for one in REQUESTS if one.name in names]
         for slots in options.slots:
             here = [one for one in wanted if slots in one.slots]
             for requests in [here] if options.quick and here else [[one] for one in here]:
@@ -556,6 +595,8 @@ def main() -> int:
                 for one in rows(options, folder):
                     print(one.markdown(), flush=True)
                     good &= one.good
+                    if not one.is_direct:
+                        print(f"{one.template}: not direct", file=sys.stderr)
                     if not one.good:
                         _show_difference(one)
             except (RuntimeError, subprocess.TimeoutExpired) as error:

@@ -22,7 +22,7 @@ N_EMBD = 128
 _N_FF = 64
 _N_HEAD = 2
 
-SIGNAL = 17.0
+SIGNAL = 18.5
 """The logit of a token that must follow. Those of others have a standard deviation of 3, so that
 the largest of 128,256 is 13."""
 _SPREAD = 3.0
