@@ -115,6 +115,7 @@ class Request:
 
 _BY_SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {"schema": _SCHEMA}}}
 _NO_THOUGHTS = {"chat_template_kwargs": {"enable_thinking": False}}
+_PROBABILITIES = {"logprobs": True, "top_logprobs": 5}
 _BUDGET = {"thinking_budget_tokens": 24}
 
 REQUESTS = (
@@ -133,6 +134,16 @@ REQUESTS = (
     Request("tools of qwen-code", {}, "qwen-code", (1, 4)),
     Request("tools of firecrawl", {}, "firecrawl"),
     Request("tools of openclaw", {}, "openclaw"),
+    # As Qwen's models are to be sampled.
+    Request(
+        "tools, budget, penalties",
+        {**_BUDGET, "presence_penalty": 1.5, "temperature": 0.6, "top_k": 20, "min_p": 0},
+        "file system",
+        (1, 4),
+    ),
+    Request("tools, budget, logprobs", {**_BUDGET, **_PROBABILITIES}, "file system"),
+    Request("by schema, logprobs", {**_BY_SCHEMA, **_PROBABILITIES}, slots=(1, 4)),
+    Request("reasoning control", {"reasoning_control": True}),
 )
 
 
@@ -274,8 +285,9 @@ def _of_answer(status: int, text: str) -> Tuple[List[str], int]:
         return [f"error: {status}: {text[:400]}"], 0
     answer = json.loads(text)
     choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+    more = ("finish_reason", "logprobs")
     messages = [
-        _fixed({**choice["message"], "finish_reason": choice["finish_reason"]})
+        _fixed({**choice["message"], **{name: choice[name] for name in more if name in choice}})
         for choice in choices
     ]
     return messages, answer["usage"]["completion_tokens"]
@@ -523,8 +535,6 @@ def row(
         found.report = log.read_text(errors="replace")
         told = re.findall(r"avg t_sampl\s*=\s*([0-9.]+) ms", found.report)
         found.sampling = 1000 * float(told[-1]) if told and options.timings else None
-        if found.n_tokens == 0 and found.refused + found.failed < found.n:
-            raise RuntimeError(f"{made.name}: no tokens: {log}")
         return found
 
     host, ours = arm("host", None), arm("ours", options.preload)
