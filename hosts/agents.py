@@ -174,6 +174,8 @@ class Answers:
     texts: Dict[str, List[str]] = field(default_factory=dict)
     """By request; an answer that is an error begins with "error: "."""
     n_tokens: int = 0
+    n_chains: int = 0
+    """How many answers were begun."""
     seconds: float = 0.0
     sampling: Optional[float] = None
     report: str = ""
@@ -456,9 +458,11 @@ def answers(
         else:
             messages, n_tokens = _of_answer(*server.post("/v1/chat/completions", body))
         found.seconds += time.monotonic() - begin
+        found.n_chains += slots
         if messages and messages[0].startswith("error: 500"):
             # The server keeps a text that it cannot read, but not what it has sent of it before.
             messages += _of_stream(server.post("/v1/chat/completions", streamed)[1])[0]
+            found.n_chains += slots
         found.texts[request.name] = messages
         found.n_tokens += n_tokens
     if options.timings:
@@ -503,7 +507,7 @@ class Row:
         if counts is None:
             return self.ours.n_tokens == 0
         direct_, sampled = int(counts[1]), int(counts[2])
-        return sampled - direct_ <= self.ours.n + sampled // 256 + 3
+        return sampled - direct_ <= self.ours.n_chains + sampled // 256 + 3
 
     def markdown(self) -> str:
         names = ", ".join(one.name for one in self.requests) if len(self.requests) < 3 else "all"
