@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What agents send, with and without the preload library: `hosts/agents.py [--quick]`.
+"""Chats as agents send them, with and without the preload library: `hosts/agents.py [--quick]`.
 
 llama-server with the chat templates of its own source: thinking on, off and with a budget, tools as
 npm's packages publish them, answers by a JSON schema; one, four and 32 at once; streamed and not.
@@ -122,7 +122,7 @@ _ENDS = (
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for."""
+    """A request, and how often it is made at once."""
 
     name: str
     body: Dict[str, object]
@@ -169,7 +169,7 @@ REQUESTS = (
 
 @dataclass
 class Answers:
-    """What one server has answered."""
+    """The answers of one server."""
 
     texts: Dict[str, List[str]] = field(default_factory=dict)
     """By request; an answer that is an error begins with "error: "."""
@@ -325,7 +325,7 @@ class Scripted:
 
 
 def marks_of(template: str) -> Dict[str, bool]:
-    """What a template means as one token, and whether as a control token."""
+    """The texts that a template means as one token; true for control tokens."""
     found = dict.fromkeys([*_MARK.findall(template), *_MORE_MARKS])
     return {text: bool(_CONTROL.search(text)) for text in found}
 
@@ -490,7 +490,7 @@ class Row:
 
     @property
     def unsteady(self) -> List[str]:
-        """What the host itself does not repeat."""
+        """The requests whose texts the host itself does not repeat."""
         return _different(self.host, self.control) if self.control is not None else []
 
     @property
@@ -499,7 +499,7 @@ class Row:
 
     @property
     def is_direct(self) -> bool:
-        """Whether all tokens came straight from the logits but those that are compared.
+        """True if all tokens came straight from the logits but those that are compared.
 
         These are the first of each chain, two of the process, and one in 256.
         """

@@ -15,7 +15,7 @@ use std::thread;
 
 use crate::Event;
 
-/// What is passed on to the child.
+/// The signals that are passed on to the child.
 const PASSED_ON: [i32; 5] = [
     libc::SIGTERM,
     libc::SIGINT,
@@ -27,7 +27,7 @@ const PASSED_ON: [i32; 5] = [
 /// A longer line comes in pieces.
 const LONGEST_LINE: u64 = 1 << 16;
 
-/// True of a signal by which a supervisor is asked to end.
+/// True for a signal by which a supervisor is asked to end.
 pub fn ends(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT)
 }

@@ -39,7 +39,7 @@ LLAMA_SIEVE_VERBOSE is 1 for the program unless it is set: the supervisor reads 
 says, and passes each sampler's line on once.
 ";
 
-/// Where a child's output is awaited after its end: what it has started may hold the pipe open.
+/// The time for the last lines of a child that has ended: its own children may hold the pipe open.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 struct Options {
@@ -49,7 +49,7 @@ struct Options {
     command: Vec<std::ffi::OsString>,
 }
 
-/// What the supervisor waits for.
+/// An event that the supervisor waits for.
 pub enum Event {
     /// A signal has come, SIGCHLD among them.
     Signal(i32),

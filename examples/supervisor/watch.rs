@@ -1,4 +1,4 @@
-//! What the library says of itself on a program's standard error, and what that means.
+//! Reads what the library says of itself on a program's standard error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ const SAMPLER: &str = "llama-sieve: preload: ";
 const OURS: &str = "ours";
 const NOT_OURS: &str = "llama.cpp's own: ";
 
-/// By which a whole token is sampled straight from the logits.
+/// The functions in whose place tokens are sampled straight from the logits.
 const DIRECT: [&str; 2] = ["common_sampler_sample", "llama_sampler_sample"];
 
-/// What is known of one run.
+/// The state of one run, as far as its lines tell.
 #[derive(Default)]
 pub struct Watch {
     is_asked_for: bool,
@@ -24,10 +24,10 @@ pub struct Watch {
     none: Option<String>,
 }
 
-/// What a line means.
+/// The outcome of one line.
 pub struct Heard {
     pub is_passed_on: bool,
-    /// What the supervisor says of it.
+    /// A line of the supervisor's own.
     pub news: Option<String>,
 }
 
