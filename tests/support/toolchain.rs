@@ -47,7 +47,8 @@ pub fn our_library(link: Link) -> PathBuf {
     library
 }
 
-/// The preload library, built once. In a target directory of its own: cargo holds the other one locked while it tests.
+/// The preload library, built once, in a target directory of its own: cargo holds the other one
+/// locked while it tests.
 pub fn preload_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
