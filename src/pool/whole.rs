@@ -64,7 +64,7 @@ impl<'a> Whole<'a> {
         }
     }
 
-    /// The same of at most `n` from `start` on, which is a multiple of 64.
+    /// Counts the logits above minus infinity among at most `n` from `start` on, a multiple of 64.
     fn unmasked_of(self, start: usize, n: usize) -> usize {
         let mut copy = [0.0; CHUNK];
         let n = n.min(self.logits.len() - start);

@@ -12,12 +12,12 @@ pub struct Job<'a> {
     pub sieve: &'a mut Sieve,
     /// Its logits.
     pub logits: Logits<'a>,
-    /// What came of it.
+    /// The token that was chosen, or why none was. An error until the job is run.
     pub token: Result<Token, Error>,
 }
 
 impl<'a> Job<'a> {
-    /// Not yet run.
+    /// Makes a job that has not been run yet.
     pub fn new(sieve: &'a mut Sieve, logits: Logits<'a>) -> Self {
         Self {
             sieve,

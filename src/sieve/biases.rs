@@ -10,7 +10,7 @@ use crate::token::Token;
 /// The biases of one sieve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases(
-    /// By rising token; of one token, in the caller's order.
+    /// Sorted by token; those of one token in the caller's order.
     Vec<Bias>,
 );
 
@@ -34,7 +34,7 @@ impl Biases {
             .sort_unstable_by_key(|&(token, place, _)| (token, place));
     }
 
-    /// The logit of `token` after its biases.
+    /// Returns `logit`, that of `token`, plus the biases of this token.
     pub(super) fn add(&self, token: Token, logit: f32) -> f32 {
         self.of(token)
             .iter()
@@ -61,8 +61,9 @@ impl Biases {
         }
     }
 
-    /// Makes a pool of these candidates, with their biases. As by the built-in, one that is not in
-    /// its place gets only the first of several, and the mark of a sorted array stays.
+    /// Makes a pool of these candidates, with their biases. As by llama.cpp's own sampler, a
+    /// candidate whose index is not its token gets only the first of several biases, and the mark
+    /// of a sorted array stays.
     pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
         pool.keep(candidates.as_slice(), candidates.is_sorted());
         if self.0.is_empty() {

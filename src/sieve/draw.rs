@@ -21,7 +21,7 @@ pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize
     best
 }
 
-/// -ln(-ln u) of a uniform u that hashes the random number and the token (Gumbel 1954).
+/// Returns -ln(-ln u) of a uniform u that hashes the random number and the token (Gumbel 1954).
 fn gumbel_noise(bits: u64, token: Token) -> f64 {
     let hash = at_position(bits, u64::from(token as u32));
     // The middle of one of 2^52 intervals, so that u is neither 0 nor 1.

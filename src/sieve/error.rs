@@ -1,11 +1,12 @@
-//! Why a sieve cannot be made, changed, asked or restored.
+//! The errors of a sieve: why it cannot be made, changed, sampled or restored.
 
 use std::collections::TryReserveError;
 use std::fmt;
 
 use crate::last_error::Code;
 
-/// What was wrong. Its text names the parameter or size, its value, and what is allowed.
+/// The reason why a call on a sieve failed. Its text names the parameter or size, its value, and
+/// what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A parameter is not a number, or out of its range.

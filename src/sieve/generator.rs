@@ -25,29 +25,29 @@ pub(super) struct Generator {
     stream: Stream,
 }
 
-/// One random number.
+/// The random number of one token, in two forms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
-    /// For Gumbel noise.
+    /// All 64 bits, for Gumbel noise.
     pub bits: u64,
-    /// In [0, 1), for the inverse of the cumulative distribution.
+    /// The number in [0, 1), for the inverse of the cumulative distribution.
     pub uniform: f64,
 }
 
-/// Where a generator is, to be saved.
+/// The position of a generator in its random stream, as it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub kind: RngKind,
     pub seed: u64,
     pub draws: u64,
-    /// Of xoroshiro128+; zeros for the others.
+    /// The state of xoroshiro128+; zeros for the other generators.
     pub state: [u64; 2],
-    /// Of mt19937. A state of version 1 lacks it: there its draws are repeated.
+    /// The words of mt19937. A saved state of version 1 lacks them: there the draws are repeated.
     pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
-/// So many draws of mt19937 are repeated at most, for a state of version 1: as many tokens as no
-/// text has, and milliseconds.
+/// The most draws of mt19937 that are repeated for a saved state of version 1: more than any text
+/// has tokens, and repeated in milliseconds.
 const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {
@@ -70,7 +70,7 @@ impl Generator {
         }
     }
 
-    /// Back to the beginning; a seed that was to be random is drawn anew.
+    /// Goes back to the beginning; a seed that was to be random is drawn anew.
     pub(super) fn restart(&mut self) {
         self.seed = resolve_seed_64(self.asked);
         self.draws = 0;
@@ -90,12 +90,12 @@ impl Generator {
         self.seed
     }
 
-    /// What a restart goes back to.
+    /// Sets the seed that the next [`restart`](Self::restart) goes back to.
     pub(super) fn ask(&mut self, seed: u64) {
         self.asked = seed;
     }
 
-    /// The number for the next token, of which `accepted` came before.
+    /// Returns the random number for the next token, before which `accepted` tokens came.
     pub(super) fn draw(&mut self, accepted: u64) -> Draw {
         // A loaded place may say any number.
         self.draws = self.draws.wrapping_add(1);
@@ -126,7 +126,7 @@ impl Generator {
         }
     }
 
-    /// One at a place, which a restart takes to the seed `asked`.
+    /// Makes a generator at a saved position; a restart takes it to the seed `asked`.
     pub(super) fn at(place: Place, asked: u64) -> Result<Self, String> {
         let mut generator = Self {
             kind: RngKind::Position,
@@ -139,7 +139,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Goes to a place, of whatever kind of generator; on failure stays where it is.
+    /// Goes to a saved position, of any kind of generator; on failure stays where it is.
     pub(super) fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {

@@ -8,21 +8,21 @@ use crate::sampler::{Kind, Sampler};
 use crate::sieve::{Error, Params, Sieve};
 use crate::token::Token;
 
-/// A selector that does all that a sieve does, on whatever candidates earlier samplers of the chain
-/// have left. Afterwards the array holds what was drawn from, with probabilities.
+/// A sampler that chooses the token as a sieve does, from whatever candidates earlier samplers of
+/// the chain have left. Afterwards the array holds what was drawn from, with probabilities.
 ///
 /// If no candidate has a probability the first one is selected, as a host aborts when nothing is.
 #[derive(Clone, Debug)]
 pub struct SieveSampler(Sieve);
 
 impl SieveSampler {
-    /// Fails as [`Sieve::new`] does.
+    /// Makes a sampler with these parameters. Fails as [`Sieve::new`] does.
     pub fn new(params: &Params) -> Result<Self, Error> {
         Sieve::new(params).map(Self)
     }
 }
 
-/// One with stages of its own, say.
+/// Makes a sampler of a sieve, for example of one with stages of its own.
 impl From<Sieve> for SieveSampler {
     fn from(sieve: Sieve) -> Self {
         Self(sieve)

@@ -76,13 +76,13 @@ pub struct Sieve {
     generator: Generator,
     stages: Stages,
     pipeline: Pipeline,
-    /// The logits of a host's candidates.
+    /// A buffer for the logits of a host's candidates.
     gathered: Vec<f32>,
     measured: bool,
     stats: Stats,
 }
 
-/// With the [default parameters](Params), and so a random seed.
+/// A sieve with the [default parameters](Params), and so a random seed.
 impl Default for Sieve {
     fn default() -> Self {
         Self::with(&Params::default(), Biases::default())
@@ -90,7 +90,7 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// A sieve without history. Fails if a parameter is not finite or out of its range.
+    /// Makes a sieve without history. Fails if a parameter is not finite or out of its range.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         memory::room(0)?;
@@ -99,7 +99,7 @@ impl Sieve {
         Ok(Self::with(params, biases))
     }
 
-    /// One of parameters that are good, with room for their biases.
+    /// Makes a sieve of checked parameters; `biases` has room for theirs.
     fn with(params: &Params, mut biases: Biases) -> Self {
         biases.set(&params.bias);
         let bias = memory::copied(&params.bias);
@@ -122,10 +122,10 @@ impl Sieve {
         &self.params
     }
 
-    /// Other parameters from the next token on. History and generator go on, with two exceptions:
-    /// another `rng` begins its stream at `seed`, and a smaller `penalty_last_n` forgets what it
-    /// does not hold. A new `seed` of the same `rng` takes effect at [`reset`](Self::reset). On
-    /// failure the old parameters stay.
+    /// Sets other parameters from the next token on. History and generator go on, with two
+    /// exceptions: another `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
+    /// forgets what it does not hold. A new `seed` of the same `rng` takes effect at
+    /// [`reset`](Self::reset). On failure the old parameters stay.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
@@ -192,8 +192,8 @@ impl Sieve {
         self.generator.seed()
     }
 
-    /// Back to the beginning: no history, the generator at its seed (a random one is drawn anew).
-    /// Parameters and buffers stay.
+    /// Goes back to the beginning: no history, the generator at its seed (a random one is drawn
+    /// anew). Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
         fault::point();
@@ -217,13 +217,14 @@ impl Sieve {
         }
     }
 
-    /// Whether [`stats`](Self::stats) is to have entropies and surprisal, too. They cost a pass of
-    /// their own, four times as long as a mere maximum.
+    /// Sets whether [`stats`](Self::stats) has entropies and surprisals, too. They cost a
+    /// pass of their own, four times as long as a mere maximum.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
 
-    /// What the stages made of the last token's distribution.
+    /// Returns the statistics of the last token: how many candidates each stage left and, if
+    /// [`measure`](Self::measure) asked for them, entropies and surprisals.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -238,7 +239,7 @@ impl Sieve {
         self.pipeline.candidates()
     }
 
-    /// Bytes of the buffers, which never shrink.
+    /// Returns the size in bytes of the buffers, which never shrink.
     pub fn workspace_bytes(&self) -> usize {
         self.gathered.capacity() * size_of::<f32>() + self.pipeline.bytes()
     }
@@ -254,8 +255,8 @@ impl Sieve {
         self.run(logits.into(), None)
     }
 
-    /// Chooses one of the candidates of a chain: they become what it was drawn from, and it is
-    /// selected.
+    /// Chooses one of the candidates of a chain and selects it. They are replaced by the candidates
+    /// that it was drawn from.
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
@@ -299,7 +300,8 @@ impl Sieve {
         Ok(token)
     }
 
-    /// Entropies and surprisal of the chosen token, which has the logit at `index`.
+    /// Writes entropies and surprisals of the chosen token, whose logit is at `index`, into
+    /// `stats`.
     fn note(&mut self, logits: Logits<'_>, index: usize) {
         let raw = Summary::of(logits);
         let logit = logits.at(index);

@@ -1,4 +1,4 @@
-//! What a sieve can be told, its defaults, and what switches each stage off.
+//! The parameters of a sieve, their defaults, and the values that switch each stage off.
 
 use crate::rng::DEFAULT_SEED;
 use crate::samplers::penalties::Factors as Penalties;
@@ -17,7 +17,7 @@ pub enum Mode {
     Parity,
 }
 
-/// Where random numbers come from.
+/// The generator of random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
     /// xoroshiro128+ (Blackman and Vigna 2018), tsampler's.
@@ -30,8 +30,8 @@ pub enum RngKind {
     Position,
 }
 
-/// How a token is drawn. Both give every candidate its probability; for one seed they give
-/// different tokens.
+/// The method by which a token is drawn. Both give every candidate its probability; for one seed
+/// they give different tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// The first candidate at which the running sum of probabilities reaches a uniform number.
@@ -43,14 +43,14 @@ pub enum Method {
     Gumbel,
 }
 
-/// When the temperature is applied.
+/// The place of the temperature among the stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// After all filters: tsampler, llama.cpp's default chain.
+    /// Temperature after all filters: tsampler, llama.cpp's default chain.
     #[default]
     TempLast,
-    /// Right after the penalties, so that the filters see the distribution that is drawn from:
-    /// Akunu, transformers, vLLM.
+    /// Temperature right after the penalties, so that the filters see the distribution that is
+    /// drawn from: Akunu, transformers, vLLM.
     TempFirst,
 }
 
@@ -95,21 +95,22 @@ pub struct Params {
     pub min_keep: usize,
     /// How many of the last accepted tokens are penalised.
     pub penalty_last_n: i32,
-    /// Divides logits above 0, multiplies the others. Above 0.
+    /// Divides the logits of penalised tokens that are above 0, multiplies the others. Must be
+    /// above 0.
     pub penalty_repeat: f32,
-    /// Subtracted once per occurrence.
+    /// Subtracted from the logit of a penalised token once per occurrence.
     pub penalty_freq: f32,
-    /// Subtracted once.
+    /// Subtracted once from the logit of a penalised token.
     pub penalty_present: f32,
-    /// Start of the random numbers; 0xFFFFFFFF takes a random one, another at each reset.
+    /// The seed of the random numbers; 0xFFFFFFFF takes a random one, another at each reset.
     pub seed: u64,
-    /// Kept, and changes nothing.
+    /// A mark that is kept and changes nothing.
     pub mode: Mode,
-    /// Where random numbers come from.
+    /// The generator of random numbers.
     pub rng: RngKind,
-    /// How a token is drawn.
+    /// The method by which a token is drawn.
     pub method: Method,
-    /// When the temperature is applied.
+    /// The place of the temperature among the stages.
     pub order: Order,
     /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the
     /// vocabulary are ignored; a token named several times gets all its biases.
@@ -148,7 +149,7 @@ impl Clone for Params {
         }
     }
 
-    /// Without an allocation where the old biases leave room.
+    /// Copies without an allocation where the old biases leave room.
     fn clone_from(&mut self, source: &Self) {
         let mut bias = std::mem::take(&mut self.bias);
         bias.clone_from(&source.bias);
@@ -170,7 +171,7 @@ impl Params {
         }
     }
 
-    /// Whether every number is one, and in its range.
+    /// Fails unless every parameter is a number, finite but for biases, and in its range.
     pub fn check(&self) -> Result<(), Error> {
         let finite = [
             ("temperature", self.temperature),
@@ -203,7 +204,7 @@ impl Params {
         }
     }
 
-    /// The penalties, `None` if they change nothing.
+    /// Returns the penalties, `None` if they change nothing.
     pub fn penalties(&self) -> Option<Penalties> {
         let penalties = Penalties {
             repeat: self.penalty_repeat,
@@ -213,12 +214,12 @@ impl Params {
         (self.penalty_last_n > 0 && penalties.is_active()).then_some(penalties)
     }
 
-    /// The size of the window of accepted tokens.
+    /// Returns how many of the last accepted tokens are kept for the penalties.
     pub(super) fn window(&self) -> usize {
         usize::try_from(self.penalty_last_n).unwrap_or(0)
     }
 
-    /// How many top-k leaves of `n`; `None` if it leaves all.
+    /// Returns how many of `n` candidates top-k leaves; `None` if it leaves all.
     pub(super) fn top_k_of(&self, n: usize) -> Option<usize> {
         let k = usize::try_from(self.top_k).ok()?;
         (k > 0 && k < n).then_some(k)

@@ -61,12 +61,12 @@ const TEMP_FIRST: [Stage; 7] = [
 /// The order of the stages, those that only a pipeline has, and its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
-    /// `None`: as the parameters say.
+    /// The caller's stages; `None` if the parameters say which and in what order.
     pub order: Option<Vec<Stage>>,
     pub members: Members,
     dist: Scratch<Last>,
     buffers: Buffers,
-    /// What the last token was drawn from, in the buffers.
+    /// The place in the buffers of the candidates that the last token was drawn from.
     left: Option<Left>,
 }
 
@@ -83,7 +83,7 @@ impl Default for Last {
     }
 }
 
-/// Without the buffers but for what the last token was drawn from.
+/// A clone copies of the buffers only the candidates that the last token was drawn from.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Clone for Pipeline {
     }
 }
 
-/// What of the sieve the stages look at or change.
+/// The parts of the sieve that the stages read or change.
 pub(super) struct Around<'s> {
     pub params: &'s Params,
     pub biases: &'s Biases,
@@ -108,8 +108,8 @@ pub(super) struct Around<'s> {
 }
 
 impl Pipeline {
-    /// Other stages, or the order of the parameters; what of them was there goes on. On failure
-    /// nothing changes. They have been [checked](check).
+    /// Sets the stages, which have been [checked](check), or for `None` those of the parameters.
+    /// Stages that were there go on with what they remember. On failure nothing changes.
     pub(super) fn set(
         &mut self,
         stages: Option<&[Stage]>,
@@ -126,7 +126,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// What other parameters change.
+    /// Updates the members for changed stages or parameters. Members that were there go on with
+    /// what they remember.
     pub(super) fn arrange(&mut self, params: &Params, seed: u64) {
         let stages = self.order.as_deref().unwrap_or_default();
         self.members.arrange(stages, params, seed);
@@ -180,18 +181,18 @@ impl Pipeline {
         Ok(token)
     }
 
-    /// What the last token was drawn from; empty if nothing was.
+    /// Returns the candidates that the last token was drawn from; empty if none was.
     pub(super) fn candidates(&mut self) -> &[TokenData] {
         let left = self.left.as_mut().map(|left| self.buffers.settle(left));
         left.unwrap_or_default()
     }
 
-    /// Which of these was chosen.
+    /// Returns the index of the chosen token among these candidates.
     pub(super) fn selected(&self) -> Option<usize> {
         self.left?.selected()
     }
 
-    /// Whether these are known to descend.
+    /// True if these candidates are known to be in descending order of their logits.
     pub(super) fn is_sorted(&self) -> bool {
         self.left.is_some_and(Left::is_sorted)
     }
@@ -200,7 +201,7 @@ impl Pipeline {
         self.left = None;
     }
 
-    /// Bytes held.
+    /// Returns the bytes that the buffers hold.
     pub(super) fn bytes(&self) -> usize {
         self.buffers.bytes()
     }
@@ -234,12 +235,13 @@ impl Sieve {
         self.pipeline.set(stages, &self.params, seed)
     }
 
-    /// The stages of its own, if it has any.
+    /// Returns the stages that [`set_stages`](Self::set_stages) gave, if any.
     pub fn stages(&self) -> Option<&[Stage]> {
         self.pipeline.order.as_deref()
     }
 
-    /// What the stage [`Dry`](Stage::Dry) does not repeat across; at first nothing.
+    /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry): it counts no repetition that
+    /// goes across one. At first there are none.
     pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
         memory::room(0)?;
         self.pipeline.members.set_breakers(Arc::new(breakers));
@@ -266,12 +268,12 @@ struct Running<'r, 's, 'p> {
     pool: &'r mut Pool<'p>,
     /// How many candidates have a probability, since the last stage that may have changed that.
     unmasked: Option<usize>,
-    /// Whether there is room behind the cuts.
+    /// True once room was made for the candidates that the cutting stages leave.
     warm: bool,
 }
 
 impl Running<'_, '_, '_> {
-    /// The number for this token, if it is taken from the sieve's own generator.
+    /// Returns the random number for this token, if it is taken from the sieve's own generator.
     fn draw(&mut self) -> Option<Draw> {
         let Around {
             params,
@@ -304,8 +306,8 @@ impl Running<'_, '_, '_> {
         }
     }
 
-    /// Before the first stage that leaves as many as the logits make it, makes room behind it for
-    /// any share of what there is.
+    /// Makes room for the candidates that `stage` leaves, if it is the first whose number of them
+    /// depends on the logits: for any share of what there is.
     fn warm_up(&mut self, stage: Stage) {
         let cuts = matches!(
             stage,
@@ -375,7 +377,8 @@ impl Running<'_, '_, '_> {
         }
     }
 
-    /// Of stages that are not there, what was drawn from.
+    /// Writes into the statistics, for each filter that is not among the stages, how many
+    /// candidates were drawn from.
     fn count_the_last(&mut self, order: &[Stage]) {
         let cuts = [
             Stage::TopK,
@@ -393,7 +396,7 @@ impl Running<'_, '_, '_> {
     }
 }
 
-/// Where the count of what is left after a stage belongs.
+/// Returns the field of the statistics for the number of candidates left after a stage.
 fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
     match stage {
         Stage::TopK => Some(&mut stats.after_top_k),

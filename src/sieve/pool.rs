@@ -26,18 +26,18 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads {
     failed: None,
 });
 
-/// The process that first asked; 0 before.
+/// The id of the process that first asked for the pool; 0 before.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// A system that has no thread left is not asked again at each token.
+/// The pause before a system that has no thread left is asked again, rather than at each token.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Named, as the library would otherwise read RUST_MIN_STACK.
+/// The stack size of a thread. Named, as the library would otherwise read RUST_MIN_STACK.
 const STACK: usize = 2 << 20;
 
-/// The pool, with `helpers` threads or as many as there are processors, or with more, or with fewer
-/// where no more can be started. `None` where none can, and in a forked child: its parent's threads
-/// are not there, and what they held at the fork stays held.
+/// Returns the pool, with `helpers` threads or as many as there are processors, or with more, or
+/// with fewer where no more can be started. `None` where none can, and in a forked child: its
+/// parent's threads are not there, and what they held at the fork stays held.
 pub(super) fn of(helpers: usize) -> Option<Arc<ThreadPool>> {
     let this = process::id();
     let first = PROCESS.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Memory before the first token.
+//! Reservation of memory before the first token.
 //!
 //! What the stages take follows from the size of the vocabulary and the parameters, but which of
 //! them a token needs from its logits. They therefore rehearse on logits of each kind that leads
@@ -10,7 +10,8 @@ use crate::sieve::{Error, Logits, RngKind, Sieve, stateless};
 /// More bytes for each token of the vocabulary than all buffers together take.
 const MOST_PER_TOKEN: usize = 512;
 
-/// Kinds of logits, by the place of a token and a number in [0, 1) that is as good as random.
+/// Kinds of logits, each a function of the index of a token and a number in [0, 1) that is as good
+/// as random.
 const KINDS: [fn(usize, f32) -> f32; 10] = [
     // A few far above the others.
     |i, x| if i % 997 == 0 { 20.0 + x } else { 4.0 * x },
@@ -80,7 +81,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// What the stages remember, and whether their streams are among it.
+    /// Returns the memory of the stages as bytes, and true if that includes their random streams,
+    /// as it does with mt19937.
     fn remembered(&self) -> Result<(Vec<u8>, bool), Error> {
         let mt19937 = self.params.rng == RngKind::Mt19937;
         let mut bytes = Vec::new();
@@ -90,7 +92,7 @@ impl Sieve {
         Ok((bytes, mt19937))
     }
 
-    /// A token of these logits, where XTC acts, and where it does not. What there is to draw from,
+    /// Samples a token of these logits with XTC acting, and without. What there is to draw from,
     /// and whether anything, does not matter.
     fn rehearse(&mut self, logits: &[f32]) {
         let swap = |sieve: &mut Self, probability: f32| {

@@ -5,8 +5,8 @@ use crate::sampler::Sampler;
 use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
 use crate::sieve::params::{GREEDY_BELOW, Params};
 
-/// Stages that the parameters switch off stay, with their buffers: they may be on again at the next
-/// token.
+/// The filters of a sieve. Those that the parameters switch off stay, with their buffers: they may
+/// be on again at the next token.
 #[derive(Clone, Debug)]
 pub(super) struct Stages {
     top_k: Switch<TopK>,
@@ -29,8 +29,8 @@ impl<S> Switch<S> {
         Self { stage, on }
     }
 
-    /// What the parameters now ask for: `fresh` is the stage made anew, without buffers, and `set`
-    /// tells the old one.
+    /// Adapts the stage to changed parameters. `fresh` is the stage made anew, without buffers, or
+    /// `None` if it is off; `set` tells the old one.
     fn update(&mut self, fresh: Option<S>, set: impl FnOnce(&mut S)) {
         self.on = fresh.is_some();
         match &mut self.stage {
@@ -115,7 +115,8 @@ impl Stages {
     }
 }
 
-/// The built-in temp takes the most probable candidate at or below 0.
+/// Returns the temperature, or 0 if it is below [`GREEDY_BELOW`]. At or below 0 llama.cpp's own
+/// sampler takes the most probable candidate.
 pub(super) fn temperature(params: &Params) -> f32 {
     if params.temperature < GREEDY_BELOW {
         return 0.0;

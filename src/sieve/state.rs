@@ -37,22 +37,22 @@ use crate::sieve::{Error, Sieve};
 use crate::token::Token;
 
 const MAGIC: &[u8; 4] = b"LSST";
-/// Without the words of mt19937.
+/// The version without the words of mt19937.
 const VERSION: u32 = 1;
-/// With them.
+/// The version with the words of mt19937.
 const VERSION_WORDS: u32 = 2;
-/// With the parameters, too.
+/// The version with the parameters, too.
 const VERSION_PARAMS: u32 = 3;
-/// With what stages remember.
+/// The version with the memory of the stages, too.
 const VERSION_STAGES: u32 = 4;
-/// Parameters without biases, and a bias.
+/// Sizes in bytes of the parameters without biases, and of a bias.
 const PARAMS: usize = 72;
 const BIAS: usize = 8;
 const HEAD: usize = 56;
 const WORDS: usize = 4 * Mt19937::WORDS;
 const SUM: usize = 8;
 
-/// What is saved.
+/// The contents of a saved state: generator, history, parameters, and memory of the stages.
 #[derive(Debug)]
 pub(super) struct State<I, P, S> {
     pub place: Place,
@@ -62,7 +62,8 @@ pub(super) struct State<I, P, S> {
     pub stages: S,
 }
 
-/// How many bytes a window of `n` tokens takes, with those parameters and stages.
+/// Returns the size in bytes of a state with a window of `n` tokens, with those parameters and
+/// stages.
 pub(super) fn size(n: usize, params: &Params, stages: &Members) -> usize {
     let mt19937 = params.rng == RngKind::Mt19937;
     let words = if mt19937 { WORDS } else { 0 };
@@ -70,7 +71,7 @@ pub(super) fn size(n: usize, params: &Params, stages: &Members) -> usize {
     HEAD + 4 * n + words + PARAMS + BIAS * params.bias.len() + stages + SUM
 }
 
-/// The number of each generator.
+/// The generators, each at the index that is its number in a saved state.
 const GENERATORS: [RngKind; 3] = [
     RngKind::Xoroshiro128Plus,
     RngKind::Mt19937,
@@ -80,7 +81,7 @@ const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];
 const METHODS: [Method; 2] = [Method::Cdf, Method::Gumbel];
 const ORDERS: [Order; 2] = [Order::TempLast, Order::TempFirst];
 
-/// The number of a value: its place among all.
+/// Returns the number that a saved state has for a value: its index among all values.
 fn number_of<T: PartialEq>(value: T, among: &[T]) -> u32 {
     among.iter().position(|v| *v == value).unwrap_or(0) as u32
 }
@@ -92,7 +93,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
-    /// Writes into `bytes`, which has the [`size`] of all that.
+    /// Writes the state into `bytes`, which has exactly its [`size`].
     #[expect(
         clippy::indexing_slicing,
         reason = "documented: `bytes` has the length of what is put"
@@ -130,7 +131,7 @@ impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
     }
 }
 
-/// In the order of [`Saved`].
+/// Writes the parameters in the order of [`Saved`].
 fn put_params(params: &Params, put: &mut impl FnMut(&[u8])) {
     let floats = [
         params.temperature,
@@ -175,7 +176,7 @@ pub(super) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// The parameters; fails if they are none that a sieve takes.
+    /// Reads the parameters; fails if they are none that a sieve takes.
     #[expect(
         clippy::indexing_slicing,
         reason = "not shorter than `PARAMS`; what lies behind has the length that it says"
@@ -222,7 +223,7 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
     value.ok_or_else(|| Error::State(format!("{name} of the state is {number}")))
 }
 
-/// Reads what `write` wrote, or an earlier version; all but the parameters is checked.
+/// Reads a state that this or an earlier version wrote; all but the parameters is checked.
 #[expect(
     clippy::indexing_slicing,
     reason = "not shorter than `HEAD` and `SUM`; of what lies between the length was checked"
@@ -285,7 +286,7 @@ pub(super) fn read(
     })
 }
 
-/// The version of what is a state by its begin, and long enough to have a head and a sum.
+/// Returns the version of a saved state; fails if `bytes` has no head and check sum of a state.
 fn version(bytes: &[u8]) -> Result<u32, Error> {
     let wrong = |text: String| Err(Error::State(text));
     let least = HEAD + SUM;
@@ -308,8 +309,8 @@ fn version(bytes: &[u8]) -> Result<u32, Error> {
     Ok(version)
 }
 
-/// Window, words, parameters and stages of what lies between head and sum; `None` if the length is
-/// another.
+/// Splits the bytes between head and check sum into window, words of mt19937, parameters and memory
+/// of the stages; `None` if their length is another.
 fn parts(body: &[u8], n: usize, words: usize, version: u32) -> Option<[&[u8]; 4]> {
     let (window, rest) = body.split_at_checked(n.checked_mul(4)?)?;
     let (words, rest) = rest.split_at_checked(words)?;
@@ -353,7 +354,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Sieve {
-    /// How many bytes [`save`](Self::save) writes now.
+    /// Returns how many bytes [`save`](Self::save) writes now.
     pub fn state_size(&self) -> usize {
         size(self.history.len(), &self.params, self.members())
     }
@@ -378,9 +379,9 @@ impl Sieve {
         Ok(())
     }
 
-    /// Goes on where the sieve that wrote `bytes` was; the parameters stay. A smaller window keeps
-    /// the newest tokens. Fails, and changes nothing, if the bytes are no state, damaged, of
-    /// another version, or of another generator than `rng` says.
+    /// Restores a saved state: goes on where the sieve that wrote `bytes` was; the parameters stay.
+    /// A smaller window keeps the newest tokens. Fails, and changes nothing, if the bytes are no
+    /// state, damaged, of another version, or of another generator than `rng` says.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let ours = self.generator.kind();
@@ -397,9 +398,10 @@ impl Sieve {
         Ok(())
     }
 
-    /// The same, and takes the parameters of the sieve that wrote `bytes`. Fails, and changes
-    /// nothing, also for a state of an earlier version, which has none, and for parameters that
-    /// [`new`](Self::new) would refuse.
+    /// Restores a saved state as [`load`](Self::load) does, but with the parameters of the sieve
+    /// that wrote `bytes`, so also with its generator. Fails, and changes nothing, also for a state
+    /// of an earlier version, which has no parameters, and for parameters that [`new`](Self::new)
+    /// would refuse.
     pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let Some(params) = state.params else {
@@ -417,7 +419,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Whether what the stages of a state remember can be [taken over](Self::load_stages).
+    /// Fails unless the memory of stages in a saved state can be
+    /// [taken over](Self::load_stages) by the stages of this sieve.
     fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
         let mt19937 = rng == RngKind::Mt19937;
         let members = self.members();
@@ -437,7 +440,7 @@ impl Sieve {
         let _ = self.pipeline.members.load(rng == RngKind::Mt19937, bytes);
     }
 
-    /// The history of a state.
+    /// Takes over the accepted tokens of a saved state.
     fn remember(&mut self, accepted: u64, window: impl Iterator<Item = Token>) {
         fault::point();
         self.accepted = accepted;

@@ -1,4 +1,4 @@
-//! What needs no sieve: the largest logit, and the head of a distribution.
+//! Functions that need no sieve: the token with the largest logit, and the most probable tokens.
 
 use std::cmp::Ordering;
 
@@ -18,8 +18,8 @@ pub(super) fn check(n: usize) -> Result<(), Error> {
     }
 }
 
-/// The token with the largest logit, the first of equals, without bias or penalties. One pass.
-/// Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
+/// Returns the token with the largest logit, the first of equals, without bias or penalties. One
+/// pass. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let logits = logits.into();
     check(logits.len())?;
@@ -35,8 +35,8 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     place.map(|place| place as Token).ok_or(Error::NoCandidate)
 }
 
-/// The `n` most probable tokens in descending order into `top`, of equals the lower token first,
-/// with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
+/// Writes the `n` most probable tokens in descending order into `top`, of equals the lower token
+/// first, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
 ///
 /// Fewer if fewer have a probability. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 /// Of plus infinite logits the first has probability 1, all others 0.

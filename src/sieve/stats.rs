@@ -1,6 +1,6 @@
-//! What the stages made of the last token's distribution.
+//! Statistics of the last token: how many candidates each stage left, entropies and surprisals.
 
-/// Candidates left, and how uncertain model and draw were.
+/// The number of candidates that each stage left, and how uncertain model and draw were.
 ///
 /// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next.
 /// With [stages of its own](crate::sieve::Sieve::set_stages) each is that behind the stage of that

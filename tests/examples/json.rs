@@ -9,7 +9,7 @@ use vendor_llama_cpp::paths;
 
 use crate::toolchain::{Build, Link, Program, compile_common, root, said};
 
-/// What turns a schema into a grammar, of llama.cpp's common library.
+/// The sources of llama.cpp's common library that turn a JSON schema into a grammar.
 const SOURCES: [&str; 5] = [
     "json-schema-to-grammar.cpp",
     "json-schema.cpp",

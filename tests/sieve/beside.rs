@@ -1,4 +1,5 @@
-//! What the sieve gives beside a token: metrics, top candidates, batches, and a place in a chain.
+//! Tests of all that the sieve offers beside a token: metrics, top candidates, batches, and use as
+//! one sampler of a chain.
 
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;

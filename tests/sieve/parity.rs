@@ -139,7 +139,8 @@ fn random_size(rng: &mut Rng) -> usize {
     low + rng.below(high - low)
 }
 
-/// What the sieve left, as a host has it.
+/// Returns the candidates that the sieve left as llama.cpp's array, with the other fields of
+/// `like`.
 pub fn array_of(candidates: &[TokenData], like: &Array) -> Array {
     let data = candidates.iter().map(|c| sys::llama_token_data {
         id: c.id,
@@ -152,7 +153,7 @@ pub fn array_of(candidates: &[TokenData], like: &Array) -> Array {
     }
 }
 
-/// Whether bias and penalties leave nothing but minus infinity.
+/// True if bias and penalties leave no logit above minus infinity.
 fn masked_after_penalties(chain: &HostSampler, array: &Array) -> bool {
     let mut array = array.clone();
     chain.apply_member(0, &mut array);

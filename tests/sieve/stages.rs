@@ -220,7 +220,8 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
     eprintln!("{cases} orders, {tokens} tokens");
 }
 
-/// The same as one sampler of a chain, behind a cut: on some of the vocabulary, in another order.
+/// Checks random stages as one sampler of a chain, where they get candidates that are a part of the
+/// vocabulary and in another order.
 #[test]
 fn stages_in_a_chain_see_the_candidates_that_are_left() {
     let mut rng = fresh_rng("stages in a chain");
@@ -498,7 +499,8 @@ fn stages_that_cannot_be_are_named_and_change_nothing() {
     }
 }
 
-/// What stages remember is taken by the same ones alone.
+/// Checks that a saved state is restored only by a sieve with the same stages that remember
+/// something.
 #[test]
 fn a_state_of_other_stages_is_refused() {
     let lists: [&[Stage]; 5] = [&[XTC], &[DRY], &[MIROSTAT], &[DRY, XTC], &[ADAPTIVE_P]];
@@ -537,7 +539,7 @@ fn a_state_of_other_stages_is_refused() {
     }
 }
 
-/// Nor is what looks back on more than the stage that takes it does.
+/// Checks that a state is refused whose window has more tokens than the stage looks back on.
 #[test]
 fn a_state_that_a_window_does_not_hold_is_refused() {
     let dry = |last_n| {
@@ -590,7 +592,8 @@ fn counts_follow_the_stages() {
     assert_eq!(sieve.stats().after_top_p, 10);
 }
 
-/// What DRY does not repeat across, with the vocabulary of a host: as its own.
+/// Checks that DRY's sequence breakers, read with the vocabulary of a host, act as those of its
+/// built-in sampler.
 #[test]
 fn breakers_are_those_of_the_built_in() {
     let mut rng = fresh_rng("breakers");
@@ -675,7 +678,8 @@ fn breakers_are_those_of_the_built_in() {
     assert!(broken > 20, "{broken}: the breakers change nothing");
 }
 
-/// What its numbers switch off for a while neither begins anew nor loses what was accepted.
+/// Checks that a stage that its numbers switch off for a while neither begins anew nor loses
+/// what was accepted.
 #[test]
 fn a_stage_that_is_off_for_a_while_goes_on() {
     let off = Stage::Xtc {

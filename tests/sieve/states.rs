@@ -152,7 +152,8 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
     assert!(taken > 100, "{taken}");
 }
 
-/// What version 1 wrote of mt19937: how many numbers were drawn, not where that leads.
+/// Returns the state that version 1 wrote with mt19937: with the count of numbers drawn, without
+/// the generator's words.
 fn of_version_1(bytes: &[u8], draws: u64) -> Vec<u8> {
     let state = without_params(bytes);
     let mut old = of_version(1, &state[..state.len() - 4 * 624]);
@@ -170,7 +171,8 @@ fn of_version(version: u32, state: &[u8]) -> Vec<u8> {
     old
 }
 
-/// What earlier versions of this library wrote, byte for byte, after twenty tokens.
+/// Checks that states are read that earlier versions of this library wrote after twenty tokens,
+/// byte for byte.
 #[test]
 fn states_of_earlier_versions_are_read() {
     for (kind, version) in [
@@ -298,7 +300,7 @@ fn a_state_of_version_1_is_read() {
     assert_eq!(saved(&second), saved(&first));
 }
 
-/// What a stage remembers has as many tokens as it looks back on.
+/// Checks a state with a long window of DRY: the stage saves every token that it looks back on.
 #[test]
 fn a_state_of_a_long_window_is_read() {
     const N: i32 = 1 << 17;

@@ -30,7 +30,7 @@ fn chain(setting: &str, n_vocab: i32) -> LlamaSampler {
     LlamaSampler::chain_simple(samplers)
 }
 
-/// What the process has had of the processors.
+/// Returns the processor time that the process has used so far.
 fn processor() -> Duration {
     let mut spent = libc::timespec {
         tv_sec: 0,

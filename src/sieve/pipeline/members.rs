@@ -13,9 +13,9 @@ use crate::sieve::params::Params;
 use crate::sieve::stages::temperature;
 use crate::token::Token;
 
-/// Stages by what they do; those that are not among a sieve's are `None`. Those that remember
-/// something are there also while their numbers switch them off. What has a generator, of 2.5 KB,
-/// is boxed.
+/// The stages with a memory or numbers of their own; those that a sieve does not have are `None`.
+/// Those that remember something are there also while their numbers switch them off. What has a
+/// generator, of 2.5 KB, is boxed.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -76,7 +76,7 @@ impl Selector {
         }
     }
 
-    /// The stage with these numbers: `old` with what it remembers, if it is the same.
+    /// Returns the stage with these numbers: `old` with what it remembers, if it is the same.
     fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
         let mut fresh = match (stage, old.as_deref_mut()) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
@@ -175,12 +175,12 @@ impl Members {
         }
     }
 
-    /// Has XTC act, if it is there, with another chance, and gives the one that it had.
+    /// Sets the probability with which XTC acts, if that stage is there, and returns the old one.
     pub(in crate::sieve) fn swap_xtc_probability(&mut self, probability: f32) -> Option<f32> {
         Some(self.xtc.as_mut()?.swap_probability(probability))
     }
 
-    /// Repetitions are bounded by `breakers` from now on.
+    /// Sets the sequence breakers of DRY, which bound repetitions from now on.
     pub(super) fn set_breakers(&mut self, breakers: Arc<Breakers>) {
         if let Some(dry) = &mut self.dry {
             dry.share_breakers(breakers.clone());
@@ -188,7 +188,7 @@ impl Members {
         self.breakers = breakers;
     }
 
-    /// Of the stages that draw, with the number that a stage's stream is told by.
+    /// Returns the random streams of the stages, each with the number that sets it apart.
     fn streams(&mut self) -> impl Iterator<Item = (u64, &mut SeededMt19937)> {
         let xtc = self.xtc.as_mut().map(|xtc| (1, xtc.rng_mut()));
         let selector = self.selector.as_mut().map(|s| (2, s.rng_mut()));
@@ -218,7 +218,7 @@ impl Members {
         }
     }
 
-    /// Back to the beginning, with streams that begin at `seed`.
+    /// Goes back to the beginning, with streams that begin at `seed`.
     pub(in crate::sieve) fn reset(&mut self, seed: u64) {
         if let Some(dry) = &mut self.dry {
             dry.reset();

@@ -1,4 +1,4 @@
-//! What the stages remember, as the bytes of a saved state.
+//! The memory of the stages from token to token, as bytes of a saved state.
 //!
 //! Little-endian, one part for each of the sieve's stages that remember something, in the order of
 //! their numbers:
@@ -19,18 +19,18 @@ use crate::sampler::Sampler;
 use crate::samplers::Average;
 use crate::token::Token;
 
-/// Number and length of a part.
+/// The size in bytes of the head of a part: its stage's number and its length.
 const HEAD: usize = 8;
 
 impl Members {
-    /// How many bytes [`save`](Self::save) writes.
+    /// Returns how many bytes [`save`](Self::save) writes.
     pub(in crate::sieve) fn saved_size(&self, mt19937: bool) -> usize {
         let mut size = 0;
         self.save(mt19937, &mut |bytes| size += bytes.len());
         size
     }
 
-    /// Writes what the stages remember; with the streams, which only mt19937 has.
+    /// Writes the memory of the stages, with their random streams if the generator is mt19937.
     pub(in crate::sieve) fn save(&self, mt19937: bool, put: &mut impl FnMut(&[u8])) {
         if let Some(dry) = &self.dry {
             let window = dry.window();
@@ -65,7 +65,7 @@ impl Members {
         }
     }
 
-    /// Takes over what was saved of the same stages. `None` if it was of others, or if the bytes
+    /// Restores the saved memory of the same stages. `None` if it was of others, or if the bytes
     /// are no such thing; some stages may then have changed.
     pub(in crate::sieve) fn load(&mut self, mt19937: bool, mut bytes: &[u8]) -> Option<()> {
         let bytes = &mut bytes;
@@ -134,7 +134,7 @@ fn put_words(rng: &SeededMt19937, mt19937: bool, put: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Takes the next part off, which is of the stage with this number.
+/// Takes the next part off `bytes`; `None` unless it is of the stage with this number.
 fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let (head, _) = head.as_chunks();
@@ -146,7 +146,7 @@ fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     (u32::from_le_bytes(*theirs) == number).then_some(part)
 }
 
-/// Gives `rng` the words that `bytes` begin with, if there are any, and what is behind them.
+/// Sets `rng` to the words that `bytes` begin with, if `mt19937`, and returns what is behind them.
 fn take_words<'b>(bytes: &'b [u8], mt19937: bool, rng: &mut SeededMt19937) -> Option<&'b [u8]> {
     if !mt19937 {
         return Some(bytes);

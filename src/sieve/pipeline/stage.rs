@@ -1,4 +1,4 @@
-//! What stages there are.
+//! The stages that a sieve can be made of.
 
 use crate::samplers::DryParams;
 use crate::sieve::Error;
@@ -8,38 +8,40 @@ use crate::sieve::Error;
 /// each computes is in the sampler of that name in [`samplers`](crate::samplers).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
-    /// `penalty_last_n`, `penalty_repeat`, `penalty_freq`, `penalty_present`.
+    /// Penalises tokens of the history, by `penalty_last_n`, `penalty_repeat`, `penalty_freq` and
+    /// `penalty_present`.
     Penalties,
     /// Penalises the continuation of repetitions, with the breakers of
     /// [`Sieve::set_dry_breakers`](crate::sieve::Sieve::set_dry_breakers).
     Dry(DryParams),
-    /// `top_k`.
+    /// Keeps the `top_k` largest logits.
     TopK,
-    /// `typical_p`.
+    /// Locally typical sampling, with `typical_p`.
     Typical,
-    /// `top_p`.
+    /// Nucleus sampling, with `top_p`.
     TopP,
-    /// `min_p`.
+    /// Min-p sampling, with `min_p`.
     MinP,
-    /// `top_n_sigma`.
+    /// Top-n-sigma sampling, with `top_n_sigma`.
     TopNSigma,
     /// With a chance of `probability` removes all tokens of probability `threshold` and more but
     /// the least probable of them. Disabled by `probability <= 0` and by `threshold > 0.5`.
     Xtc {
-        /// The chance.
+        /// The chance that tokens are removed.
         probability: f32,
-        /// From which probability on.
+        /// The probability from which on a token may be removed.
         threshold: f32,
     },
-    /// `temperature`.
+    /// Divides the logits by `temperature`.
     Temperature,
-    /// Divides by a temperature between `temperature - range` and `temperature + range`, the higher
-    /// the more evenly the probabilities are spread. A `range` of 0 and less is plain temperature,
-    /// which counts as 0 below 0.001; with one above 0 any temperature counts as it is.
+    /// Divides the logits by a temperature between `temperature - range` and `temperature + range`,
+    /// the higher the more evenly the probabilities are spread. A `range` of 0 and less is plain
+    /// temperature, which counts as 0 below 0.001; with one above 0 any temperature counts as it
+    /// is.
     DynamicTemperature {
-        /// How far it moves.
+        /// How far the temperature moves from `temperature`.
         range: f32,
-        /// The power of the entropy's share.
+        /// The power to which the entropy, divided by the largest possible one, is raised.
         exponent: f32,
     },
     /// Draws the token so that the surprisal of the text stays near `tau` bits.
@@ -51,7 +53,7 @@ pub enum Stage {
         /// How many candidates serve the estimate.
         m: i32,
     },
-    /// The second version.
+    /// Draws the token as `Mirostat` does, by the second version of the algorithm.
     MirostatV2 {
         /// The target.
         tau: f32,
@@ -60,9 +62,9 @@ pub enum Stage {
     },
     /// Draws the token near a probability, which moves so that the tokens' average is `target`.
     AdaptiveP {
-        /// The target, 0 to 1; below 0 it only draws.
+        /// The target, 0 to 1; below 0 the stage only draws.
         target: f32,
-        /// 0 to 0.99: the average reaches back 1 / (1 - decay) tokens.
+        /// The weight of the past, 0 to 0.99: the average reaches back 1 / (1 - decay) tokens.
         decay: f32,
     },
 }
@@ -75,7 +77,7 @@ pub(super) const MIROSTAT_V2: u32 = 12;
 pub(super) const ADAPTIVE_P: u32 = 13;
 
 impl Stage {
-    /// The number that C and saved states have for it.
+    /// Returns the number that C and saved states have for the stage.
     pub fn number(self) -> u32 {
         match self {
             Self::Penalties => 1,
@@ -94,7 +96,7 @@ impl Stage {
         }
     }
 
-    /// Its name, as messages have it.
+    /// Returns the name of the stage, as error messages have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Penalties => "penalties",
@@ -113,7 +115,7 @@ impl Stage {
         }
     }
 
-    /// Whether it draws the token.
+    /// True if the stage draws the token itself, so that it can only be the last.
     pub fn draws(self) -> bool {
         matches!(
             self,
@@ -140,7 +142,8 @@ impl Stage {
     }
 }
 
-/// Whether a sieve can have these stages: each once, one that draws at the end, finite numbers.
+/// Fails unless a sieve can have these stages: each at most once, one that draws the token only at
+/// the end, and with finite numbers.
 pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
     for (place, stage) in stages.iter().enumerate() {
         let name = stage.name();
