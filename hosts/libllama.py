@@ -4,8 +4,8 @@
 They come from the wheels of llama-cpp-py-sync, whose last part of the version is llama.cpp's build.
 Its own bindings ask the library's handle for functions, which no preload library sees. So the
 program is one of ours, which is linked with each: hosts/programs/with_libllama.c makes chains of
-all kinds, lets llama.cpp sample and fills arrays itself, and prints the tokens. With
-`--build FOLDER`, the libllama.so of a build that lies there, as its number says: 10248=FOLDER.
+all kinds, lets llama.cpp sample and fills arrays itself, and prints the tokens. `10248=FOLDER` in
+place of a number takes the libllama.so of that build which lies there.
 """
 
 from __future__ import annotations

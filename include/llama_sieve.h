@@ -1661,7 +1661,8 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 
 /*
  Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
- own over the logits, four times as long as a mere maximum.
+ own over the logits, four times as long as a mere maximum; where the filters leave the whole
+ vocabulary, that is also written out as candidates and read once more.
 
  The caller guarantees:
  sieve is NULL or alive.

@@ -99,7 +99,8 @@ impl Child {
             .spawn()
             .map_err(|error| format!("{shown} cannot be started: {error}"))?;
         let from = child.stderr.take().ok_or("the child has no stderr")?;
-        thread::spawn(move || read(from, &events));
+        let id = child.id();
+        thread::spawn(move || read(id, from, &events));
         Ok(Self(child))
     }
 
@@ -126,8 +127,8 @@ impl Child {
     }
 }
 
-/// Sends a child's lines, and says when there will be none.
-fn read(from: ChildStderr, events: &Sender<Event>) {
+/// Sends the lines of the child of this number, and says when there will be none.
+fn read(id: u32, from: ChildStderr, events: &Sender<Event>) {
     let mut from = BufReader::new(from);
     loop {
         let mut line = Vec::new();
@@ -136,11 +137,11 @@ fn read(from: ChildStderr, events: &Sender<Event>) {
             .take(LONGEST_LINE)
             .read_until(b'\n', &mut line)
         {
-            Ok(1..) if events.send(Event::Line(line)).is_ok() => {}
+            Ok(1..) if events.send(Event::Line(id, line)).is_ok() => {}
             _ => break,
         }
     }
-    let _ = events.send(Event::Closed);
+    let _ = events.send(Event::Closed(id));
 }
 
 /// In the child, before it becomes the program: it takes the signals that are held back here, and

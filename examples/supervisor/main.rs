@@ -53,10 +53,11 @@ struct Options {
 pub enum Event {
     /// A signal has come, SIGCHLD among them.
     Signal(i32),
-    /// The child has written this line to its standard error.
-    Line(Vec<u8>),
-    /// The child's standard error is closed.
-    Closed,
+    /// The child of this number, or a child of its own, has written this line to its standard
+    /// error.
+    Line(u32, Vec<u8>),
+    /// That child's standard error is closed.
+    Closed(u32),
 }
 
 fn main() -> ExitCode {
@@ -176,9 +177,10 @@ fn run(
                 let Some(code) = child.code()? else { continue };
                 while !is_closed {
                     match events.recv_timeout(LAST_LINES) {
-                        Ok(Event::Line(line)) => hear(child.id(), watch, &line),
+                        Ok(Event::Line(of, line)) => hear(child.id(), of, watch, &line),
                         Ok(Event::Signal(signal)) => is_asked_to_end |= child::ends(signal),
-                        Ok(Event::Closed) | Err(_) => is_closed = true,
+                        Ok(Event::Closed(of)) => is_closed = of == child.id(),
+                        Err(_) => is_closed = true,
                     }
                 }
                 return Ok((code, is_asked_to_end));
@@ -187,14 +189,19 @@ fn run(
                 is_asked_to_end |= child::ends(signal);
                 child.send(signal);
             }
-            Event::Line(line) => hear(child.id(), watch, &line),
-            Event::Closed => is_closed = true,
+            Event::Line(of, line) => hear(child.id(), of, watch, &line),
+            Event::Closed(of) => is_closed |= of == child.id(),
         }
     }
 }
 
-/// Passes a line on, unless it is a sampler's that was passed on before, and says what is new.
-fn hear(id: u32, watch: &mut Watch, line: &[u8]) {
+/// Passes a line of the child `of` on, unless it is a sampler's that was passed on before, and says
+/// what is new. One of an earlier child says nothing of this one, which is `id`.
+fn hear(id: u32, of: u32, watch: &mut Watch, line: &[u8]) {
+    if of != id {
+        let _ = std::io::stderr().write_all(line);
+        return;
+    }
     let heard = watch.hear(&String::from_utf8_lossy(line));
     if heard.is_passed_on {
         let _ = std::io::stderr().write_all(line);
@@ -212,7 +219,7 @@ fn pause(pause: Duration, events: &Receiver<Event>) -> Option<i32> {
         match events.recv_timeout(left) {
             Ok(Event::Signal(signal)) if child::ends(signal) => return Some(signal),
             // What the last one's own children still say.
-            Ok(Event::Line(line)) => drop(std::io::stderr().write_all(&line)),
+            Ok(Event::Line(_, line)) => drop(std::io::stderr().write_all(&line)),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
         }

@@ -39,7 +39,7 @@ static NAME_OF: Function = Function::new(c"llama_sampler_name");
 /// The most live budgets that are known at once; the chains of others are the host's.
 const MOST: usize = 255;
 
-/// A logit that any change of it makes different.
+/// The logit of the two candidates by which a budget is asked: no change that it makes leaves it.
 const ASKED: f32 = 1.5;
 
 /// A place in the list.

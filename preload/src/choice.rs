@@ -216,7 +216,7 @@ impl<T> Argument for *const T {}
 enum Reason {
     /// The user wants none of this kind of ours.
     Unwanted,
-    /// The user has asked for it, and needs no message.
+    /// The call asks for it, or does not show enough for ours; it needs no message.
     Wanted(&'static str),
     /// The sampler is made for a trial, not for the program.
     OfATrial,

@@ -105,7 +105,7 @@ pub struct Seen {
     odd: bool,
     /// True while ours were run on copies, and wait for the host to run the chain.
     rehearsed: bool,
-    /// True if they did when the chain was applied.
+    /// True if ours were waiting so when the chain was applied.
     compared: bool,
     /// True if something was applied since the candidates were filled in.
     applied: bool,

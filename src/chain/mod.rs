@@ -3,7 +3,7 @@
 //! A [`Chain`] samples from the logits of a vocabulary what the same samplers, one after the other,
 //! choose from the host's array of it, and never makes that array unless a sampler has no quicker
 //! way. It needs no llama.cpp. What it does for a host's own `llama_sampler_chain` is in
-//! `ffi/chain.rs`.
+//! `ffi/chain/`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -112,7 +112,8 @@ struct Scanned {
     near: bool,
 }
 
-/// The largest logit below which nothing may be kept of the terms that are too small for a `float`.
+/// The bound of a chunk's largest logit: at or below it nothing may be kept of the terms that are
+/// too small for a `float`.
 const NEAR_MAX: f32 = -60.0;
 
 /// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to

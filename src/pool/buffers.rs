@@ -83,6 +83,8 @@ impl Buffers {
     /// The candidates of a pool that was [left alone](Pool::leave_alone), as an array.
     pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
         if !matches!(left.form, Form::Array { .. }) {
+            // Before anything is taken: what is left stays whole without memory for it.
+            reserve(&mut self.array, left.n).unwrap_or_else(memory::exhausted);
             let mut column = std::mem::take(&mut self.column);
             // Of one that is masked the logits do not matter.
             column.resize(left.n, 0.0);

@@ -218,7 +218,8 @@ impl Sieve {
     }
 
     /// Sets whether [`stats`](Self::stats) has entropies and surprisals, too. They cost a
-    /// pass of their own, four times as long as a mere maximum.
+    /// pass of their own, four times as long as a mere maximum; where the filters leave the whole
+    /// vocabulary, that is also written out as candidates and read once more.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }

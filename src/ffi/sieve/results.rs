@@ -88,7 +88,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
 }
 
 /// Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
-/// own over the logits, four times as long as a mere maximum.
+/// own over the logits, four times as long as a mere maximum; where the filters leave the whole
+/// vocabulary, that is also written out as candidates and read once more.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

@@ -50,6 +50,7 @@ fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
 
 /// As older builds have it; what it draws from more is the same.
 #[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_single_candidate_takes_no_draw_of_one_that_spares_it() {
     let chosen = |dist: &mut Dist, n: usize| {
         let mut data: Vec<TokenData> = (0..n as Token)

@@ -44,7 +44,7 @@ pub(super) enum Outcome {
     Differs,
     /// Its copies differ from ours, or what is left of it after a reset.
     CopiesDiffer,
-    /// Both leave the same, as far as could be seen.
+    /// No difference was seen of what could be compared, if anything.
     AsFarAsSeen,
     /// Neither of the two has changed anything.
     DoesNothing,

@@ -339,7 +339,7 @@ impl Layouts {
         }
         let is_shown = evidence.shown.get(list) == Some(&self.kind.all_shown());
         if evidence.possible == bit(list) && is_shown {
-            self.settled.store(list as u8, Ordering::Release);
+            self.settle(list as u8);
             evidence.tried = Vec::new();
         } else if agree == evidence.possible {
             if evidence.tried.len() == MOST_TRIED {
