@@ -136,13 +136,13 @@ fn signals_arrive_and_end_both() {
         return;
     };
     // It ends by itself where no signal arrives.
-    let commands = "trap 'echo hup' HUP; trap 'kill $!; exit 7' TERM; echo ready
+    let commands = "trap 'echo heard' USR1; trap 'kill $!; exit 7' TERM; echo ready
         for _ in 1 2; do sleep 60 >/dev/null 2>&1 & wait; kill $! 2>/dev/null; done; exit 9";
     let command = shell(&mut supervisor, commands);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = command.spawn().expect("the supervisor starts");
     let mut lines = BufReader::new(running.stdout.take().expect("a pipe"));
-    for (expected, signal) in [("ready\n", libc::SIGHUP), ("hup\n", libc::SIGTERM)] {
+    for (expected, signal) in [("ready\n", libc::SIGUSR1), ("heard\n", libc::SIGTERM)] {
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says something");
         assert_eq!(line, expected);
