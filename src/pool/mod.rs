@@ -25,8 +25,8 @@ use crate::kernels::logits::Logits;
 use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
-pub use buffers::Buffers;
-use buffers::{Edit, MOST_EDITS, reserve};
+pub use buffers::{Buffers, MOST_EDITS};
+use buffers::{Edit, reserve};
 pub use in_order::{InOrder, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 

@@ -19,6 +19,9 @@ const MOST_REPEATED: usize = 64;
 /// The most tokens that begin breakers which are tried.
 const MOST_BREAKERS: usize = 12;
 
+/// The most bytes of a piece whose token is tried by infill.
+const LONGEST_PIECE: usize = 256;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Accepts this token, so often.
@@ -236,7 +239,14 @@ impl Battery {
         let spread = (0..MOST).map(|i| (i * n / MOST) as Token);
         let ends = (0..n as Token).rev().filter(|&id| vocabulary.is_eog(id));
         let mut ids: Vec<Token> = spread.chain(ends.take(4)).chain(0..8).collect();
-        ids.retain(|&id| (id as usize) < n);
+        // llama.cpp's own throws where a piece is too long.
+        let mut piece = Vec::new();
+        let mut is_short = |id: Token| {
+            piece.clear();
+            vocabulary.piece(id, &mut piece);
+            piece.len() <= LONGEST_PIECE
+        };
+        ids.retain(|&id| (id as usize) < n && is_short(id));
         ids.sort_unstable();
         ids.dedup();
         for part in [ids.len(), 12, 3] {

@@ -22,7 +22,7 @@ mod arguments;
 mod battery;
 pub mod confirmed;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ffi::certificate::compare::{CopyTo, Pair, copy_of};
@@ -113,6 +113,8 @@ impl Changing {
 pub struct Layouts {
     kind: Changing,
     settled: AtomicU8,
+    /// True once a call was compared all of whose windows are out of sight.
+    has_looked_beyond: AtomicBool,
     evidence: Mutex<Evidence>,
 }
 
@@ -173,6 +175,7 @@ impl Layouts {
         Self {
             kind,
             settled: AtomicU8::new(OPEN),
+            has_looked_beyond: AtomicBool::new(false),
             evidence: Mutex::new(Evidence {
                 possible: kind.lists(),
                 shown: [0; LISTS],
@@ -252,9 +255,12 @@ impl Layouts {
         let copy = copy_to(&host).ok();
         // SAFETY: the caller guarantees the sampler.
         let tells_off = unsafe { switched_off(theirs) }.is_some();
-        // Without one, nothing could be seen of copies but that they take as much memory again.
-        let is_seen = |read: &_| matches!(read, Ok(arguments) if Arguments::is_in_sight(arguments));
-        let is_seen = read.0.iter().flatten().any(is_seen);
+        // Of windows out of sight nothing can be seen of copies, once one such call has refuted no
+        // list, but that they take as much memory again.
+        let is_in_sight =
+            |read: &_| matches!(read, Ok(arguments) if Arguments::is_in_sight(arguments));
+        let is_seen = read.0.iter().flatten().any(is_in_sight)
+            || !self.has_looked_beyond.swap(true, Ordering::Relaxed);
         let mut found = [const { None }; LISTS];
         for (place, read) in found.iter_mut().zip(&read.0) {
             *place = match read {

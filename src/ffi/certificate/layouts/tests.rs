@@ -258,8 +258,8 @@ fn a_window_that_shows_nothing_is_not_made_again() {
     let factors = [1.1, 0.5, 0.25];
     let call = registers([9, 100_000_000, 1, 2, 3, 4], factors);
     let theirs = penalties(100_000_000, factors);
-    // The other list may be the one at first.
-    for is_open in [true, false, false] {
+    // The other list may be the one at first, and a window that is none of these shows once.
+    for is_open in [true, true, false, false] {
         let before = mock_host::made();
         assert_eq!(judged(&layouts, &call, &theirs), Verdict::Undecided);
         let made = mock_host::made() - before;

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
-use super::cases::{Case, Plan, Triggers};
+use super::cases::{Case, Choice, Plan, Triggers};
 use super::samples::{RULER, Samples, candidate};
 use crate::candidates::Candidates;
 use crate::ffi::failure::{Failure, part};
@@ -118,14 +118,14 @@ impl<'a> Beside<'a> {
         // SAFETY: the caller guarantees the host.
         unsafe {
             match plan {
-                &Plan::Walk { n_steps, partial } => {
+                &Plan::Walk { n_steps, choice } => {
                     self.compare(&samples.all)?;
                     for step in 0..n_steps {
                         if step == 1 {
                             self.exchange()?;
                             self.compare(&samples.all)?;
                         }
-                        let Some(token) = self.chosen(partial)? else {
+                        let Some(token) = self.chosen(choice)? else {
                             break;
                         };
                         self.accept(token)?;
@@ -242,14 +242,20 @@ impl<'a> Beside<'a> {
 
     /// One of those that both allow and that end nothing, if there is one; rather one that ends
     /// within a character, or goes on with one, if `partial`.
-    fn chosen(&mut self, partial: bool) -> Result<Option<Token>, Unequal> {
+    fn chosen(&mut self, choice: Choice) -> Result<Option<Token>, Unequal> {
         let (samples, allowed) = (self.samples, &self.allowed);
         let random = &mut self.random;
         inside(|| {
             let mut may: Vec<Token> = allowed.clone();
             may.retain(|&token| !samples.ends(token));
-            if partial && may.iter().any(|&token| samples.is_partial(token)) {
-                may.retain(|&token| samples.is_partial(token));
+            match choice {
+                Choice::Any => {}
+                Choice::Partial => {
+                    if may.iter().any(|&token| samples.is_partial(token)) {
+                        may.retain(|&token| samples.is_partial(token));
+                    }
+                }
+                Choice::Characters => may.retain(|&token| samples.is_character(token)),
             }
             *random = random.wrapping_mul(6_364_136_223_846_793_005);
             *random = random.wrapping_add(1_442_695_040_888_963_407);

@@ -30,7 +30,7 @@ pub(super) enum Triggers {
 /// The tokens that a grammar accepts, and the comparisons on the way.
 pub(super) enum Plan {
     /// All candidates are compared, and one that is allowed is accepted, so many times.
-    Walk { n_steps: usize, partial: bool },
+    Walk { n_steps: usize, choice: Choice },
     /// One token is accepted so many times; behind the last ones, all candidates are compared.
     Rounds { token: Token, n: usize },
     /// Each of these tokens is accepted, then the letter until it is not allowed any more. What
@@ -40,6 +40,17 @@ pub(super) enum Plan {
         letter: Token,
         copied: bool,
     },
+}
+
+/// The tokens that a walk accepts, of those that are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Any,
+    /// Where there are such, those that end within a character or go on with one.
+    Partial,
+    /// Single characters. Within the text of a token llama.cpp allows what it then refuses to
+    /// accept, where an element that stands for a token would begin there.
+    Characters,
 }
 
 /// Grammars whose readings the texts of any vocabulary tell apart; the first line shows up where
@@ -126,17 +137,24 @@ ws ::= | " " | "\n" [ \t]{0,20}
     ("root ::= [A-Z]? [a-z ]+ ([.,;] [^.,;]*)?", walk(6)),
 ];
 
+const fn walk_characters(n_steps: usize) -> Plan {
+    Plan::Walk {
+        n_steps,
+        choice: Choice::Characters,
+    }
+}
+
 const fn walk(n_steps: usize) -> Plan {
     Plan::Walk {
         n_steps,
-        partial: false,
+        choice: Choice::Any,
     }
 }
 
 const fn partly(n_steps: usize) -> Plan {
     Plan::Walk {
         n_steps,
-        partial: true,
+        choice: Choice::Partial,
     }
 }
 
@@ -215,17 +233,17 @@ pub(super) fn cases(
             let mut all = vec![
                 plain(
                     &format!("root ::= <[{x}]> [{a}-z] | !<[{y}]> . | [a-z] <[{z}]>"),
-                    walk(3),
+                    walk_characters(3),
                 )?,
                 plain(
                     &format!("root ::= (!<[{x}]> | <[{y}]> .){{1,3}} <[{x}]> | ."),
-                    walk(5),
+                    walk_characters(5),
                 )?,
             ];
             if let Some(text) = in_brackets.and_then(|text| std::str::from_utf8(text).ok()) {
                 all.push(plain(
                     &format!("root ::= {text} . | . !{text} | {text}? \"a\""),
-                    walk(3),
+                    walk_characters(3),
                 )?);
             }
             Ok(all)

@@ -15,6 +15,10 @@ const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
 
+/// The most bytes of a token's text, but of one that ends the generation: llama.cpp goes through a
+/// text by recursion, and through all ways that a grammar has for it.
+const LONGEST: usize = 32;
+
 /// The most tokens with a text of several characters.
 const MOST_LONG: usize = 64;
 /// Of so many bytes that stand for parts of characters, one is taken.
@@ -76,6 +80,11 @@ impl Samples {
         self.ends.contains(&token)
     }
 
+    /// True of a token that is one character of ASCII.
+    pub(super) fn is_character(&self, token: Token) -> bool {
+        self.singles.contains(&Some(token))
+    }
+
     pub(super) fn is_partial(&self, token: Token) -> bool {
         self.partial.contains(&token)
     }
@@ -130,6 +139,9 @@ impl Found {
         let Some(&first) = text.first() else {
             return self.other(0, token);
         };
+        if text.len() > LONGEST && tree.kind(token) != Some(Kind::EndOfGeneration) {
+            return;
+        }
         match tree.kind(token) {
             Some(Kind::EndOfGeneration) => {
                 if self.ends.len() < MOST_OF_A_KIND {
@@ -258,6 +270,12 @@ impl Found {
             _ => None,
         };
         let letter = letters.iter().flatten().next().map(|(_, token)| token);
+        // A tokenizer may throw at a character that no token is.
+        let singles = self.singles;
+        let is_token = |&byte: &u8| matches!(singles.get(usize::from(byte)), Some(Some(_)));
+        let in_brackets = self.in_brackets.into_iter().map(|(text, _)| text);
+        let in_brackets = in_brackets.filter(|text| text.iter().chain(b" ").all(is_token));
+        let in_brackets = in_brackets.collect();
         let longer = self.lengths.iter().skip(1).flatten();
         let ruler = letter.into_iter().chain(longer).chain(self.ends.first());
         Samples {
@@ -266,7 +284,7 @@ impl Found {
             singles: self.singles,
             letters,
             word: self.word,
-            in_brackets: self.in_brackets.into_iter().map(|(text, _)| text).collect(),
+            in_brackets,
             ends: self.ends,
             partial,
         }
