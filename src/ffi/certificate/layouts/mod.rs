@@ -260,7 +260,7 @@ impl Layouts {
         let is_in_sight =
             |read: &_| matches!(read, Ok(arguments) if Arguments::is_in_sight(arguments));
         let is_seen = read.0.iter().flatten().any(is_in_sight)
-            || !self.has_looked_beyond.swap(true, Ordering::Relaxed);
+            || !(tells_off || self.has_looked_beyond.swap(true, Ordering::Relaxed));
         let mut found = [const { None }; LISTS];
         for (place, read) in found.iter_mut().zip(&read.0) {
             *place = match read {
