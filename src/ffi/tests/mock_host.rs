@@ -13,7 +13,6 @@ use crate::ffi::host::llama_h::{
 thread_local! {
     static IN_USE: Cell<bool> = const { Cell::new(false) };
     static SHELLS: Cell<usize> = const { Cell::new(0) };
-    static MADE: Cell<usize> = const { Cell::new(0) };
     static TOKENIZED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -39,11 +38,6 @@ pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
 /// Returns the number of shells of this thread that are alive.
 pub fn shells() -> usize {
     SHELLS.get()
-}
-
-/// Returns the number of shells that this thread has made.
-pub fn made() -> usize {
-    MADE.get()
 }
 
 /// Returns the number of texts that this thread has had tokenized.
@@ -109,7 +103,6 @@ static FUNCTIONS: [(&CStr, Address); 22] = [
 
 unsafe extern "C" fn init(iface: *mut llama_sampler_i, ctx: *mut c_void) -> *mut llama_sampler {
     SHELLS.set(SHELLS.get() + 1);
-    MADE.set(MADE.get() + 1);
     Box::into_raw(Box::new(llama_sampler { iface, ctx }))
 }
 

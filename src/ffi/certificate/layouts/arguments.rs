@@ -13,12 +13,6 @@ use crate::samplers::MAX_BREAKER_BYTES;
 /// The most biases that are compared.
 const MOST_BIASES: usize = 1 << 16;
 
-/// The most tokens that are accepted to see where a window ends.
-pub(super) const MOST_ACCEPTED: usize = 1 << 17;
-
-/// Windows of more tokens are not made for a comparison: they prove nothing.
-const LARGEST_WINDOW: i32 = 2 * MOST_ACCEPTED as i32;
-
 /// The arguments of a call. Floating-point numbers are kept as their bits, so that equal is equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Arguments {
@@ -107,29 +101,6 @@ impl Arguments {
                 false => Err(Unread::Unknown),
             },
         }
-    }
-
-    /// The number of tokens that its window holds; 0 of those that have none.
-    fn window(&self) -> i32 {
-        match *self {
-            Self::Penalties { last_n, .. } | Self::Dry { last_n, .. } => last_n,
-            Self::LogitBias { .. } | Self::Infill { .. } => 0,
-        }
-    }
-
-    /// True if the end of its window can be compared.
-    pub(super) fn is_in_sight(&self) -> bool {
-        self.window() <= LARGEST_WINDOW
-    }
-
-    /// Returns these arguments, with the largest window that is still out of sight in place of one
-    /// that is larger: what is compared does not differ, and takes less memory.
-    pub(super) fn shortened(&self) -> Self {
-        let mut shortened = self.clone();
-        if let Self::Penalties { last_n, .. } | Self::Dry { last_n, .. } = &mut shortened {
-            *last_n = (*last_n).min(LARGEST_WINDOW + 1);
-        }
-        shortened
     }
 
     /// Makes ours with these arguments. DRY asks the host's tokenizer, which may throw.

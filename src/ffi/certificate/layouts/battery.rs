@@ -1,7 +1,7 @@
 //! Steps that a sampler of the host's and ours with some arguments both go through, so that every
 //! argument shows.
 
-use super::arguments::{Arguments, MOST_ACCEPTED};
+use super::arguments::Arguments;
 use crate::ffi::certificate::arrays::HISTORY;
 use crate::ffi::certificate::compare::{
     CopyTo, Difference, Left, Pair, accept, apply, differ, name_of,
@@ -12,6 +12,9 @@ use crate::ffi::samplers::begin_breakers;
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
+
+/// The most tokens that are accepted to see where a window ends.
+const MOST_ACCEPTED: usize = 1 << 17;
 
 /// The most tokens of a repetition that is tried.
 const MOST_REPEATED: usize = 64;

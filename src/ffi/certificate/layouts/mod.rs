@@ -22,7 +22,7 @@ mod arguments;
 mod battery;
 pub mod confirmed;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ffi::certificate::compare::{CopyTo, Pair, copy_of};
@@ -113,8 +113,6 @@ impl Changing {
 pub struct Layouts {
     kind: Changing,
     settled: AtomicU8,
-    /// True once a call was compared all of whose windows are out of sight.
-    has_looked_beyond: AtomicBool,
     evidence: Mutex<Evidence>,
 }
 
@@ -175,7 +173,6 @@ impl Layouts {
         Self {
             kind,
             settled: AtomicU8::new(OPEN),
-            has_looked_beyond: AtomicBool::new(false),
             evidence: Mutex::new(Evidence {
                 possible: kind.lists(),
                 shown: [0; LISTS],
@@ -255,23 +252,15 @@ impl Layouts {
         let copy = copy_to(&host).ok();
         // SAFETY: the caller guarantees the sampler.
         let tells_off = unsafe { switched_off(theirs) }.is_some();
-        // Of windows out of sight nothing can be seen of copies, once one such call has refuted no
-        // list, but that they take as much memory again.
-        let is_in_sight =
-            |read: &_| matches!(read, Ok(arguments) if Arguments::is_in_sight(arguments));
-        let is_seen = read.0.iter().flatten().any(is_in_sight)
-            || !(tells_off || self.has_looked_beyond.swap(true, Ordering::Relaxed));
         let mut found = [const { None }; LISTS];
         for (place, read) in found.iter_mut().zip(&read.0) {
             *place = match read {
                 None => None,
                 Some(Err(Unread::Impossible)) => Some((Outcome::Differs, None)),
                 Some(Err(Unread::Unknown)) => Some((Outcome::AsFarAsSeen, None)),
-                Some(Ok(_)) if !is_seen => Some((Outcome::AsFarAsSeen, None)),
                 Some(Ok(arguments)) => {
-                    let arguments = arguments.shortened();
                     // SAFETY: the caller guarantees the sampler, and what was read.
-                    let (outcome, ours) = unsafe { compared(&arguments, theirs, free, copy) };
+                    let (outcome, ours) = unsafe { compared(arguments, theirs, free, copy) };
                     // SAFETY: ours was just made, or is NULL.
                     let is_off = unsafe { is_disabled(ours.0) };
                     let outcome = match outcome {

@@ -250,19 +250,3 @@ fn a_window_that_is_too_long_shows_nothing() {
         (Settled::Open, Some(0))
     );
 }
-
-/// Of a list whose window is too long nothing is made, and the host's is not copied.
-#[test]
-fn a_window_that_shows_nothing_is_not_made_again() {
-    let layouts = Layouts::new(Changing::Penalties);
-    let factors = [1.1, 0.5, 0.25];
-    let call = registers([9, 100_000_000, 1, 2, 3, 4], factors);
-    let theirs = penalties(100_000_000, factors);
-    // The other list may be the one at first, and a window that is none of these shows once.
-    for is_open in [true, true, false, false] {
-        let before = mock_host::made();
-        assert_eq!(judged(&layouts, &call, &theirs), Verdict::Undecided);
-        let made = mock_host::made() - before;
-        assert_eq!(made > 1, is_open, "but the host's own: {made}");
-    }
-}
