@@ -19,7 +19,7 @@ pub(super) struct Edit {
 }
 
 /// The most edits that are kept beside the logits; more are made in a copy of all.
-pub const MOST_EDITS: usize = 512;
+pub(super) const MOST_EDITS: usize = 512;
 
 /// The memory of pools, reused from one to the next. Grows, never shrinks.
 #[derive(Debug, Default)]

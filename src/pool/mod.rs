@@ -25,8 +25,8 @@ use crate::kernels::logits::Logits;
 use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
-pub use buffers::{Buffers, MOST_EDITS};
-use buffers::{Edit, reserve};
+pub use buffers::Buffers;
+use buffers::{Edit, MOST_EDITS, reserve};
 pub use in_order::{InOrder, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 
@@ -390,6 +390,27 @@ impl Pool<'_> {
                 let logit = change(whole.at(index));
                 buffers.edits.insert(place, Edit { token, logit });
             }
+        }
+    }
+
+    /// Adds to the logit of each of these tokens its number, one after the other. Tokens that the
+    /// vocabulary does not have are passed over.
+    pub fn add(&mut self, biases: impl ExactSizeIterator<Item = (Token, f32)> + Clone) {
+        if biases.len() > MOST_EDITS {
+            let column = self.column_mut();
+            for (token, bias) in biases {
+                let place = usize::try_from(token).ok();
+                if let Some(logit) = place.and_then(|place| column.get_mut(place)) {
+                    *logit += bias;
+                }
+            }
+            return;
+        }
+        for (token, _) in biases.clone() {
+            self.expect(token);
+        }
+        for (token, bias) in biases {
+            self.edit(token, |logit| logit + bias);
         }
     }
 

@@ -210,3 +210,24 @@ fn a_choice_that_is_cut_away_is_no_token() {
     pool.set_array(5, 5, true);
     assert!(pool.is_empty());
 }
+
+/// Few are edits, many make a column.
+#[test]
+fn biases_are_added_in_their_order_few_or_many() {
+    let logits: Vec<f32> = (0..3000).map(|i| (i % 97) as f32 * 0.37).collect();
+    for n in [3, MOST_EDITS, MOST_EDITS + 1, 4000] {
+        // Some tokens twice, and some that are none.
+        let biases = (0..n as Token).map(|i| (i * 7 % 3100 - 20, 0.1 + i as f32 * 0.013));
+        let mut expected = logits.clone();
+        for (token, bias) in biases.clone() {
+            let place = usize::try_from(token).ok();
+            if let Some(logit) = place.and_then(|place| expected.get_mut(place)) {
+                *logit += bias;
+            }
+        }
+        let mut buffers = Buffers::default();
+        let mut pool = Pool::new(&logits[..], &mut buffers);
+        pool.add(biases);
+        assert_eq!(pool.contiguous(), expected, "{n}");
+    }
+}

@@ -103,8 +103,6 @@ impl Sampler for LogitBias {
         if !pool.is_whole() {
             return pool.apply(|candidates| self.apply(candidates));
         }
-        for &(token, bias) in &self.biases {
-            pool.edit(token, |logit| logit + bias);
-        }
+        pool.add(self.biases.iter().copied());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::TryReserveError;
 
 use crate::candidates::Candidates;
 use crate::memory;
-use crate::pool::{MOST_EDITS, Pool};
+use crate::pool::Pool;
 use crate::token::Token;
 
 /// The biases of one sieve.
@@ -53,24 +53,8 @@ impl Biases {
 
     /// Adds the biases to the logits of a vocabulary.
     pub(super) fn add_to_pool(&self, pool: &mut Pool<'_>) {
-        if self.0.len() > MOST_EDITS {
-            return self.add_to_column(pool.column_mut());
-        }
-        for &(token, ..) in &self.0 {
-            pool.expect(token);
-        }
-        for &(token, _, bias) in &self.0 {
-            pool.edit(token, |logit| logit + bias);
-        }
-    }
-
-    fn add_to_column(&self, column: &mut [f32]) {
-        for &(token, _, bias) in &self.0 {
-            let place = usize::try_from(token).ok();
-            if let Some(logit) = place.and_then(|place| column.get_mut(place)) {
-                *logit += bias;
-            }
-        }
+        let biases = self.0.iter();
+        pool.add(biases.map(|&(token, _, bias)| (token, bias)));
     }
 
     /// Makes a pool of these candidates, with their biases. As by llama.cpp's own sampler, a

@@ -79,13 +79,12 @@ pub unsafe fn hosted(
 ) -> Hosted {
     let notes = Notes::default();
     let functions = Cell::new(None);
-    let exceeds = Cell::new(false);
     let making = Making {
         into_host: &|grammar| {
             let host = Host::get().map_err(Failure::no_host)?;
             let found = Functions::of(&host).map_err(Failure::no_host)?;
             functions.set(Some(found));
-            exceeds.set(!grammar.begins_within_limits());
+            notes.exceeds.set(!grammar.begins_within_limits());
             let hosted = HostedGrammar {
                 grammar: grammar.hosted(),
                 host: HostSide {
@@ -109,11 +108,6 @@ pub unsafe fn hosted(
     // SAFETY: as above.
     let made = unsafe { constructed(CALL, (vocab, text, root), lazy, &making) };
     if let (false, Some(functions)) = (made.is_null(), functions.get()) {
-        let comes_back = notes.about.get().is_none_or(|about| about.host_comes_back);
-        if exceeds.get() && comes_back {
-            drop(Owned(made, functions.free));
-            return Hosted::Otherwise("what may come first exceeds the limits of ours".into());
-        }
         // SAFETY: as above.
         return unsafe { judged((made, functions), (vocab, text, root), triggers, &notes) };
     }
@@ -146,6 +140,9 @@ unsafe fn judged(
     let ours = Owned(made, functions.free);
     let known = notes.known.take();
     if let (Some(about), Some(known)) = (notes.about.get(), &known) {
+        if notes.exceeds.get() && about.host_comes_back {
+            return Hosted::Otherwise("what may come first exceeds the limits of ours".into());
+        }
         let of_vocabulary = (vocab, &known.proofs, &known.tree);
         // SAFETY: the caller guarantees the vocabulary, of which this is known.
         let proven = unsafe { proven(functions, of_vocabulary, about, triggers) };

@@ -38,6 +38,8 @@ pub(super) struct Notes {
     pub(super) is_trap: Cell<bool>,
     /// The vocabulary, where there is a grammar.
     pub(super) known: RefCell<Option<Arc<Known>>>,
+    /// True where what may come first exceeds the limits.
+    pub(super) exceeds: Cell<bool>,
     /// Properties of its text in which builds of llama.cpp differ.
     pub(super) about: Cell<Option<About>>,
 }

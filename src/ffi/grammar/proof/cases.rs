@@ -121,9 +121,12 @@ root-2 ::= [A-Z] root | "."
     (
         "root ::= [é-ÿ] | [€-₯] \"x\"? | [😀-😏] | \"ß\" . | \
          [^à-ÿ\\U0001F600-\\U0001FFFF] [^é] . | .",
-        partly(5),
+        walk_by(5, Choice::Partial),
     ),
-    ("root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+", partly(8)),
+    (
+        "root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+",
+        walk_by(8, Choice::Partial),
+    ),
     // What programs ask for.
     (
         r#"root ::= [{] ws (pair ("," ws pair)*)? "}" | string | number
@@ -137,25 +140,12 @@ ws ::= | " " | "\n" [ \t]{0,20}
     ("root ::= [A-Z]? [a-z ]+ ([.,;] [^.,;]*)?", walk(6)),
 ];
 
-const fn walk_characters(n_steps: usize) -> Plan {
-    Plan::Walk {
-        n_steps,
-        choice: Choice::Characters,
-    }
-}
-
 const fn walk(n_steps: usize) -> Plan {
-    Plan::Walk {
-        n_steps,
-        choice: Choice::Any,
-    }
+    walk_by(n_steps, Choice::Any)
 }
 
-const fn partly(n_steps: usize) -> Plan {
-    Plan::Walk {
-        n_steps,
-        choice: Choice::Partial,
-    }
+const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
+    Plan::Walk { n_steps, choice }
 }
 
 /// Patterns, and texts in which each is looked for. In the texts, and behind a percent sign in the
@@ -233,17 +223,17 @@ pub(super) fn cases(
             let mut all = vec![
                 plain(
                     &format!("root ::= <[{x}]> [{a}-z] | !<[{y}]> . | [a-z] <[{z}]>"),
-                    walk_characters(3),
+                    walk_by(3, Choice::Characters),
                 )?,
                 plain(
                     &format!("root ::= (!<[{x}]> | <[{y}]> .){{1,3}} <[{x}]> | ."),
-                    walk_characters(5),
+                    walk_by(5, Choice::Characters),
                 )?,
             ];
             if let Some(text) = in_brackets.and_then(|text| std::str::from_utf8(text).ok()) {
                 all.push(plain(
                     &format!("root ::= {text} . | . !{text} | {text}? \"a\""),
-                    walk_characters(3),
+                    walk_by(3, Choice::Characters),
                 )?);
             }
             Ok(all)
