@@ -21,11 +21,6 @@ namespace {
 
 constexpr int n_tokens = 24;
 
-struct sampler_free {
-    void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
-};
-using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
-
 struct option_set {
     const char *                                    name;
     bool                                            grammar_first;

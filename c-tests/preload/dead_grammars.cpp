@@ -26,11 +26,6 @@ constexpr bool throws = false;
 constexpr bool throws = true;
 #endif
 
-struct sampler_free {
-    void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
-};
-using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
-
 const llama_vocab * vocab;
 
 bool is_end(llama_token token) { return llama_vocab_is_eog(vocab, token); }

@@ -15,11 +15,6 @@ namespace {
 constexpr llama_token begin = 5;
 constexpr llama_token end   = 7;
 
-struct sampler_free {
-    void operator()(common_sampler * sampler) const { common_sampler_free(sampler); }
-};
-using sampler_ptr = std::unique_ptr<common_sampler, sampler_free>;
-
 // With a budget of no tokens, that has this token said four times, or without one.
 sampler_ptr sampler_of(const llama_model * model, bool has_budget, llama_token forced) {
     common_params_sampling params;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};
 use vendor_llama_cpp::paths;
 
-use crate::toolchain::{Build, Link, Program, compile_common, root, said};
+use crate::toolchain::{Build, Link, Program, assert_ended, compile_common, root, said};
 
 /// The sources of llama.cpp's common library that turn a JSON schema into a grammar.
 const SOURCES: [&str; 5] = [
@@ -114,16 +114,6 @@ fn the_json_follows_the_schema() {
         (["-n", "3"], 1, "not complete after 3 tokens"),
     ] {
         let output = program.output(&options);
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{options:?}: {}",
-            said(&output)
-        );
-        assert!(
-            said(&output).contains(what),
-            "{options:?}: {}",
-            said(&output)
-        );
+        assert_ended(&output, code, what, &options);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::toolchain::{
-    Build, Link, empty_folder, our_library, preload_library, root, rust_example, said,
+    Build, Link, assert_ended, empty_folder, our_library, preload_library, root, rust_example, said,
 };
 
 /// The supervisor in an environment without anything of ours; `None` where it was not built.
@@ -214,16 +214,6 @@ fn what_does_not_work_is_said() {
         (preload_library(), &["--help"], 0, "Usage: supervisor"),
     ] {
         let output = with(library, options);
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{options:?}: {}",
-            said(&output)
-        );
-        assert!(
-            said(&output).contains(words),
-            "{options:?}: {}",
-            said(&output)
-        );
+        assert_ended(&output, code, words, &options);
     }
 }

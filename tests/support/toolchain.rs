@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -338,6 +339,13 @@ pub fn compile_common(source: &Path, flags: &[&str], object: &Path) {
         compile.arg("-I").arg(dir);
     }
     succeed(compile.arg(source).arg("-o").arg(object));
+}
+
+/// Checks that a program has ended with this code, and said these words.
+pub fn assert_ended(output: &Output, code: i32, words: &str, options: &dyn Debug) {
+    let text = said(output);
+    assert_eq!(output.status.code(), Some(code), "{options:?}: {text}");
+    assert!(text.contains(words), "{options:?}: {text}");
 }
 
 /// Output and errors of a program.
