@@ -12,7 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = REPOSITORY / "models" / "kjv-tiny.gguf"
@@ -247,3 +247,22 @@ def show(rows: Iterator[Row], options: argparse.Namespace) -> int:
     if not good:
         print("a host went wrong, or its text or its samplers are others", file=sys.stderr)
     return 0 if good else 1
+
+
+def main(
+    description: Optional[str],
+    rows: Callable[..., Iterator[Row]],
+    versions: Sequence[str] = (),
+    name: str = "VERSION",
+) -> int:
+    """Prints the table of a script: what `rows` gives of a folder and a number of repeats.
+
+    Where there are `versions`, those that are asked for, by default all, come first.
+    """
+    parser = options(description)
+    if versions:
+        parser.add_argument("versions", nargs="*", default=list(versions), metavar=name)
+    asked = parser.parse_args()
+    of_versions = [asked.versions] if versions else []
+    with folder(asked.folder) as kept:
+        return show(rows(*of_versions, kept, asked.repeats), asked)

@@ -130,13 +130,5 @@ def rows(builds: List[str], folder: Path, repeats: int) -> Iterator[common.Row]:
         yield common.alternate(row, command, preload, repeats, LD_LIBRARY_PATH=str(libraries))
 
 
-def main() -> int:
-    parser = common.options(__doc__)
-    parser.add_argument("builds", nargs="*", default=list(BUILDS), metavar="BUILD")
-    options = parser.parse_args()
-    with common.folder(options.folder) as folder:
-        return common.show(rows(options.builds, folder, options.repeats), options)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, rows, BUILDS, "BUILD"))

@@ -49,11 +49,5 @@ def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
     yield common.alternate(row, [*command, *lacking(folder)], preload, repeats)
 
 
-def main() -> int:
-    options = common.options(__doc__).parse_args()
-    with common.folder(options.folder) as folder:
-        return common.show(rows(folder, options.repeats), options)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, rows))

@@ -46,13 +46,5 @@ def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row
         yield common.alternate(row, command, preload, repeats)
 
 
-def main() -> int:
-    parser = common.options(__doc__)
-    parser.add_argument("versions", nargs="*", default=list(VERSIONS))
-    options = parser.parse_args()
-    with common.folder(options.folder) as folder:
-        return common.show(rows(options.versions, folder, options.repeats), options)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, rows, VERSIONS))
