@@ -73,19 +73,13 @@ impl<'a> Candidates<'a> {
     }
 
     /// The candidates that are left.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`len` only shrinks, from the length of `data`"
-    )]
+    // In bounds: `len` only shrinks, from the length of `data`.
     pub fn as_slice(&self) -> &[TokenData] {
         &self.data[..self.len]
     }
 
     /// The candidates that are left, to rewrite in place.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`len` only shrinks, from the length of `data`"
-    )]
+    // In bounds: `len` only shrinks, from the length of `data`.
     pub fn as_mut_slice(&mut self) -> &mut [TokenData] {
         &mut self.data[..self.len]
     }
@@ -96,10 +90,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Drops the first `n` candidates, or all if there are fewer, without moving the others.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`n` is bounded by `len`, and that by the length of `data`"
-    )]
+    // In bounds: `n` is bounded by `len`, and that by the length of `data`.
     pub fn drop_front(&mut self, n: usize) {
         let n = n.min(self.len);
         let data = std::mem::take(&mut self.data);
@@ -118,20 +109,14 @@ impl<'a> Candidates<'a> {
     ///
     /// # Panics
     /// If `kept` is longer than the array.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: every caller passes some of the candidates"
-    )]
+    // In bounds: every caller passes some of the candidates.
     pub fn replace(&mut self, kept: &[TokenData]) {
         self.data[..kept.len()].copy_from_slice(kept);
         self.len = kept.len();
     }
 
     /// Keeps the candidates for which `keep` holds, in order.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`kept` never overtakes `i`, which is below the length"
-    )]
+    // In bounds: `kept` never overtakes `i`, which is below the length.
     pub fn retain(&mut self, mut keep: impl FnMut(&TokenData) -> bool) {
         let mut kept = 0;
         for i in 0..self.len {

@@ -210,10 +210,7 @@ impl History {
     }
 
     /// The number of times that `token` occurs in the window.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`index` names places of `counts` alone"
-    )]
+    // In bounds: `index` names places of `counts` alone.
     pub fn count(&self, token: Token) -> u32 {
         self.index.get(&token).map_or(0, |&i| self.counts[i].1)
     }
@@ -230,10 +227,7 @@ impl History {
         self.owing
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`index` names places of `counts` alone"
-    )]
+    // In bounds: `index` names places of `counts` alone.
     fn increment(&mut self, token: Token) {
         if let Some(&i) = self.index.get(&token) {
             self.counts[i].1 = self.counts[i].1.saturating_add(1);
@@ -248,10 +242,7 @@ impl History {
         self.counts.push((token, 1));
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`index` names places of `counts` alone"
-    )]
+    // In bounds: `index` names places of `counts` alone.
     fn decrement(&mut self, token: Token) {
         let Some(&i) = self.index.get(&token) else {
             debug_assert!(self.owing.is_none_or(|owing| owing.0 == token));

@@ -74,10 +74,7 @@ impl Summary {
     }
 
     /// Sums up the logits of `candidates`; their probabilities are not read.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a chunk has at most `CHUNK` candidates"
-    )]
+    // In bounds: a chunk has at most `CHUNK` candidates.
     pub fn of_candidates(candidates: &[TokenData]) -> Self {
         let mut summary = Self::default();
         let mut buffer = [0.0f32; CHUNK];

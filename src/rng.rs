@@ -136,7 +136,7 @@ impl Mt19937 {
 
     /// The next output.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "places are taken modulo the words")]
+    // In bounds: places are taken modulo the words.
     fn next_u32(&mut self) -> u32 {
         let at = self.oldest;
         let in_ring = |place: usize| match place < Self::WORDS {

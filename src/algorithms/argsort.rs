@@ -84,10 +84,7 @@ impl Ranking {
     }
 
     /// Takes an order that was found elsewhere: `indices` of `xs`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: the indices name elements of `xs`"
-    )]
+    // In bounds: the indices name elements of `xs`.
     pub fn set(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) {
         self.indices.clear();
         self.indices.extend(indices);
@@ -126,10 +123,7 @@ impl Ranking {
 
     /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the
     /// index where the logit is the same.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "as many floats as keys were ranked"
-    )]
+    // In bounds: as many floats as keys were ranked.
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
         // Keys are distinct, so an unstable sort leaves no choice.
         if keys.len() < FEW {
@@ -187,10 +181,7 @@ impl Ranking {
     }
 
     /// Leaves the indices of `picked` in the order of VALUES^2 equal steps.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "there is an index for each that was picked"
-    )]
+    // In bounds: there is an index for each that was picked.
     fn rank_by_steps<const VALUES: usize, const ASKS: bool>(
         &mut self,
         picked: &[f32],
@@ -208,10 +199,8 @@ impl Ranking {
     }
 
     /// Ranks floats that have nothing in their lower halves, as those of bf16: one pass.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a half is below `HALVES`; there are as many indices and sorted floats as floats, which the counts add up to"
-    )]
+    // In bounds: a half is below `HALVES`; there are as many indices and sorted floats as floats,
+    // which the counts add up to.
     fn rank_by_halves(&mut self, xs: &[f32]) {
         self.counts.resize(HALVES, 0);
         let Some(counts) = self.counts.first_chunk_mut::<HALVES>() else {
@@ -249,10 +238,8 @@ impl Ranking {
     }
 
     /// Brings the indices into the order of the steps.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "digits are taken modulo `VALUES`; there are as many elements once as there are indices"
-    )]
+    // In bounds: digits are taken modulo `VALUES`; there are as many elements once as there are
+    // indices.
     fn distribute<const VALUES: usize, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
         if self.counts.len() < 2 * VALUES {
             self.counts.resize(2 * VALUES, 0);
@@ -290,10 +277,7 @@ impl Ranking {
         unsafe { deal::<_, VALUES, ASKS>(high, indices, digit, index) };
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: the indices name elements of `xs`"
-    )]
+    // In bounds: the indices name elements of `xs`.
     fn rank_by_comparisons(&mut self, xs: &[f32], selected: Option<(&[u32], &[f32])>) {
         self.keys.clear();
         let key = |(&x, i): (&f32, u32)| u64::from(descending_key(x)) << 32 | u64::from(i);
@@ -325,7 +309,7 @@ impl Ranking {
 /// # Safety
 /// The digits of the elements were counted, and `places` tell where those of each begin.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "taken modulo the number of digits")]
+// In bounds: taken modulo the number of digits.
 unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     places: &mut [u32; DIGITS],
     to: &mut [T],
@@ -407,10 +391,8 @@ fn extremes(xs: &[f32]) -> Column {
 }
 
 /// Sorts what is almost sorted by insertion. Gives up when that takes more steps than sorting anew.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`next_rise` gives a place, and there are as many indices as floats; `at` falls from there, and is above 0 where 1 is subtracted"
-)]
+// In bounds: `next_rise` gives a place, and there are as many indices as floats; `at` falls from
+// there, and is above 0 where 1 is subtracted.
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {
     let mut left = 4 * xs.len();
     let mut i = 0;

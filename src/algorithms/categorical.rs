@@ -53,10 +53,7 @@ pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Opti
 }
 
 /// The first index at which the sum of the terms up to it reaches `target`.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: there is a sum for each block of terms"
-)]
+// In bounds: there is a sum for each block of terms.
 fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) -> Option<usize> {
     let sums = &sums[..terms.len().div_ceil(SUM_BLOCK)];
     let block = sums.partition_point(|&sum| sum < target);

@@ -120,10 +120,7 @@ impl DescendingDraw {
     }
 
     /// Finds the draw among the largest candidates, if it is there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "candidates are tokens of the vocabulary, each of which has an exponential"
-    )]
+    // In bounds: candidates are tokens of the vocabulary, each of which has an exponential.
     fn in_head(&mut self, head: &[TokenData], target: Target) -> Head {
         let [keys, _] = &mut self.keys;
         let [es, _] = &mut self.es;
@@ -190,10 +187,7 @@ fn narrow(
 ///
 /// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
 /// in a flat distribution, a sample says nothing of these.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller has more than `SAMPLE` keys; `middle` lies within `open`"
-)]
+// In bounds: the caller has more than `SAMPLE` keys; `middle` lies within `open`.
 fn bracket(
     (keys, es): (&[f32], &[f32]),
     base: f64,
@@ -228,10 +222,7 @@ fn bracket(
 }
 
 /// Ranks `keys`, and finds where the sum of their exponentials behind `base` reaches the target.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there is an exponential for each key, and what is ranked are their places"
-)]
+// In bounds: there is an exponential for each key, and what is ranked are their places.
 fn rank(
     ranking: &mut Ranking,
     keys: &[f32],

@@ -39,12 +39,10 @@ impl Fallback {
     ];
 
     /// Returns the number of times that it has happened.
-    #[expect(clippy::indexing_slicing, reason = "one count for each variant")]
     pub fn count(self) -> u64 {
         COUNTS[self as usize].load(Ordering::Relaxed)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "one count for each variant")]
     pub(crate) fn note(self) {
         COUNTS[self as usize].fetch_add(1, Ordering::Relaxed);
     }

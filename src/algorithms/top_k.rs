@@ -58,10 +58,7 @@ impl TopK {
     }
 
     /// The first `k` of what was ranked last.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "keys have the indices of the data that was ranked"
-    )]
+    // In bounds: keys have the indices of the data that was ranked.
     pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.ranked.clear();
         let picked = self.keys.iter().take(k);
@@ -174,10 +171,7 @@ impl TopK {
 
     /// Drops most of what was collected beyond the `k` largest: where an array rises and falls, a
     /// sample may have met few large ones.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was collected are places of `data`"
-    )]
+    // In bounds: what was collected are places of `data`.
     fn drop_collected(&mut self, data: &[TokenData], k: usize) {
         self.picked.clear();
         let logits = self.indices.iter().map(|&i| data[i as usize].logit);
@@ -207,10 +201,7 @@ impl TopK {
 
     /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in
     /// `self.keys`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`at_least` leaves places of `data`, and each was picked before it was ranked"
-    )]
+    // In bounds: `at_least` leaves places of `data`, and each was picked before it was ranked.
     fn rank_collected(&mut self, data: &[TokenData], k: usize) {
         let indices = self.indices.iter();
         if self.indices.len() < FEW {
@@ -230,10 +221,7 @@ impl TopK {
 
     /// Returns a logit that a few more than `k` reach, as far as a sample tells; `None` if the
     /// array is too small for one, or too large a share wanted.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`sampled` gives places that so many candidates follow"
-    )]
+    // In bounds: `sampled` gives places that so many candidates follow.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
         let taken = if k <= 128 || data.len() < 32 * 1024 {

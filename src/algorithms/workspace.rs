@@ -54,13 +54,11 @@ impl Workspace {
     }
 
     /// Returns the values that the last call left, one per candidate.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values(&self) -> &[f32] {
         &self.values[..self.len]
     }
 
     /// Returns the values that the last call left, to rewrite.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[..self.len]
     }
@@ -68,7 +66,6 @@ impl Workspace {
     /// Takes the logits, NaN as minus infinity; gives the largest.
     ///
     /// Reads 12 bytes per candidate and writes 4.
-    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn take_logits(&mut self, data: &[TokenData]) -> f32 {
         self.reserve(data.len());
         copy_logits(data, &mut self.values[..data.len()])
@@ -109,10 +106,8 @@ impl Workspace {
     ///
     /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and
     /// writes 4, once with an `exp` and once with a `ln`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`start < done <= len` wherever values are read, and a part has at least one and at most `CHUNK` elements"
-    )]
+    // In bounds: `start < done <= len` wherever values are read, and a part has at least one and at
+    // most `CHUNK` elements.
     pub fn entropy_of_sorted(&mut self, logits: &[f32]) -> f32 {
         self.reserve(logits.len());
         let mut sum = 0.0;
@@ -143,10 +138,7 @@ impl Workspace {
     }
 
     /// The exponentials of the next few descending logits; gives `sum` plus them.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`done < logits.len()`, and as many values are reserved"
-    )]
+    // In bounds: `done < logits.len()`, and as many values are reserved.
     fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
         let end = logits.len().min(*done + CHUNK);
         let values = &mut self.values[*done..end];
@@ -174,7 +166,6 @@ impl Workspace {
 
     /// Replaces the values, of which `largest` is the largest, by `exp(value - max)`; gives their
     /// sum, a `float`, as if added in order.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
         exp_sum_by(
             isa_for(largest, max),
@@ -186,7 +177,6 @@ impl Workspace {
 
     /// Computes the exponentials as [`exponentiate`](Self::exponentiate) does, with a sum in
     /// `double`, as if added one by one; [`choose`](Self::choose) uses it.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_double(&mut self, data: &[TokenData], sorted: bool) -> f64 {
         let largest = self.take_logits(data);
         let max = claimed_max(data, sorted, largest);
@@ -198,7 +188,6 @@ impl Workspace {
     /// their sum in `double`, as if added one by one.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
-    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn exponentiate_logits(&mut self, logits: &[f32], max: f32) -> f64 {
         self.reserve(logits.len());
         let values = &mut self.values[..logits.len()];
@@ -210,7 +199,6 @@ impl Workspace {
     /// sum, a `float`, as if added in order.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
-    #[expect(clippy::indexing_slicing, reason = "just reserved")]
     pub fn exponentiate_of_logits(&mut self, logits: &[f32], largest: f32, max: f32) -> f32 {
         self.reserve(logits.len());
         self.values[..logits.len()].copy_from_slice(logits);
@@ -222,7 +210,7 @@ impl Workspace {
     /// are as large as the first kept count 1 each.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
-    #[expect(clippy::indexing_slicing, reason = "just reserved, for every token")]
+    // In bounds: just reserved, for every token.
     pub fn exponentiate_without(&mut self, from: Descending<'_>, larger: &[TokenData]) -> f64 {
         self.reserve(from.logits.len());
         let values = &mut self.values[..from.logits.len()];
@@ -238,7 +226,6 @@ impl Workspace {
 
     /// `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as the
     /// built-in has them.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn exponentiate_as_double(&mut self, data: &[TokenData], max: f32) -> f64 {
         let largest = self.take_logits(data);
         // What is above the first is in an array that is wrongly said to be sorted.
@@ -269,7 +256,6 @@ impl Workspace {
     /// [`choose`](Self::choose) uses it.
     ///
     /// Reads 4 bytes per candidate.
-    #[expect(clippy::indexing_slicing, reason = "`reserve` made room for `len`")]
     pub fn sum_double(&mut self) -> f64 {
         sum_double(&self.values[..self.len], &mut self.sums)
     }

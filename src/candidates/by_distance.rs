@@ -49,10 +49,8 @@ impl ByDistance {
 
     /// Keeps what is to be kept. Says whether some of it, or the first that is not, are equally
     /// near. `order` and `work` lend their buffers.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what is kept are ranks, of which there is one for each candidate, as of probabilities"
-    )]
+    // In bounds: what is kept are ranks, of which there is one for each candidate, as of
+    // probabilities.
     pub fn keep(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -128,10 +126,7 @@ impl ByDistance {
     /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.
     ///
     /// Both in small parts, which need no memory beside the probabilities and the scores.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a part has at most `PART` elements"
-    )]
+    // In bounds: a part has at most `PART` elements.
     fn find_distances(&mut self, ps: &[f32]) {
         // From 0 on, which is what the fast sum asks for, and without one that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;

@@ -1,9 +1,6 @@
 //! The tables that one text of a grammar is followed with, and its masks are made with.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "there are tables for each band, or none"
-)]
+// In bounds: there are tables for each band, or none.
 
 use std::sync::Arc;
 

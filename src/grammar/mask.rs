@@ -1,9 +1,6 @@
 //! The tokens that a state allows: a bit per token, found by going through the vocabulary's trees.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "ranks and tokens are numbers of the tree that the words were made for"
-)]
+// In bounds: ranks and tokens are numbers of the tree that the words were made for.
 
 use std::ops::Range;
 

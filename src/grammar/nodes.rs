@@ -7,10 +7,7 @@
 //! next is near. Of each node it is known, roughly, which characters occur below, so that a state
 //! which takes them all takes the whole range.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "the numbers of nodes and summaries are positions in arrays that never change"
-)]
+// In bounds: the numbers of nodes and summaries are positions in arrays that never change.
 
 use std::ops::Range;
 

@@ -6,10 +6,7 @@
 //! those that begin within a character, and odd ones (overlong forms, bytes that are taken for the
 //! rest of a character though they do not look like it).
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "tokens and ranks are positions in arrays that never change"
-)]
+// In bounds: tokens and ranks are positions in arrays that never change.
 
 use crate::grammar::nodes::{Nodes, Sorted};
 use crate::grammar::utf8::{Partial, counted, decode, lead};

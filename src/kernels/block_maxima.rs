@@ -47,10 +47,7 @@ fn max_of_logits_on<V: Vector>(v: V, xs: Logits<'_>) -> f32 {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a group has four times the lanes; `head` is at most the lanes, and there are as many"
-)]
+// In bounds: a group has four times the lanes; `head` is at most the lanes, and there are as many.
 fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 4];
     let head = match xs.len() < V::LANES {
@@ -89,7 +86,6 @@ fn block_maxima_on<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
 
 /// The largest of each lane of a block.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 2];
     for pair in block.chunks_exact(2 * V::LANES) {
@@ -100,10 +96,7 @@ fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are as many maxima as blocks, and the range is of blocks that are there"
-)]
+// In bounds: there are as many maxima as blocks, and the range is of blocks that are there.
 fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
     let done = match V::ALIGNS_LOADS {
@@ -145,10 +138,7 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
 /// whole lines are loaded, of which one in four is shared by two blocks. Gives which blocks are
 /// done. Loads that cross lines of the second-level cache take twice the time.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are more than a block, a group has four, and a block several times the lanes"
-)]
+// In bounds: there are more than a block, a group has four, and a block several times the lanes.
 fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
     let behind = (V::LANES - lanes_to_line::<V, f32>(xs)) % V::LANES;
     if behind == 0 || xs.len() < GROUP + V::LANES {
@@ -182,10 +172,8 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
 /// twice as many numbers as widened ones; writes none and returns false if a block has no number
 /// from 0 on, or has NaN.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`at` and a register more are within `BLOCKS`, and there are as many maxima: asked above"
-)]
+// In bounds: `at` and a register more are within `BLOCKS`, and there are as many maxima: asked
+// above.
 fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> bool {
     const BLOCKS: usize = CHUNK / GROUP;
     if chunk.len() < CHUNK || maxima.len() < BLOCKS {
@@ -207,10 +195,7 @@ fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> 
 
 /// The maxima of all blocks, of which the last may be shorter.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are as many maxima as blocks, and four of them to a group"
-)]
+// In bounds: there are as many maxima as blocks, and four of them to a group.
 fn maxima_of_groups<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) {
     let n = xs.len() / (4 * GROUP);
     for i in in_streams(n) {
@@ -249,10 +234,7 @@ fn masked_block_maxima_on<V: Vector>(
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are as many maxima as blocks, and four of them to a group"
-)]
+// In bounds: there are as many maxima as blocks, and four of them to a group.
 fn masked_maxima_of<V: Vector, T: Load>(
     v: V,
     xs: &[T],

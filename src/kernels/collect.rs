@@ -32,7 +32,6 @@ impl Logits<'_> {
 pub const ROOM: usize = GROUP + 16;
 
 /// [`ROOM`] at the end of `to`, which grows by powers of two.
-#[expect(clippy::indexing_slicing, reason = "just reserved")]
 fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
         let wanted = (to.len() + ROOM).next_power_of_two();
@@ -99,10 +98,6 @@ impl<'a> Passing<'a> {
 
 /// Returns the block at `index`; the last may be shorter.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: `index` is that of a block"
-)]
 pub fn block_of<T>(xs: &[T], index: usize) -> &[T] {
     &xs[index * GROUP..xs.len().min((index + 1) * GROUP)]
 }
@@ -124,10 +119,7 @@ fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
 /// Writes the numbers that `passing` has bits for as candidates, numbered from `first`, to the
 /// beginning of `to`. Gives how many it has written.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has as many numbers as there are bits, and there is room for all of it"
-)]
+// In bounds: a block has as many numbers as there are bits, and there is room for all of it.
 fn keep_each<T: Load>(
     block: &[T],
     mut passing: u64,
@@ -149,10 +141,8 @@ fn keep_each<T: Load>(
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "no more are kept than were read of a block, and there is room for all of it and a register"
-)]
+// In bounds: no more are kept than were read of a block, and there is room for all of it and a
+// register.
 fn collect_of<V: Vector, T: Load>(
     v: V,
     xs: &[T],

@@ -81,10 +81,7 @@ fn column_on<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> Column {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `whole` is at most that"
-)]
+// In bounds: the lengths are equal: asserted; `whole` is at most that.
 fn column_selecting_on<V: Vector>(
     v: V,
     data: &[TokenData],

@@ -197,10 +197,8 @@ impl<'a, V: Vector> Selection<'a, V> {
 
     /// Appends the elements of a register that are at or above the threshold.
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "no more are appended than were looked at, and there is room for all and a register"
-    )]
+    // In bounds: no more are appended than were looked at, and there is room for all and a
+    // register.
     pub fn push(&mut self, v: V, x: V::F) {
         let lanes = v.ge(x, self.thresholds);
         if lanes != 0 {
@@ -254,10 +252,8 @@ fn select_on<V: Vector>(
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "no more are picked than were read, and there is room for all and a register: just reserved"
-)]
+// In bounds: no more are picked than were read, and there is room for all and a register: just
+// reserved.
 fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     assert_eq!(keys.len(), xs.len());
     // Whole registers are written, also behind the last.

@@ -75,10 +75,7 @@ impl<'a> Logits<'a> {
     ///
     /// # Panics
     /// If there is none at `index`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: every caller passes a token of the vocabulary"
-    )]
+    // In bounds: every caller passes a token of the vocabulary.
     pub fn at(&self, index: usize) -> f32 {
         each!(self, xs => xs[index].to_f32())
     }
@@ -92,10 +89,7 @@ impl<'a> Logits<'a> {
     ///
     /// # Panics
     /// If not all of these are there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: every caller passes a range of the vocabulary"
-    )]
+    // In bounds: every caller passes a range of the vocabulary.
     pub fn part(&self, start: usize, end: usize) -> Logits<'a> {
         each!(self, xs => (&xs[start..end]).into())
     }
@@ -104,10 +98,7 @@ impl<'a> Logits<'a> {
     ///
     /// # Panics
     /// If there are not enough to fill it.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: every caller asks for a range of the vocabulary"
-    )]
+    // In bounds: every caller asks for a range of the vocabulary.
     pub fn widen(&self, start: usize, to: &mut [f32]) {
         let range = start..start + to.len();
         match self {
@@ -239,10 +230,7 @@ pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
 /// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next
 /// chunk comes into the first-level cache.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: a chunk has at most `CHUNK` numbers"
-)]
+// In bounds: a chunk has at most `CHUNK` numbers.
 pub fn widen_into<'c, V: Vector, T: Load>(
     v: V,
     chunk: &[T],

@@ -106,10 +106,7 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
 
 /// `sum` plus the logits of a block, which does not go at once.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has at most `SUM_BLOCK` candidates"
-)]
+// In bounds: a block has at most `SUM_BLOCK` candidates.
 fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     let mut values = [0.0; SUM_BLOCK];
     let values = &mut values[..block.len()];
@@ -125,10 +122,7 @@ const NOT_TINY: f32 = 1e-12;
 /// `IN_ORDER`: also `sum` plus the logits as if added one by one, where they go at once; see
 /// `signed_sum::try_signed_block`.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "four groups are chunks of a quarter of their length; a pair has twice the lanes"
-)]
+// In bounds: four groups are chunks of a quarter of their length; a pair has twice the lanes.
 fn block_moments<V: Vector, const IN_ORDER: bool>(
     v: V,
     block: &[TokenData],
@@ -208,10 +202,7 @@ fn add_moments<V: Vector, const IN_ORDER: bool>(
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has at most `SUM_BLOCK` candidates"
-)]
+// In bounds: a block has at most `SUM_BLOCK` candidates.
 fn squares_masking_on<V: Vector>(v: V, data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     let mut values = [0.0; SUM_BLOCK];
     let mut squares = Squares { mean, sum: 0.0 };
@@ -301,10 +292,7 @@ fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
 /// square itself does unless it is as near to half-way as its own rounding error. That is likely
 /// only of the first few thousand, since the units grow with the sum.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`values` is as long as the block; what is left of it is less than a register"
-)]
+// In bounds: `values` is as long as the block; what is left of it is less than a register.
 fn try_float_squares<V: Vector>(
     v: V,
     squares: &Squares,

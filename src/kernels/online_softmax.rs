@@ -119,10 +119,7 @@ const NEAR_MAX: f32 = -60.0;
 /// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to
 /// `signs`.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is 0 or 1, and a pair has twice the lanes"
-)]
+// In bounds: `i` is 0 or 1, and a pair has twice the lanes.
 fn scan_block<V: Vector, T: Load, const NEAR: bool>(
     v: V,
     block: &[T],
@@ -346,10 +343,7 @@ fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> b
 /// `WANTED` the largest of each block, too. Meanwhile the next numbers come into the first-level
 /// cache.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is below 4, and `four` has four times the lanes"
-)]
+// In bounds: `i` is below 4, and `four` has four times the lanes.
 fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
     v: V,
     chunk: &[T],
@@ -435,10 +429,7 @@ fn add_chunk<V: Vector, const SPREAD: bool>(
 
 /// A copy of a chunk, of [`CHUNK`] numbers at most, without its largest logit, if that is the
 /// reference, and with the others less the reference, if that is far. Few chunks need one.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: a chunk has at most `CHUNK` numbers"
-)]
+// In bounds: a chunk has at most `CHUNK` numbers.
 fn changed<'c>(
     chunk: &[f32],
     copy: &'c mut [f32; CHUNK],
@@ -463,10 +454,7 @@ pub const ADDED: usize = 8;
 /// if not, some may be far below the reference, or undefined. Meanwhile the next [`CHUNK`] comes
 /// into the first-level cache.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is below 4, and `four` has four times the lanes"
-)]
+// In bounds: `i` is below 4, and `four` has four times the lanes.
 fn terms<V: Vector, const NEAR: bool, const SPREAD: bool>(
     v: V,
     xs: &[f32],

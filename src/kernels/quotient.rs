@@ -63,10 +63,7 @@ fn quotient(p: f32, by: f64) -> f32 {
 
 /// The last ones first.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `at` is at most that"
-)]
+// In bounds: the lengths are equal: asserted; `at` is at most that.
 fn set_quotients_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], by: f64) {
     assert_eq!(data.len(), ps.len());
     let divisor = divisor(v, by);
@@ -98,10 +95,7 @@ fn divide_p_double_on<V: Vector>(v: V, data: &mut [TokenData], by: f64) {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `whole` is at most that"
-)]
+// In bounds: the lengths are equal: asserted; `whole` is at most that.
 fn write_quotients_on<V: Vector>(
     v: V,
     data: &mut [TokenData],

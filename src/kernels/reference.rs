@@ -65,10 +65,7 @@ impl Reference {
 
 /// Returns a register, no number of it too low, and e^d of it.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is below the number of coefficients"
-)]
+// In bounds: `i` is below the number of coefficients.
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     // NaN, too, becomes the lowest.
     let x = v.max(x, v.splat(reference.origin + LOWEST));

@@ -12,10 +12,6 @@ const PADDING: TokenData = TokenData {
 
 /// The last candidates, fewer than a register's, and padding.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: fewer than a register's"
-)]
 pub(super) fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
     let mut padded = [PADDING; MAX_LANES];
     padded[..rest.len()].copy_from_slice(rest);
@@ -36,13 +32,13 @@ pub(super) trait LastChunk {
 
 impl<T> LastChunk for [T] {
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "the subtraction would have failed")]
+    // In bounds: the subtraction would have failed.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self> {
         self.len().checked_sub(V::LANES).map(|at| &self[at..])
     }
 
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "the subtraction would have failed")]
+    // In bounds: the subtraction would have failed.
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self> {
         self.len().checked_sub(V::LANES).map(|at| &mut self[at..])
     }

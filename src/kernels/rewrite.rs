@@ -92,10 +92,7 @@ dispatched! {
 
 /// The last ones first.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `at` is less by a register at least"
-)]
+// In bounds: the lengths are equal: asserted; `at` is less by a register at least.
 fn set_p_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
     assert_eq!(data.len(), ps.len());
     let (Some(last), Some(from)) = (data.last_chunk_of_mut::<V>(), ps.last_chunk_of::<V>()) else {
@@ -228,10 +225,7 @@ fn mask_logits_below_on<V: Vector>(v: V, logits: &mut [f32], threshold: f32) {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the lengths are equal: asserted; `whole` is at most that"
-)]
+// In bounds: the lengths are equal: asserted; `whole` is at most that.
 fn write_divided_on<V: Vector>(
     v: V,
     data: &mut [TokenData],

@@ -139,10 +139,7 @@ impl<V: Vector> Units<V> {
 /// Returns the number of units that the bits of the lanes count beyond `added` times the bits of
 /// `c` in each lane. No lane counts 2^32 and more.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a register has at most `MAX_LANES` lanes"
-)]
+// In bounds: a register has at most `MAX_LANES` lanes.
 fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
     let mut lanes = [0; MAX_LANES];
     v.store_u32(&mut lanes, bits);
@@ -153,10 +150,7 @@ fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
 
 /// True if all bits of two registers are equal.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a register has at most `MAX_LANES` lanes"
-)]
+// In bounds: a register has at most `MAX_LANES` lanes.
 fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
     let (mut lanes_of_a, mut lanes_of_b) = ([0; MAX_LANES], [0; MAX_LANES]);
     v.store_u32(&mut lanes_of_a, a);
@@ -187,10 +181,7 @@ fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
 const PART: usize = 64;
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller's parts have at most `PART` elements"
-)]
+// In bounds: the caller's parts have at most `PART` elements.
 fn add_exactly<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> f32 {
     let mut es = [0.0; PART];
     let es = &mut es[..xs.len()];
@@ -269,10 +260,7 @@ fn rounded_sum_on<V: Vector>(v: V, xs: &[f32], of: Rounded, doubtful: &mut Vec<u
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a remainder has fewer elements than a register has lanes"
-)]
+// In bounds: a remainder has fewer elements than a register has lanes.
 fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
     v: V,
     xs: &[f32],

@@ -63,7 +63,6 @@ pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
 
 /// [`max`] on one instruction set.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a pair has twice the lanes")]
 pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     let mut a = v.splat(f32::NEG_INFINITY);
     let mut b = a;
@@ -85,10 +84,7 @@ pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
 /// Each candidate is read once, and those of one pair of registers again. The last ones come first:
 /// of equals the one that comes later in the pass is the first.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a pair has twice the lanes; `start` is below the length"
-)]
+// In bounds: a pair has twice the lanes; `start` is below the length.
 fn argmax_on<V: Vector>(v: V, data: &[TokenData]) -> usize {
     // Minus infinity is never above that.
     let mut best = f32::MIN;
@@ -168,10 +164,7 @@ fn count_at_least_on<V: Vector>(v: V, xs: &[f32], threshold: f32) -> usize {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`at` starts above 0, and a whole register more is there"
-)]
+// In bounds: `at` starts above 0, and a whole register more is there.
 fn next_rise_on<V: Vector>(v: V, xs: &[f32], start: usize) -> usize {
     let mut at = start;
     while at + V::LANES <= xs.len() {

@@ -31,10 +31,7 @@ const ABOVE: f64 = 1.0 + f64::EPSILON;
 /// term that is half-way goes down where it is made a little less, and up where it is made a little
 /// more; for all others that makes no difference, or only the one of calling them half-way.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`i` is 0 or 1; a chunk has two registers"
-)]
+// In bounds: `i` is 0 or 1; a chunk has two registers.
 fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
     if !(1.0..1e300).contains(&sum) {
         return None;
@@ -96,7 +93,7 @@ pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
 /// sum and what the term has below half of a unit are odd together; after it the sum is even. So
 /// all that counts is which terms are half-way and which add an odd number of units: a bit each.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "what remains is less than a group")]
+// In bounds: what remains is less than a group.
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     // Then no float is too large or small to be counted in units.
     if !(1e-15..1e15).contains(&sum) {
@@ -129,7 +126,6 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
 /// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an
 /// odd number of these, or half a unit more. `scale` gives half of their number.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
 fn take_down<V: Vector>(
     v: V,
     group: &[f32],

@@ -19,10 +19,7 @@ dispatched! {
 
 /// Of a sum that wanders around 0 every block is added one by one.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has at most `SUM_BLOCK` candidates"
-)]
+// In bounds: a block has at most `SUM_BLOCK` candidates.
 fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
     let mut values = [0.0; SUM_BLOCK];
     let mut sum = (0.0, 0);

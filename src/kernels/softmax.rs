@@ -59,10 +59,7 @@ pub fn isa_for(largest: f32, max: f32) -> Isa {
 
 /// Replaces every x, of a block at most, by e^(x - max).
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a remainder has fewer elements than a register has lanes"
-)]
+// In bounds: a remainder has fewer elements than a register has lanes.
 pub fn exp_block<V: Vector>(v: V, xs: &mut [f32], max: f32) {
     if V::WIDENS_FROM_MEMORY {
         for chunk in xs.chunks_exact_mut(V::LANES) {
@@ -162,10 +159,7 @@ fn exp_p_in_order_on<V: Vector>(
 /// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the
 /// first-level cache, since what is computed takes longer than reading.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has at most `SUM_BLOCK` candidates, and a remainder less than a register's"
-)]
+// In bounds: a block has at most `SUM_BLOCK` candidates, and a remainder less than a register's.
 fn exponentials_of<'v, V: Vector>(
     v: V,
     block: &[TokenData],
@@ -206,10 +200,7 @@ fn exponentials_of<'v, V: Vector>(
 const LOWEST_DOUBLE: f64 = -120.0;
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a block has at most `SUM_BLOCK` elements, and a remainder less than a register's"
-)]
+// In bounds: a block has at most `SUM_BLOCK` elements, and a remainder less than a register's.
 fn exp_double_on<V: Vector>(v: V, start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut terms = [0.0; SUM_BLOCK];
     let mut sum = start;
@@ -234,7 +225,7 @@ fn exp_double_on<V: Vector>(v: V, start: f64, xs: &mut [f32], max: f32) -> f64 {
 
 /// Replaces a register of x by e^(x - max); `to` takes them before they are rounded.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "the caller passes whole registers")]
+// In bounds: the caller passes whole registers.
 fn exponentiate_doubles<V: Vector>(v: V, chunk: &mut [f32], to: &mut [f64], max: f32) {
     let max = v.splat_d(f64::from(max));
     let lowest = v.splat_d(LOWEST_DOUBLE);

@@ -63,7 +63,6 @@ const EXCHANGES: usize = 2;
 
 /// Waiting for memory, it has time for the exchanges.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "documented: it panics")]
 fn fetch_on<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     assert_eq!(indices.len(), to.len());
     let mut chunks = indices.chunks_exact_mut(V::LANES);

@@ -94,10 +94,7 @@ impl Pool<'_> {
 
     /// The least of the `k` largest logits collected, of which there are as many, if two of them
     /// are equal.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: at least `k` are collected, and `k` is above 0"
-    )]
+    // In bounds: at least `k` are collected, and `k` is above 0.
     fn least_if_tied(&mut self, k: usize) -> Option<f32> {
         let picked = &mut self.buffers.picked;
         picked.clear();

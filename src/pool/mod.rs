@@ -241,10 +241,7 @@ impl<'a> Pool<'a> {
     }
 
     /// The candidates as an array, and whether they are known to be sorted.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the form of an array names a part of the array"
-    )]
+    // In bounds: the form of an array names a part of the array.
     pub fn array(&mut self) -> (&mut [TokenData], bool) {
         self.make_array();
         let Form::Array { start, len, sorted } = self.form else {
@@ -312,10 +309,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Writes all tokens as candidates, as a host passes them to a chain.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a chunk has at most `CHUNK` logits; edits are of tokens of the vocabulary"
-    )]
+    // In bounds: a chunk has at most `CHUNK` logits; edits are of tokens of the vocabulary.
     fn fill(&mut self) {
         let Buffers {
             edits,
@@ -462,10 +456,7 @@ impl Pool<'_> {
         Some((column, maxima, max))
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "edits are of tokens of the vocabulary"
-    )]
+    // In bounds: edits are of tokens of the vocabulary.
     fn make_column(&mut self) {
         if matches!(self.form, Form::Column) {
             return;
@@ -497,7 +488,7 @@ impl Pool<'_> {
         max
     }
 
-    #[expect(clippy::indexing_slicing, reason = "there is a maximum for each block")]
+    // In bounds: there is a maximum for each block.
     fn find_maxima(&mut self) -> f32 {
         let Buffers {
             edits,
@@ -574,10 +565,7 @@ impl Pool<'_> {
 
     /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is
     /// collected. The maxima are known.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the caller names blocks of the vocabulary; places come from searches"
-    )]
+    // In bounds: the caller names blocks of the vocabulary; places come from searches.
     fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let Buffers {
             edits,

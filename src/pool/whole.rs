@@ -161,10 +161,7 @@ impl Pool<'_> {
 }
 
 /// The logits of block `number` with the edits, some of which are in it.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller names a block of the vocabulary, which has at most `GROUP` logits"
-)]
+// In bounds: the caller names a block of the vocabulary, which has at most `GROUP` logits.
 pub(super) fn block_of<'b>(
     whole: Whole<'_>,
     edits: &[Edit],

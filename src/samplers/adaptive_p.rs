@@ -126,10 +126,7 @@ impl AdaptiveP {
 
     /// Selects from the logits of a vocabulary, and defers the probabilities until they are read.
     /// Says whether it could: nothing has been changed or drawn where infinities or NaN are about.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`discrete` gives the place of a token, each of which has an exponential"
-    )]
+    // In bounds: `discrete` gives the place of a token, each of which has an exponential.
     fn select_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         let curve = self.curve();
         if self.target < 0.0 || curve.target.is_nan() || pool.len() < MANY {
@@ -211,10 +208,8 @@ impl Sampler for AdaptiveP {
         c"adaptive-p"
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "there is a candidate: asked above; `original` has a value for each, and `discrete_in_place` gives the place of one"
-    )]
+    // In bounds: there is a candidate: asked above; `original` has a value for each, and
+    // `discrete_in_place` gives the place of one.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if candidates.is_empty() {
             return candidates.select(None);

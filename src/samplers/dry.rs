@@ -168,10 +168,7 @@ impl Dry {
     }
 
     /// Fills `longest`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`reach` is as long as `reversed`, and `k` runs from 1 to below that"
-    )]
+    // In bounds: `reach` is as long as `reversed`, and `k` runs from 1 to below that.
     fn find_repetitions(&mut self, limit: usize) {
         self.longest.clear();
         reach_of_end(&self.reversed, &mut self.reach);
@@ -229,10 +226,7 @@ impl Dry {
     }
 
     /// Penalises the tokens in their places, if every one is there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "each token was found in its place above"
-    )]
+    // In bounds: each token was found in its place above.
     fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         let mut tokens = self.longest.keys();
         if !tokens.all(|&token| candidates.index_in_place(token).is_some()) {
@@ -295,10 +289,8 @@ impl Sampler for Dry {
 }
 
 /// Writes for each `k` how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until it is compared with `n - k`"
-)]
+// In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until
+// it is compared with `n - k`.
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
     let n = tokens.len();
     reach.clear();

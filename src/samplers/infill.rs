@@ -177,10 +177,7 @@ impl Texts {
         }
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`fetch` left a range of `bytes` for each candidate"
-    )]
+    // In bounds: `fetch` left a range of `bytes` for each candidate.
     fn text(&self, i: usize) -> &[u8] {
         &self.bytes[self.ranges[i].clone()]
     }
@@ -191,10 +188,7 @@ impl Texts {
     }
 
     /// Adds the less probable of each such pair to the more probable, and masks it.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`i` and `j` run below the length of `data`"
-    )]
+    // In bounds: `i` and `j` run below the length of `data`.
     fn merge(&self, data: &mut [TokenData]) {
         let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;
         for i in 0..data.len() {

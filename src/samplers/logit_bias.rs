@@ -50,10 +50,7 @@ impl LogitBias {
         Self { n_vocab, ..self }
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`i` runs below the number of candidates"
-    )]
+    // In bounds: `i` runs below the number of candidates.
     fn add_by_search(&self, candidates: &mut Candidates<'_>) {
         for i in 0..candidates.len() {
             let id = candidates.as_slice()[i].id;
@@ -81,10 +78,7 @@ impl Sampler for LogitBias {
         })
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`index_in_place` gives places of the array"
-    )]
+    // In bounds: `index_in_place` gives places of the array.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         let mut all_in_place = true;
         for &(token, bias) in &self.biases {

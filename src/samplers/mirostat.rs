@@ -82,10 +82,7 @@ impl Feedback {
 
     /// Keeps the first `n` candidates of those that were ranked for the sum, ties in the host's
     /// order.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was ranked are places of the candidates"
-    )]
+    // In bounds: what was ranked are places of the candidates.
     fn keep_first(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -104,10 +101,7 @@ impl Feedback {
 
     /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, ties
     /// in the host's order.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was ranked are tokens of the vocabulary"
-    )]
+    // In bounds: what was ranked are tokens of the vocabulary.
     fn keep_first_of_whole(
         &mut self,
         pool: &mut Pool<'_>,
@@ -135,10 +129,7 @@ impl Feedback {
 
     /// Draws among candidates whose probabilities are computed, and corrects `mu` by the surprisal
     /// of the choice.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a candidate is always kept, and `discrete` gives the place of one"
-    )]
+    // In bounds: a candidate is always kept, and `discrete` gives the place of one.
     fn draw(&mut self, candidates: &mut Candidates<'_>) {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
@@ -290,7 +281,6 @@ impl Mirostat {
 
 /// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of
 /// neighbours.
-#[expect(clippy::indexing_slicing, reason = "a pair has two elements")]
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;

@@ -195,10 +195,7 @@ impl Penalised<'_> {
     }
 
     /// Penalises the tokens of the window in their places, if every one is there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "each token was found in its place above"
-    )]
+    // In bounds: each token was found in its place above.
     fn apply_in_place(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();
         let in_place = |&(token, _): &(Token, u32)| candidates.index_in_place(token).is_some();

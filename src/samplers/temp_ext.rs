@@ -101,10 +101,7 @@ impl TempExt {
 
     /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
     /// not where ids are no indices, and not where infinities are about.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "only arrays with candidates are ranked"
-    )]
+    // In bounds: only arrays with candidates are ranked.
     fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
             return false;
@@ -141,10 +138,7 @@ impl Sampler for TempExt {
         })
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "more than one candidate: asked above"
-    )]
+    // In bounds: more than one candidate: asked above.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         // Written so that a NaN, too, is plain temperature, as a comparison with NaN fails.
         let dynamic = self.delta > 0.0;
@@ -192,10 +186,7 @@ impl Sampler for TempExt {
 ///
 /// A NaN here is not masked like a NaN that came in: an infinite temperature makes it of minus
 /// infinity, and with it, as in the built-in, all probabilities are NaN.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller has more than one candidate"
-)]
+// In bounds: the caller has more than one candidate.
 fn softmax_f64(data: &mut [TokenData]) {
     let max = f64::from(data[0].logit);
     let mut sum = 0.0f64;

@@ -159,10 +159,7 @@ impl TopP {
     }
 
     /// Finds the nucleus among the selected candidates, if it is there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "as many are ranked as are selected, of which `kept` is at most the number"
-    )]
+    // In bounds: as many are ranked as are selected, of which `kept` is at most the number.
     fn find_selected(&mut self, logits: &[f32], of: Nucleus) -> Option<usize> {
         self.ranking
             .rank_selected(logits, &self.indices, &self.picked);
@@ -178,10 +175,8 @@ impl TopP {
     }
 
     /// Replaces the candidates by the `kept` that were found.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was found are places of the candidates, of which `kept` is at most the number"
-    )]
+    // In bounds: what was found are places of the candidates, of which `kept` is at most the
+    // number.
     fn keep_found(&mut self, candidates: &mut Candidates<'_>, of: Nucleus, kept: usize) {
         let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
         if of.plain {
@@ -203,10 +198,8 @@ impl TopP {
     }
 
     /// Keeps the nucleus of a vocabulary. Says whether it could.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was found are tokens of the vocabulary, of which `kept` is at most the number"
-    )]
+    // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
+    // number.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         let Some((logits, max)) = pool.contiguous_numbers() else {
             return false;
@@ -231,10 +224,7 @@ impl TopP {
 
     /// Keeps the nucleus where the largest logit is so large that the host's order does not begin
     /// with it: in the built-in's own steps.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the places are those of the candidates, whose probabilities `work` holds"
-    )]
+    // In bounds: the places are those of the candidates, whose probabilities `work` holds.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         let data = candidates.as_slice();
@@ -257,10 +247,8 @@ impl TopP {
 
     /// Returns the number of the ranked candidates in the nucleus, if their sum reaches `p`. Leaves
     /// their exponentials in `ps`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`running` counts what was added, one of `ps` each; a chunk has at most `SUMMED_AT_ONCE`"
-    )]
+    // In bounds: `running` counts what was added, one of `ps` each; a chunk has at most
+    // `SUMMED_AT_ONCE`.
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();
         self.ps.clear();

@@ -162,10 +162,8 @@ impl Typical {
     }
 
     /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`kept` is at most the number of what was ranked, which are places of what was taken"
-    )]
+    // In bounds: `kept` is at most the number of what was ranked, which are places of what was
+    // taken.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         if pool.was_settled() {
             self.strictly = STRICTLY;
@@ -289,10 +287,8 @@ impl Typical {
 
     /// Ranks the candidates within `reach`, and finds how many of the nearest have a sum that
     /// exceeds `p`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ranked are places of `nearness`, one for each that is taken; `start` and `end` are at most as many as are ranked, and what `running` counts is less"
-    )]
+    // In bounds: ranked are places of `nearness`, one for each that is taken; `start` and `end` are
+    // at most as many as are ranked, and what `running` counts is less.
     fn rank_nearest(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.near.clear();
@@ -329,10 +325,8 @@ impl Typical {
     /// Finds how many of the nearest of the ranked candidates have a sum that exceeds `p`, where
     /// some are tied. Of these the complements are left in `near`, and whether the last of them are
     /// kept may be open.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ranked are places of what is taken; there are as many distances, each of which belongs to one group"
-    )]
+    // In bounds: ranked are places of what is taken; there are as many distances, each of which
+    // belongs to one group.
     fn cut_loosely(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.ps.clear();
@@ -374,10 +368,8 @@ impl Typical {
     }
 
     /// Keeps the first `n` of the ranked candidates.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`n` is at most the number of what was ranked, which are places of what was taken, and those of the candidates"
-    )]
+    // In bounds: `n` is at most the number of what was ranked, which are places of what was taken,
+    // and those of the candidates.
     fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
         let ranked = ranked(self.descending.taken(), &self.near[..n], &self.ps);
         if self.descending.column().plain {
@@ -406,10 +398,7 @@ impl Typical {
 
 /// Candidates of these places and probabilities, with places of the array for ids. The complement
 /// of a place gives that of the id.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller has ranked places of what was taken"
-)]
+// In bounds: the caller has ranked places of what was taken.
 fn ranked<'a>(
     taken: Taken<'a>,
     places: &'a [u32],
@@ -472,10 +461,7 @@ fn add_in_any_order((low, high): (f32, f32), ps: &[f32]) -> (f32, f32) {
 
 /// Brings those of some equally near candidates to the front without which the others are not
 /// enough, and counts them: whatever the order, they are kept.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller has two or more, with a place for each; `sure` does not overtake `i`"
-)]
+// In bounds: the caller has two or more, with a place for each; `sure` does not overtake `i`.
 fn sure_first(ps: &mut [f32], places: &mut [u32], are_enough: impl Fn(&[f32]) -> bool) -> usize {
     let last = ps.len() - 1;
     let mut sure = 0;

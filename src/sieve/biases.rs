@@ -41,10 +41,7 @@ impl Biases {
             .fold(logit, |logit, &(.., bias)| logit + bias)
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a partition point is at most the length"
-    )]
+    // In bounds: a partition point is at most the length.
     fn of(&self, token: Token) -> &[Bias] {
         let first = self.0.partition_point(|&(t, ..)| t < token);
         let last = first + self.0[first..].partition_point(|&(t, ..)| t == token);

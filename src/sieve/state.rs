@@ -94,10 +94,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
     /// Writes the state into `bytes`, which has exactly its [`size`].
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: `bytes` has the length of what is put"
-    )]
+    // In bounds: `bytes` has the length of what is put.
     pub(super) fn write(self, bytes: &mut [u8]) {
         let mut at = 0;
         let mut put = |part: &[u8]| {
@@ -177,10 +174,7 @@ pub(super) struct Saved<'a> {
 
 impl Saved<'_> {
     /// Reads the parameters; fails if they are none that a sieve takes.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "not shorter than `PARAMS`; what lies behind has the length that it says"
-    )]
+    // In bounds: not shorter than `PARAMS`; what lies behind has the length that it says.
     pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
         let float = |at: usize| f32::from_bits(u32_at(bytes, at));
@@ -224,10 +218,7 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
 }
 
 /// Reads a state that this or an earlier version wrote; all but the parameters is checked.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "not shorter than `HEAD` and `SUM`; of what lies between the length was checked"
-)]
+// In bounds: not shorter than `HEAD` and `SUM`; of what lies between the length was checked.
 pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>, &[u8]>, Error> {
@@ -333,20 +324,14 @@ fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
     words
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the callers read parts of the head, of the sum and of whole tokens, which are there"
-)]
+// In bounds: the callers read parts of the head, of the sum and of whole tokens, which are there.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(value)
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the callers read parts of the head and the sum, which are there"
-)]
+// In bounds: the callers read parts of the head and the sum, which are there.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[at..at + 8]);

@@ -40,10 +40,7 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
 ///
 /// Fewer if fewer have a probability. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 /// Of plus infinite logits the first has probability 1, all others 0.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "each block of the vocabulary has a maximum"
-)]
+// In bounds: each block of the vocabulary has a maximum.
 pub fn top_candidates<'l>(
     logits: impl Into<Logits<'l>>,
     n: usize,

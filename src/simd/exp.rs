@@ -38,7 +38,7 @@ pub const POLYNOMIAL: [f32; 6] = [
 
 /// 2^(n/32), where n is the low half of a double, an integer.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
+// In bounds: modulo the length of the table.
 pub fn power_of_32nds(n: f64) -> f64 {
     static ENTRIES: [u64; 32] = TABLE;
     let n = n.to_bits();
@@ -49,10 +49,7 @@ pub fn power_of_32nds(n: f64) -> f64 {
 /// 2^(k/32).
 pub const TABLE: [u64; 32] = table();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
+// In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
 const fn table() -> [u64; 32] {
     // Those of the double's table that are no other powers.
     let mut table = [0; 32];

@@ -23,7 +23,7 @@ pub const C: [f64; 4] = [
 
 /// The entry of the table for k, an integer in the low bits of a double.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
+// In bounds: modulo the length of the table.
 pub fn entry(k: f64) -> [f64; 2] {
     TABLE[k.to_bits() as usize % TABLE.len()]
 }
@@ -33,10 +33,7 @@ pub fn entry(k: f64) -> [f64; 2] {
 /// = i modulo 128, gives 2^(k/128).
 static TABLE: [[f64; 2]; 128] = table();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
+// In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
 const fn table() -> [[f64; 2]; 128] {
     let mut table = [[0.0; 2]; 128];
     let mut i = 0;

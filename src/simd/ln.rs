@@ -79,10 +79,7 @@ pub static LOGARITHMS: [f64; 16] = from_bits([
     0x3fd4043057b6ee09,
 ]);
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
+// In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
 pub(super) const fn from_bits<const N: usize>(bits: [u64; N]) -> [f64; N] {
     let mut doubles = [0.0; N];
     let mut i = 0;

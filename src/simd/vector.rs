@@ -209,7 +209,6 @@ pub trait Vector: Copy {
     /// # Panics
     /// If one names none.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "documented: it panics")]
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F {
         assert!(indices.len() >= Self::LANES);
         let mut lanes = [0.0; MAX_LANES];
@@ -320,10 +319,7 @@ pub trait Vector: Copy {
     /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which has room for a
     /// whole register, and returns how many. What is behind them may be overwritten.
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: room for a whole register; lanes are less than their number"
-    )]
+    // In bounds: room for a whole register; lanes are less than their number.
     fn compress_store(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
         let all = self.lanes(x);
         let mut written = 0;
@@ -341,10 +337,6 @@ pub trait Vector: Copy {
     }
     /// Appends the candidates that `lanes` has bits for.
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: there are as many as lanes"
-    )]
     fn push_candidates(self, mut lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         while lanes != 0 {
             to.push(data[lanes.trailing_zeros() as usize]);
@@ -354,10 +346,7 @@ pub trait Vector: Copy {
     /// Writes the logits `x` of `lanes` as candidates, numbered from `first` by their lanes, to the
     /// beginning of `to`, which has room for a whole register, and returns how many.
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: room for a whole register; lanes are less than their number"
-    )]
+    // In bounds: room for a whole register; lanes are less than their number.
     fn compress_candidates(
         self,
         x: Self::F,
@@ -430,10 +419,7 @@ pub trait Vector: Copy {
     /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones
     /// whose squares are below [`EXP_APPROX_SQUARES`](Self::EXP_APPROX_SQUARES).
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`i` is below the number of coefficients"
-    )]
+    // In bounds: `i` is below the number of coefficients.
     fn exp_approx(self, x: Self::F) -> Self::F {
         let round = self.splat(ROUND_F32);
         let shifted = self.fma(x, self.splat(std::f32::consts::LOG2_E), round);
@@ -464,10 +450,7 @@ pub trait Vector: Copy {
     }
     /// The entries of the table of [`ln`] for positive normal floats.
     #[inline(always)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`lane` is below `MAX_LANES`, `entry` below the length of the tables"
-    )]
+    // In bounds: `lane` is below `MAX_LANES`, `entry` below the length of the tables.
     fn ln_parts(self, x: Self::F) -> LnParts<Self::D> {
         let (mut z, mut inverse) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
         let (mut ln, mut k) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
@@ -550,7 +533,6 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 /// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for
 /// the k in the low bits of each double.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "`MAX_LANES / 2` or fewer")]
 fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
     let ks = &lanes_d(v, shifted)[..V::LANES / 2];
     let (first, last) = (ks[0], ks[V::LANES / 2 - 1]);
@@ -576,7 +558,6 @@ fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
 
 /// ln x of one half of a register; see [`ln`].
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "`i` is 0 or 1")]
 fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
     let r = v.fms_d(parts.z[i], parts.inverse[i], v.splat_d(1.0));
     let whole = v.fma_d(parts.k[i], v.splat_d(ln::LN_2), parts.ln[i]);

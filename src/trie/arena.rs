@@ -77,10 +77,8 @@ impl Trie {
     }
 
     /// Works through the nodes in order; each appends its children behind all nodes so far.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`next` is compared with the length; the ranges of leaves lie in `sorted`, and each leaf of one has more than `depth` tokens, but for the first, which is asked"
-    )]
+    // In bounds: `next` is compared with the length; the ranges of leaves lie in `sorted`, and each
+    // leaf of one has more than `depth` tokens, but for the first, which is asked.
     fn grow(&mut self, sorted: &[&Leaf], mut pending: Vec<Pending>) {
         let mut next = 0;
         while next < pending.len() {
@@ -139,23 +137,21 @@ impl Trie {
             .map_or(&[], Vec::as_slice)
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "node numbers come from this trie, and `first_child` has one entry more than there are nodes"
-    )]
+    // In bounds: node numbers come from this trie, and `first_child` has one entry more than there
+    // are nodes.
     fn child_range(&self, node: NodeId) -> Range<usize> {
         let node = node as usize;
         self.first_child[node] as usize..self.first_child[node + 1] as usize
     }
 
     /// The tokens that may follow, ascending.
-    #[expect(clippy::indexing_slicing, reason = "the children of a node are nodes")]
+    // In bounds: the children of a node are nodes.
     pub fn children(&self, node: NodeId) -> &[Token] {
         &self.tokens[self.child_range(node)]
     }
 
     /// Returns the child of a node that `token` leads to.
-    #[expect(clippy::indexing_slicing, reason = "the children of a node are nodes")]
+    // In bounds: the children of a node are nodes.
     pub fn child(&self, node: NodeId, token: Token) -> Option<NodeId> {
         let range = self.child_range(node);
         let index = self.tokens[range.clone()].binary_search(&token).ok()?;
@@ -163,20 +159,14 @@ impl Trie {
     }
 
     /// Name of the value that ends at `node`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "node numbers come from this trie, and each has an entry"
-    )]
+    // In bounds: node numbers come from this trie, and each has an entry.
     pub fn name(&self, node: NodeId) -> Option<&str> {
         let name = self.names.get(self.names_of[node as usize] as usize)?;
         Some(name)
     }
 
     /// True if a value ends at `node`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "node numbers come from this trie, and each has an entry"
-    )]
+    // In bounds: node numbers come from this trie, and each has an entry.
     pub fn is_terminal(&self, node: NodeId) -> bool {
         self.names_of[node as usize] != NO_NAME
     }

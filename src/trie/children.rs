@@ -38,10 +38,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Looks for the children: one step each while nobody has reordered the array, else one pass
     /// over it.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`indices` were found among the same candidates"
-    )]
+    // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
         let in_place = children
@@ -82,10 +79,7 @@ impl Scratch {
         self.indices.extend(found.map(|(index, _)| index));
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`bits` has a word for the last child, and children ascend from 0"
-    )]
+    // In bounds: `bits` has a word for the last child, and children ascend from 0.
     fn search_by_bits(&mut self, data: &[TokenData], children: &[Token], words: usize) {
         if self.bits.len() < words {
             self.bits.resize(words, 0);
@@ -109,10 +103,7 @@ impl Scratch {
     /// Recovers where none of the children that were found is possible: puts those back that were
     /// not found, as many as there is room for; keeps those that were found if there is no other.
     /// Nothing is done to an empty array.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`indices` were found among the same candidates"
-    )]
+    // In bounds: `indices` were found among the same candidates.
     pub(super) fn fall_back(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -147,10 +138,7 @@ impl Scratch {
     }
 
     /// Keeps the children that were found, in their order; a sorted array stays sorted.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`indices` are distinct places of the same candidates, ascending: `to <= from`"
-    )]
+    // In bounds: `indices` are distinct places of the same candidates, ascending: `to <= from`.
     pub(super) fn compact(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
         // Indices ascend, so nothing is overwritten that is still to be read.
@@ -161,10 +149,7 @@ impl Scratch {
     }
 
     /// Masks all but the children that were found.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`indices` were found among the same candidates"
-    )]
+    // In bounds: `indices` were found among the same candidates.
     pub(super) fn mask(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
         self.logits.clear();

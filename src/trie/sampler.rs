@@ -329,10 +329,7 @@ impl Constraint {
     }
 
     /// Lets only tokens through that may follow. Says why, if none of it was possible.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`find` gives an index of the candidates"
-    )]
+    // In bounds: `find` gives an index of the candidates.
     fn apply(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -373,10 +370,7 @@ impl Constraint {
 
     /// Decides, at a node where a value ends, others go on and any token may follow, whether the
     /// candidates are to be constrained. If greedy has another favourite the span is complete.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`argmax` gives an index of the candidates"
-    )]
+    // In bounds: `argmax` gives an index of the candidates.
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {
             return false;

@@ -99,7 +99,6 @@ pub(super) struct Series<'a> {
 
 impl Binades {
     /// Sorts the largest of `keys` and takes a sample.
-    #[expect(clippy::indexing_slicing, reason = "a sample has `SIZE` keys")]
     pub(super) fn prepare(&mut self, keys: &[f32]) {
         self.sample.clear();
         self.bound = 0.0;
@@ -248,10 +247,8 @@ impl Binades {
     }
 
     /// Returns keys between which the sum leaves its binade, as far as the sample tells.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the caller made a term of each key of the sample; what is indexed is not empty, and positions are below its length"
-    )]
+    // In bounds: the caller made a term of each key of the sample; what is indexed is not empty,
+    // and positions are below its length.
     fn bracket(&self, reached: Reached, left: f64) -> Bracket {
         let first = self.sample.partition_point(|&key| key >= reached.bound);
         let (keys, terms) = (&self.sample[first..], &self.sample_terms[first..]);
@@ -325,10 +322,7 @@ impl Binades {
     }
 
     /// Returns one of the copied keys, near the one at which `sum` leaves its binade.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "more than `BESIDE` keys, each with a term, give `PIVOTS` pairs"
-    )]
+    // In bounds: more than `BESIDE` keys, each with a term, give `PIVOTS` pairs.
     fn pivot(&mut self, sum: f32) -> f32 {
         let stride = self.keys.len() / PIVOTS;
         let all = self.keys.iter().copied().zip(self.terms.iter().copied());
@@ -372,10 +366,8 @@ fn gap(sum: f32) -> f64 {
 
 /// Adds the terms of all keys from `low` to below what is reached, as if in descending order.
 /// `None` if too many are half-way.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`tail` gives places of `keys`, of which there are as many as values: asserted there; no chunk is empty"
-)]
+// In bounds: `tail` gives places of `keys`, of which there are as many as values: asserted there;
+// no chunk is empty.
 fn add_between(
     series: Series<'_>,
     reached: Reached,

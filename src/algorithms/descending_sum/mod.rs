@@ -247,10 +247,7 @@ impl DescendingSum {
     }
 
     /// Drops those of what is taken that are below this logit.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what is selected are places of what is taken"
-    )]
+    // In bounds: what is selected are places of what is taken.
     fn drop_below(&mut self, lowest: f32) {
         if lowest <= self.lowest {
             return;
@@ -487,10 +484,7 @@ impl DescendingSum {
 
     /// The places of the first `n` candidates in the order of what was ranked, fewer if there are
     /// fewer, and their logits; before both, the logits of all candidates.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what was ranked are places of what was taken"
-    )]
+    // In bounds: what was ranked are places of what was taken.
     pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &mut [f32]) {
         let (ranked, sorted) = self.ranking.parts_mut();
         let n = n.min(ranked.len());

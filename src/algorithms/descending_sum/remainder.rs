@@ -74,7 +74,7 @@ impl Remainder {
     }
 
     /// Returns the sum of the half-way terms, rounded. `None` if they are too many different ones.
-    #[expect(clippy::indexing_slicing, reason = "a chunk has at least one element")]
+    // In bounds: a chunk has at least one element.
     fn resolve(&mut self, start: f64, logits: &[f32], of: Rounded) -> Option<f32> {
         self.halfway.sort_unstable_by(|a, b| b.total_cmp(a));
         let mut resolved = 0.0;
@@ -99,10 +99,7 @@ impl Remainder {
 
 impl Larger {
     /// The sum of the rounded terms, but for those half-way, which are left in `halfway`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "what is in doubt are places of `logits`"
-    )]
+    // In bounds: what is in doubt are places of `logits`.
     fn sum(&mut self, logits: &[f32], of: Rounded) -> f64 {
         self.doubtful.clear();
         self.halfway.clear();

@@ -146,10 +146,7 @@ impl NucleusSample {
 }
 
 /// Takes the logits of `size` of `data`, which are as many at least, in groups of neighbours.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: there are at least `size` candidates; `start` is at most their number less `group`"
-)]
+// In bounds: there are at least `size` candidates; `start` is at most their number less `group`.
 fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
     to.clear();
@@ -160,10 +157,7 @@ fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>)
 }
 
 /// Takes `size` of `values`, which are as many at least, in groups of neighbours.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "documented: there are at least `size` values; `start` is at most their number less `group`"
-)]
+// In bounds: there are at least `size` values; `start` is at most their number less `group`.
 pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
     to.clear();

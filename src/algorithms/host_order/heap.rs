@@ -13,7 +13,7 @@ use crate::token::TokenData;
 const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
-#[expect(clippy::indexing_slicing, reason = "`parent` is below half the length")]
+// In bounds: `parent` is below half the length.
 pub(super) fn make_heap(items: &mut [Item]) {
     for parent in (0..items.len() / 2).rev() {
         let item = items[parent];
@@ -58,10 +58,7 @@ impl Kernel for OfferAll<'_> {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a pair has twice the lanes, as many as bits are set in"
-)]
+// In bounds: a pair has twice the lanes, as many as bits are set in.
 fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: usize) {
     let Some((&mut mut root, offered)) = heap.first_mut().zip(data.get(start..)) else {
         return;
@@ -109,10 +106,7 @@ pub(super) fn sort_heap(heap: &mut [Item]) {
     }
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`last` runs below the length, from 1 on"
-)]
+// In bounds: `last` runs below the length, from 1 on.
 fn sort_any_heap<const FORESEEN: bool>(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
@@ -127,10 +121,8 @@ fn sort_any_heap<const FORESEEN: bool>(heap: &mut [Item]) {
 /// part, the places 0, 2, 6, 14 and so on. It is a queue: what leaves at the root is the item that
 /// came in first, and the last item of the heap comes in at its end. All masked candidates are
 /// equal, and the general way takes some twenty dependent loads for each.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "places of the spine are below `len`; of it there are at most as many as `QUEUE` has room for"
-)]
+// In bounds: places of the spine are below `len`; of it there are at most as many as `QUEUE` has
+// room for.
 fn sort_heap_of_equals(heap: &mut [Item]) {
     const QUEUE: usize = 64;
     let mut queue = [0; QUEUE];
@@ -199,10 +191,7 @@ fn are_mostly_equal(heap: &[Item]) -> bool {
 ///
 /// `FORESEEN`: by branches, since which child it is repeats itself.
 #[inline]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "children are looked at only below the length"
-)]
+// In bounds: children are looked at only below the length.
 fn sift<const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
     let len = heap.len();
     let mut hole = top;

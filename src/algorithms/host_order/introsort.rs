@@ -74,10 +74,8 @@ impl<W: Wanted> Kernel for Sort<'_, W> {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "parts lie within the items; fewer wait than there are levels, at most 62 for 2^31 items"
-)]
+// In bounds: parts lie within the items; fewer wait than there are levels, at most 62 for 2^31
+// items.
 fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
     let mut waiting = [Part::default(); 64];
     let mut n_waiting = 0;
@@ -139,10 +137,7 @@ fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
 /// its last, as parts of sorted arrays are: there is but one order of these. Says whether it was
 /// such a range. Looks at all only where the first few are.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are more than `LEAF` items, of which `at` and `from` are places"
-)]
+// In bounds: there are more than `LEAF` items, of which `at` and `from` are places.
 fn settle_run(range: &mut [Item]) -> bool {
     const FEW: usize = 8;
     let n = range.len();
@@ -187,7 +182,7 @@ fn all_pairs(items: &[Item], next: &[Item], is_so: impl Fn(u32, u32) -> bool) ->
 /// Partitions the items at `places`. Returns where the second part begins, and whether all of them
 /// are equal.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
+// In bounds: there are more than `LEAF` items.
 fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool) -> (usize, bool) {
     let range = &mut items[places.clone()];
     let median = median_place(range);
@@ -206,7 +201,7 @@ fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool)
 
 /// Returns the place of the median of the second, the middle and the last item.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
+// In bounds: there are more than `LEAF` items.
 fn median_place(range: &[Item]) -> usize {
     let (a, b, c) = (1, range.len() / 2, range.len() - 1);
     let (x, y, z) = (key(range[a]), key(range[b]), key(range[c]));
@@ -230,7 +225,7 @@ fn median_place(range: &[Item]) -> usize {
 
 /// True if all keys are `of`. Looks at all only where the first, the second and the last agree.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "there are more than `LEAF` items")]
+// In bounds: there are more than `LEAF` items.
 fn all_equal(range: &[Item], of: u32) -> bool {
     let (first, second, last) = (range[0], range[1], range[range.len() - 1]);
     if key(first) != of || key(second) != of || key(last) != of {
@@ -315,7 +310,7 @@ fn is_run(word: u64) -> bool {
 /// there are in both. Each are a run of bits of a block that begins at some place; those behind the
 /// first block's are the second block's. The bits of what was exchanged are cleared.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "both runs lie within the items")]
+// In bounds: both runs lie within the items.
 fn exchange_runs(
     items: &mut [Item],
     (left, lefts): (usize, &mut u64),
@@ -338,7 +333,7 @@ fn exchange_runs(
 
 /// Partitions at most one block, beyond which the searches stop; places are counted from its begin.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "the bits are those of `places`")]
+// In bounds: the bits are those of `places`.
 fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
     let mut lefts = left_stops(v, items, places.clone(), pivot);
     let mut rights = right_stops(v, items, places.clone(), pivot);
@@ -389,7 +384,7 @@ fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32
 /// Of a whole block around them wherever there is one: loops whose length changes from one part to
 /// the next cost more than the comparisons.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "`places` are some of the items'")]
+// In bounds: `places` are some of the items'.
 fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64) -> u64 {
     let n = places.len();
     // The one that begins with them, or the last one.
@@ -437,10 +432,7 @@ fn last_bit(word: u64) -> usize {
 /// Sorts at most [`LEAF`] items stably: each goes to the place that is the number of those before
 /// it. All pairs are compared, which needs no branch and suits vector registers.
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the caller passes at most `LEAF` items; a rank is below their number"
-)]
+// In bounds: the caller passes at most `LEAF` items; a rank is below their number.
 fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
     let next = items.get(1..).unwrap_or_default();
     if all_pairs(items, next, |a, b| a <= b) {

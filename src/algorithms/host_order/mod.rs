@@ -96,7 +96,7 @@ lent_per_thread!(HostOrder);
 impl HostOrder {
     /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
     /// them.
-    #[expect(clippy::indexing_slicing, reason = "`argmax` gives a place of `data`")]
+    // In bounds: `argmax` gives a place of `data`.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         let k = k.min(data.len());
         if is_stable() && k < data.len() {
@@ -145,7 +145,6 @@ impl HostOrder {
     }
 
     /// The candidates of the first `k` items.
-    #[expect(clippy::indexing_slicing, reason = "items tell places of `data`")]
     fn take_items(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.top.clear();
         let items = self.replay.items.iter().take(k);
@@ -171,10 +170,7 @@ impl HostOrder {
 
     /// Leaves the `k` largest of `data` at its beginning, as the host's partial sort leaves them;
     /// what is behind them is in no defined state.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`top` gives as many of `data` as there are, or fewer"
-    )]
+    // In bounds: `top` gives as many of `data` as there are, or fewer.
     pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
         let k = k.min(data.len());
         if k > HEAP && k >= data.len() / LARGE_PART {
@@ -191,10 +187,7 @@ impl HostOrder {
 
     /// Does what [`sort_top`](Self::sort_top) does by ranking all of `data`, of which `k` are a
     /// large part. Says whether it could.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "all of `data` was ranked, and there are `k` or more"
-    )]
+    // In bounds: all of `data` was ranked, and there are `k` or more.
     fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
         if is_stable() {
             return false;
@@ -239,7 +232,6 @@ impl HostOrder {
 
     /// Leaves the `k` largest of `data` at its beginning by the host's sort, replayed. Their
     /// probabilities may be lost, if `loses_p`: then plain data need not be copied first.
-    #[expect(clippy::indexing_slicing, reason = "`k` of `data` are sorted")]
     fn replay_in_place(&mut self, data: &mut [TokenData], k: usize, loses_p: bool) {
         self.warm_up(data.len());
         if self.replay_top(data, k).plain && loses_p {
@@ -251,7 +243,7 @@ impl HostOrder {
 
     /// Writes the candidates in the order of the items: those of plain data without probabilities,
     /// which need not be copied first.
-    #[expect(clippy::indexing_slicing, reason = "items tell places of the logits")]
+    // In bounds: items tell places of the logits.
     fn write_replayed(&self, data: &mut [TokenData]) {
         for (candidate, &item) in data.iter_mut().zip(&self.replay.items) {
             *candidate = TokenData {
@@ -289,10 +281,7 @@ impl HostOrder {
     }
 
     /// Brings the ties that one of these ranks belongs to into the host's order.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "documented: they are ranks; no more are equal than there are"
-    )]
+    // In bounds: they are ranks; no more are equal than there are.
     pub fn settle_ranks(&mut self, ranks: &[u32]) {
         let Some(last) = ranks.iter().max().map(|&last| last as usize) else {
             return;
@@ -428,10 +417,7 @@ impl HostOrder {
         self.ties.reserve(n);
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "all of `data` was ranked: an index for each"
-    )]
+    // In bounds: all of `data` was ranked: an index for each.
     fn take_ranked(&mut self, data: &[TokenData]) -> &[TokenData] {
         let indices = self.order.ranking().indices().iter();
         self.top.clear();
@@ -462,10 +448,7 @@ impl HostOrder {
     }
 
     /// Leaves in the items the `k` largest of `data`, at most 128, as one heap finds them.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`k` is at most the length of `data`"
-    )]
+    // In bounds: `k` is at most the length of `data`.
     fn select_by_heap(&mut self, data: &[TokenData], k: usize) {
         let heap = &mut self.replay.items;
         heap.clear();
@@ -486,7 +469,7 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
 
 /// True if the first candidates are in order, and others do not come before them or fall as well,
 /// as in a sorted array: a heap of them hardly changes, while a sample takes the largest for usual.
-#[expect(clippy::indexing_slicing, reason = "there are more than `LOOKED_AT`")]
+// In bounds: there are more than `LOOKED_AT`.
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {
         return false;
@@ -567,10 +550,7 @@ struct Ordered {
     rising: usize,
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
-)]
+// In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
 fn ordered_groups(data: &[TokenData]) -> Ordered {
     let mut ordered = Ordered::default();
     if data.len() < 4 * GROUPS * GROUP {
@@ -589,10 +569,7 @@ fn ordered_groups(data: &[TokenData]) -> Ordered {
 }
 
 /// True if a sample of `SIZE` candidates has more than so many that are equal to another.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there are more candidates than `GROUP`; `start` is at most their number less that"
-)]
+// In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
 fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
     if data.len() < 4 * SIZE {
         return false;

@@ -63,10 +63,7 @@ impl Replay {
 
     /// Appends to the items the `m` largest logits of a bucket, not the lowest, which has so many:
     /// what a partial sort of the bucket leaves first, without its being dealt.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the heap begins at `start`; it is not empty when it is full"
-    )]
+    // In bounds: the heap begins at `start`; it is not empty when it is full.
     fn append_largest_of(&mut self, logits: &[f32], bucket: usize, m: usize) {
         let start = self.items.len();
         let mut threshold = buckets::least(bucket);
@@ -97,10 +94,7 @@ impl Replay {
 
     /// Leaves the `k` largest of candidates in the items, in the host's order, where the k-th
     /// largest has the logit `least`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`at_least` leaves places of `data`"
-    )]
+    // In bounds: `at_least` leaves places of `data`.
     pub(super) fn of_candidates(&mut self, data: &[TokenData], k: usize, least: f32) {
         let last = usize::from(buckets::number(least));
         self.indices.clear();
@@ -138,10 +132,7 @@ impl Replay {
     }
 
     /// Deals what is picked, and sorts it.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "an index for each logit that is picked"
-    )]
+    // In bounds: an index for each logit that is picked.
     fn sort_picked(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         self.buckets.count(&self.picked);
         let place = |i: usize| self.indices[i] as usize;
@@ -189,10 +180,7 @@ impl Replay {
 
     /// Sorts the buckets from `last` up, which hold what is needed of the `k` largest, as far as
     /// `ties` ask for it, or all. The bucket in which the k-th falls is partially sorted.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the items are those of the buckets from `last` up"
-    )]
+    // In bounds: the items are those of the buckets from `last` up.
     fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         Fallback::Ties.note();
         let mut start = 0;
@@ -217,10 +205,7 @@ impl Replay {
 
     /// Puts the places of tied items where they belong among those that are `ranked`, and the
     /// logits there: zeros of both signs are equal.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "runs lie within what was ranked, of which there are no fewer items"
-    )]
+    // In bounds: runs lie within what was ranked, of which there are no fewer items.
     pub(super) fn exchange(
         &self,
         ties: &Ties,

@@ -174,7 +174,6 @@ impl Wanted for Tied<'_> {
 }
 
 /// Exchanges the item at `place` for the one whose key is `before` all others.
-#[expect(clippy::indexing_slicing, reason = "the caller has an item there")]
 fn bring(items: &mut [Item], place: usize, before: impl Fn(u32, u32) -> bool) {
     let mut best = place;
     for (i, &item) in items.iter().enumerate() {

@@ -16,10 +16,7 @@
 //! this very closure: an empty text led there, possibly in a circle, and its edges are followed
 //! here.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of states are positions in tables that only grow"
-)]
+// In bounds: numbers of states are positions in tables that only grow.
 
 use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;

@@ -6,10 +6,7 @@
 //! a round that takes no character may be left out; so tables for texts of at most n characters
 //! write down no larger number, and the states of all counts above n are one.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of counted sequences are positions in a table that only grows"
-)]
+// In bounds: numbers of counted sequences are positions in a table that only grows.
 
 use super::{Edge, States};
 use crate::grammar::compiled::Compiled;

@@ -1,10 +1,7 @@
 //! Facts about a state besides its edges: which characters it takes, whether it takes tokens, and
 //! which texts it takes whatever they are.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of states are positions in tables that only grow"
-)]
+// In bounds: numbers of states are positions in tables that only grow.
 
 use super::{NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;

@@ -3,10 +3,7 @@
 //! Copies are not charged: there is no more of them than is there already, and was charged there.
 //! Unions on the way are, for the whole state, however much of it was imported before.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of states are positions in tables that only grow"
-)]
+// In bounds: numbers of states are positions in tables that only grow.
 
 use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;

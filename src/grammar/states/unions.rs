@@ -1,9 +1,6 @@
 //! The stacks of two states together.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of states are positions in tables that only grow"
-)]
+// In bounds: numbers of states are positions in tables that only grow.
 
 use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};

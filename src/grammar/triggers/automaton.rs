@@ -12,10 +12,7 @@
 //! It is exact but for look-aheads, which it takes for fulfilled, and back references, which it
 //! takes for any text: there it says *maybe*.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of states and addresses are positions in the tables that gave them"
-)]
+// In bounds: numbers of states and addresses are positions in the tables that gave them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};

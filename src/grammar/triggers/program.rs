@@ -1,9 +1,6 @@
 //! Patterns as instructions, all of a grammar in one program.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "addresses are positions in the program that gave them"
-)]
+// In bounds: addresses are positions in the program that gave them.
 
 use std::collections::HashMap;
 

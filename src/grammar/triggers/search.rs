@@ -14,10 +14,7 @@
 //! and has led nowhere, when a later one comes. That holds only if an instruction is noted when it
 //! is begun, not when it is put off: what is put off comes behind what may lead to it.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "addresses and positions come from the program and the text that are searched"
-)]
+// In bounds: addresses and positions come from the program and the text that are searched.
 
 use crate::grammar::limits::MAX_TRIGGER_WAYS;
 use crate::grammar::triggers::budget::{Budget, Endless};

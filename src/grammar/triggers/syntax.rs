@@ -3,10 +3,7 @@
 //! Patterns are accepted and refused as by `std::regex` of libstdc++, its limit on the states of a
 //! pattern included: they are counted as it makes them.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "numbers of nodes are positions in the tree that gave them"
-)]
+// In bounds: numbers of nodes are positions in the tree that gave them.
 
 use crate::grammar::limits::MAX_TRIGGER_DEPTH;
 use crate::grammar::triggers::byte_set::ByteSet;

@@ -92,10 +92,7 @@ impl Breakers {
 
     /// The first place from `places` on at which a breaker begins, and how many tokens of it follow
     /// that. `reversed` has the newest token first.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "callers pass places in `reversed`, of which `i` is one"
-    )]
+    // In bounds: callers pass places in `reversed`, of which `i` is one.
     pub(super) fn newest(
         &self,
         reversed: &[Token],
@@ -115,10 +112,7 @@ impl Breakers {
 
     /// Returns how many tokens of a breaker follow its head, of the longest that does; `following`
     /// has the newest first. `None`: no breaker begins there.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "heads and beginnings have places that were found"
-    )]
+    // In bounds: heads and beginnings have places that were found.
     fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
         let mut longest = head.is_breaker.then_some(0);
         let (from, to) = head.contained;
@@ -136,10 +130,7 @@ impl Breakers {
 
     /// The length of the longest of `tails`, without those of breakers that are `contained`, that
     /// `following` begins with, its newest token first.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the tails in `longer` have more than `length` tokens"
-    )]
+    // In bounds: the tails in `longer` have more than `length` tokens.
     fn longest_of<'a>(
         &self,
         mut tails: &'a [Tail],
@@ -175,10 +166,7 @@ impl Tail {
         (self.tokens.1 - self.tokens.0) as usize
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "tails have places in the tokens of all"
-    )]
+    // In bounds: tails have places in the tokens of all.
     fn of<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
         &tokens[self.tokens.0 as usize..self.tokens.1 as usize]
     }
@@ -223,10 +211,7 @@ impl<'a> FoundBreakers<'a> {
 
     /// Lists what is left of breakers behind those beginnings that a token ends with, and has the
     /// heads name them.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`users` and `places` have one of each beginning"
-    )]
+    // In bounds: `users` and `places` have one of each beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
         let n = prefixes.len();
         let mut users = zeros(n as usize);
@@ -308,10 +293,7 @@ impl<'a> FoundBreakers<'a> {
     }
 
     /// Once the tails were asked for.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "beginnings have places of tails, and each rest has been asked for"
-    )]
+    // In bounds: beginnings have places of tails, and each rest has been asked for.
     pub(crate) fn into_breakers(self) -> Breakers {
         let mut breakers = self.breakers;
         // Without the room that is left.
@@ -334,10 +316,7 @@ impl<'a> FoundBreakers<'a> {
 impl Breakers {
     /// Tells for each head the tails that it does not need, since it contains the breaker; while
     /// they still have the order of the breakers.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "heads and beginnings have places that were found; no beginning is without tails"
-    )]
+    // In bounds: heads and beginnings have places that were found; no beginning is without tails.
     fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
         for head in self.heads.values() {
             let (from, to) = head.contained;
@@ -399,7 +378,6 @@ fn zeros(n: usize) -> Vec<u32> {
 }
 
 /// Puts `number` in its place among the ascending ones, once.
-#[expect(clippy::indexing_slicing, reason = "the place is one of them")]
 fn insert(numbers: &mut Vec<u32>, number: u32) {
     if let Err(place) = numbers.binary_search(&number) {
         push(numbers, number);

@@ -35,10 +35,8 @@ struct Node {
 
 impl<'a> Prefixes<'a> {
     /// Finds the beginnings of `texts`, which are sorted, none of them empty or there twice.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`parent` counts nodes; the texts of a node have its length at least, and those after `from` more"
-    )]
+    // In bounds: `parent` counts nodes; the texts of a node have its length at least, and those
+    // after `from` more.
     pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
         let mut all = Self {
             nodes: Vec::new(),
@@ -96,15 +94,12 @@ impl<'a> Prefixes<'a> {
         push(&mut self.nodes, node);
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "numbers of beginnings come from here"
-    )]
+    // In bounds: numbers of beginnings come from here.
     fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "numbers of texts come from here")]
+    // In bounds: numbers of texts come from here.
     pub(super) fn text(&self, number: u32) -> &'a [u8] {
         self.texts[number as usize]
     }
@@ -133,7 +128,6 @@ impl<'a> Prefixes<'a> {
 
     /// The longest beginning that a text ends with, of which one byte less ends with `prefix` as
     /// its longest.
-    #[expect(clippy::indexing_slicing, reason = "children are beginnings")]
     pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
         loop {
             let node = self.node(prefix);

@@ -27,7 +27,7 @@ impl Avx2 {
 impl Avx2 {
     /// `lanes` of `x`, moved together at the beginning.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "one entry for each set of lanes")]
+    // In bounds: one entry for each set of lanes.
     fn packed(self, x: __m256, lanes: u32) -> __m256 {
         // SAFETY: `self` proves AVX2.
         unsafe {
@@ -54,7 +54,7 @@ impl Avx2 {
     /// One load each: the processor's own instruction is slowed down by updates against data
     /// sampling on most processors with AVX2 and no more.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "modulo the length of the table")]
+    // In bounds: modulo the length of the table.
     fn entries<const N: usize>(self, table: &[f64; N], [a, b, c, d]: [u64; 4]) -> __m256d {
         let at = |i: u64| table[i as usize % N];
         // SAFETY: `self` proves AVX2.
@@ -90,10 +90,7 @@ static ENTRIES: [f64; 32] = from_bits(TABLE);
 /// The numbers of each set of lanes, a byte each, in order.
 static PACKED: [u64; 256] = packed();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which refuses an index that is out of bounds"
-)]
+// In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
 const fn packed() -> [u64; 256] {
     let mut packed = [0; 256];
     let mut lanes = 0;

@@ -79,7 +79,6 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
 
 /// Returns the results of `f` on each pair.
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "arrays of one length")]
 fn zip<T: Copy, const N: usize>(a: [T; N], b: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
@@ -167,7 +166,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "`i` counts the three registers")]
+    // In bounds: `i` counts the three registers.
     fn store_candidates(self, data: &mut [TokenData], ids: &[u32], logits: __m512, ps: __m512) {
         assert!(data.len() >= 16 && ids.len() >= 16);
         let to = data.as_mut_ptr().cast::<f32>();
@@ -403,7 +402,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "`i` counts the three registers")]
+    // In bounds: `i` counts the three registers.
     fn compress_candidates(
         self,
         x: __m512,
