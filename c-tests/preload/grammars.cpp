@@ -396,6 +396,16 @@ void hostile(const llama_vocab * vocab) {
     llama_sampler_accept(grammar.get(), llama_vocab_eos(vocab));
 }
 
+int n_allowed(const llama_vocab * vocab, llama_sampler * grammar) {
+    array all(whole(vocab));
+    llama_sampler_apply(grammar, &all.all);
+    int n = 0;
+    for (const llama_token_data & candidate : all.data) {
+        n += candidate.logit != -INFINITY;
+    }
+    return n;
+}
+
 // A grammar of which ours does not find within its limits what may come first. Prints how many
 // tokens the built-in allows.
 void large(const llama_vocab * vocab) {
@@ -406,24 +416,31 @@ void large(const llama_vocab * vocab) {
         text += std::to_string(i) + "\"";
     }
     sampler_ptr grammar = make(vocab, { "large", text.c_str(), {}, {}, nullptr });
-    array       all(whole(vocab));
-    llama_sampler_apply(grammar.get(), &all.all);
-    int n = 0;
-    for (const llama_token_data & candidate : all.data) {
-        n += candidate.logit != -INFINITY;
+    std::printf("%d\n", n_allowed(vocab, grammar.get()));
+}
+
+// Grammars that name tokens, made first of all. Prints how many tokens the built-in allows.
+void tokens(const llama_vocab * vocab) {
+    for (const char * text : { "root ::= !<[5]>*", "root ::= <[5]> [a-z]+", "root ::= ([a-z] | <[5]>)+" }) {
+        sampler_ptr grammar = make(vocab, { "tokens", text, {}, {}, nullptr });
+        std::printf("%d\n", n_allowed(vocab, grammar.get()));
     }
-    std::printf("%d\n", n);
 }
 
 } // namespace
 
 int main(int argc, char ** argv) {
     if (argc != 3) {
-        fail("usage: grammars MODEL OTHER_MODEL, or grammars hostile MODEL, or large");
+        fail("usage: grammars MODEL OTHER_MODEL, or grammars hostile MODEL, or large, or tokens");
     }
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
-    for (const auto & [name, body] : { std::pair{ "hostile", hostile }, { "large", large } }) {
+    const std::pair<const char *, void (*)(const llama_vocab *)> modes[] = {
+        { "hostile", hostile },
+        { "large", large },
+        { "tokens", tokens },
+    };
+    for (const auto & [name, body] : modes) {
         if (std::strcmp(argv[1], name) == 0) {
             const model_ptr model = load(argv[2]);
             body(vocab_of(model));

@@ -139,7 +139,8 @@ impl Penalties {
     /// warning.
     fn complain(&mut self, token: Token) {
         let text = format!(
-            "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises nothing",
+            "penalties: accepted token {token}, which is outside the vocabulary of {}; it penalises \
+             no token of the vocabulary",
             self.n_vocab
         );
         if std::mem::replace(&mut self.warned, true) {

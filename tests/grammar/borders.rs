@@ -4,6 +4,9 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
+use llama_sieve::ffi::errors::{
+    LLAMA_SIEVE_ERROR_INVALID as INVALID, LLAMA_SIEVE_ERROR_NULL as NULL,
+};
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::samplers::llama_sieve_init_greedy;
@@ -69,7 +72,9 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
         unsafe {
             assert_eq!(sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0), 0);
             assert!(!sieve::llama_sieve_grammar_is_complete(smpl));
-            assert!(sieve::llama_sieve_grammar_error(smpl) < 0);
+            let null = smpl.is_null();
+            let code = if null { NULL } else { INVALID };
+            assert_eq!(sieve::llama_sieve_grammar_error(smpl), code);
         }
     }
     // SAFETY: NULL is allowed.

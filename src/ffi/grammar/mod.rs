@@ -15,7 +15,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, usable, value};
+use crate::ffi::failure::{Failure, part, usable, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::hosted::{HOSTED, HostedGrammar};
 use crate::ffi::grammar::making::{GRAMMAR, OWN, constructed};
@@ -140,15 +140,14 @@ pub unsafe extern "C" fn llama_sieve_grammar_is_complete(smpl: *const llama_samp
 /// `smpl` is NULL or a live sampler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -> c_int {
-    value(
-        "llama_sieve_grammar_error",
-        LLAMA_SIEVE_ERROR_INVALID,
-        || {
-            // SAFETY: the caller guarantees the sampler.
-            let dead = unsafe { slot_of(smpl) }?.dead();
-            Ok::<_, Failure>(dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()))
-        },
-    )
+    let dead = part("llama_sieve_grammar_error", || {
+        // SAFETY: the caller guarantees the sampler.
+        Ok(unsafe { slot_of(smpl) }?.dead())
+    });
+    match dead {
+        Ok(dead) => dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()),
+        Err(code) => code,
+    }
 }
 
 /// Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most

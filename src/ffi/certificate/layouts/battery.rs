@@ -149,9 +149,20 @@ impl Battery {
             self.accept(marker);
             self.apply(marked);
         }
-        // The first marker is then the second to leave.
+        // The first marker is then the second to leave. Where the window is not what the list says
+        // that shows on the way, soon after its end: the other number may be that of the vocabulary.
         let window = usize::try_from(last_n).unwrap_or(0);
-        self.accept_often(FILLER, window.saturating_sub(MARKERS.len() + 1));
+        let fillers = window.saturating_sub(MARKERS.len() + 1);
+        self.is_whole &= fillers <= MOST_ACCEPTED;
+        let fillers = fillers.min(MOST_ACCEPTED);
+        let (mut accepted, mut next) = (0, 64);
+        while accepted + next < fillers {
+            self.accept_often(FILLER, next);
+            self.apply(marked);
+            accepted += next;
+            next *= 2;
+        }
+        self.accept_often(FILLER, fillers - accepted);
         for _ in 0..MARKERS.len() + 4 {
             self.apply(marked);
             self.accept(FILLER);
