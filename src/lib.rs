@@ -59,35 +59,33 @@
     )
 )]
 
-pub mod algorithms;
 mod built_in;
 pub mod candidates;
 pub mod chain;
-pub mod environment;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod denormals;
 mod fault;
 pub mod ffi;
 pub mod grammar;
 pub mod history;
-pub mod kernels;
+mod instruction_set;
 pub mod last_error;
-mod lcg;
 pub mod log;
-pub mod memory;
 pub mod metrics;
 #[cfg(all(test, model))]
 mod models;
-pub mod per_thread;
 pub mod pool;
 pub mod quoted;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod sieve;
-pub mod simd;
 mod sync;
-pub mod token;
 pub mod trie;
 pub mod vocabulary;
+
+pub(crate) use llama_sieve_kernels::lcg;
+pub use llama_sieve_kernels::{algorithms, environment, kernels, memory, per_thread, simd, token};
 
 pub use built_in::{BuiltIn, InGraph};
 pub use candidates::Candidates;

@@ -8,8 +8,8 @@
 //! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a
 //! seed and a position, so that any position can be replayed alone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use llama_sieve_kernels::random::random_number;
+pub use llama_sieve_kernels::random::{mix, process_key};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::algorithms::{Softmax, Workspace};
@@ -24,11 +24,7 @@ pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
     }
-    // A system that gives no random numbers still gets a different seed at each call.
-    random().map(u32::from_ne_bytes).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(0, |since| since.as_nanos() as u32)
-    })
+    random_number() as u32
 }
 
 /// Returns the seed of 64 bits that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random
@@ -37,44 +33,7 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
     if seed != u64::from(DEFAULT_SEED) {
         return seed;
     }
-    let random = random().map(u64::from_ne_bytes);
-    random.unwrap_or_else(|| u64::from(resolve_seed(DEFAULT_SEED)))
-}
-
-/// Bytes that the operating system has drawn.
-///
-/// On Linux by the system call: the crate first looks for the C library's function, for which the
-/// dynamic linker's lock is taken.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn random<const N: usize>() -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    // SAFETY: the kernel writes at most so many bytes there.
-    let written = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), N, 0) };
-    if usize::try_from(written) == Ok(N) {
-        return Some(bytes);
-    }
-    getrandom::fill(&mut bytes).ok().map(|()| bytes)
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn random<const N: usize>() -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).ok().map(|()| bytes)
-}
-
-/// A number other than 0, another one in each process: the key of hashes over values that a
-/// stranger may choose, so that their collisions cannot be foreseen.
-pub fn process_key() -> u64 {
-    // An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see. Two
-    // threads that choose at once agree on the first.
-    static KEY: AtomicU64 = AtomicU64::new(0);
-    let known = KEY.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    let chosen = resolve_seed_64(DEFAULT_SEED.into()) | 1;
-    let first = KEY.compare_exchange(0, chosen, Ordering::Relaxed, Ordering::Relaxed);
-    first.err().unwrap_or(chosen)
+    random_number()
 }
 
 /// std::mt19937 as compiled against libstdc++.
@@ -296,15 +255,6 @@ impl SeededMt19937 {
 
 /// The increment of SplitMix64: 2^64 / golden ratio, odd.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant
-/// 13): every bit of `z` moves every bit of the result.
-#[inline]
-pub fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
 
 /// xoroshiro128+ with the rotations of 2018 (24, 16, 37), that of `rand_xoshiro`: period 2^128 - 1.
 /// The lowest bits are weak; [`unit()`] does not use them.

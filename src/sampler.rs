@@ -98,3 +98,30 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 }
+
+/// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state
+/// of one chain to another, which goes on sampling. (A derived `clone_from` replaces the whole.)
+macro_rules! clone_by_field {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl Clone for $name {
+            fn clone(&self) -> Self {
+                Self { $($field: self.$field.clone()),* }
+            }
+
+            fn clone_from(&mut self, source: &Self) {
+                $(self.$field.clone_from(&source.$field);)*
+            }
+        }
+    };
+}
+pub(crate) use clone_by_field;
+
+/// Implements `Sampler::rest` by that of each buffer.
+macro_rules! rest {
+    ($($field:ident),* $(,)?) => {
+        fn rest(&mut self) {
+            $(self.$field.rest();)*
+        }
+    };
+}
+pub(crate) use rest;

@@ -6,6 +6,7 @@
 #include "llama_sieve.h"
 
 int main(void) {
+    (void)llama_sieve_simd();
     printf("%s %lu\n", llama_sieve_simd(), getauxval(AT_SECURE));
     return 0;
 }

@@ -11,6 +11,7 @@ mod tests;
 
 use std::fmt;
 
+use crate::instruction_set;
 use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::pool::{Buffers, Left, Pool};
@@ -150,6 +151,7 @@ impl Clone for Chain {
 impl Chain {
     /// Returns a chain without members.
     pub fn new() -> Self {
+        instruction_set::choose();
         Self::default()
     }
 

@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault;
+use crate::instruction_set::report_unknown_name;
 use crate::last_error::Code;
 use crate::log::{self, Inside};
 use crate::memory::Exhausted;
@@ -24,13 +25,15 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
         body()
     };
     let _inside = Inside::enter();
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let answer = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => {
             report(&what, payload);
             fallback()
         }
-    }
+    };
+    report_unknown_name();
+    answer
 }
 
 /// The payload of a panic.

@@ -15,13 +15,12 @@ use std::ffi::CStr;
 use std::mem;
 
 use super::lists::{Bent, Ps};
-use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
 use crate::kernels::{self, Curve};
 use crate::pool::{Pool, Weights};
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{Kind, Sampler, rest};
 use crate::token::{Token, TokenData, comparable};
 
 /// Selects near a target probability.

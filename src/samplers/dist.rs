@@ -14,14 +14,13 @@ use super::lists::{Head, Kept};
 use crate::algorithms::categorical::choose_in_order;
 use crate::algorithms::descending_draw::{Descending, DescendingDraw};
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::{self, scan::position_of};
 use crate::pool::{InOrder, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{Kind, Sampler, rest};
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.

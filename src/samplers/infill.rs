@@ -16,12 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::log;
 use crate::per_thread::lent_per_thread;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, clone_by_field, rest};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 

@@ -15,12 +15,11 @@ use std::ffi::CStr;
 use super::lists::Kept;
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, has_few_values, is_easy, is_replayed, overflows};
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{Kind, Sampler, clone_by_field, rest};
 use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::{Token, TokenData};
 

@@ -7,10 +7,9 @@
 use std::ffi::CStr;
 
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, rest};
 
 /// Sorts and normalises.
 #[derive(Clone, Debug, Default)]

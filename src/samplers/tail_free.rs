@@ -8,10 +8,9 @@
 use std::ffi::CStr;
 
 use crate::algorithms::host_order::HostOrder;
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, clone_by_field, rest};
 use crate::token::TokenData;
 
 /// Cuts the flat tail of the distribution.

@@ -11,13 +11,13 @@ use super::lists::Ps;
 use super::temp::{scale, scale_pool};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::{rest, room_to_write_over};
+use crate::algorithms::scratch::room_to_write_over;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::{Pool, division_keeps_order};
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, rest};
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
 

@@ -7,11 +7,10 @@ use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::{HostOrder, are_coarse};
-use crate::algorithms::scratch::rest;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, rest};
 use crate::token::TokenData;
 
 /// Keeps the `k` most probable candidates.

@@ -8,11 +8,10 @@
 use std::ffi::CStr;
 
 use crate::algorithms::Scratch;
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, clone_by_field, rest};
 
 /// Masks what lies far below the largest logit.
 #[derive(Debug)]

@@ -15,7 +15,6 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::NucleusSample;
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::rest;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -23,7 +22,7 @@ use crate::kernels;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, rest};
 use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 

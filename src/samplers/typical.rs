@@ -27,13 +27,12 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingSum, Taken};
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, is_easy, overflows};
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::{ByDistance, Candidates, Cut};
 use crate::kernels;
 use crate::kernels::layout::binade;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, clone_by_field, rest};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 

@@ -9,12 +9,11 @@ use std::ffi::CStr;
 
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::{clone_by_field, rest};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, clone_by_field, rest};
 
 /// Removes the most probable candidates, sometimes.
 #[derive(Debug)]

@@ -54,6 +54,7 @@ pub use crate::samplers::penalties::Factors as Penalties;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::history::History;
+use crate::instruction_set;
 use crate::memory::{self, reserve};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
@@ -101,6 +102,7 @@ impl Sieve {
 
     /// Makes a sieve of checked parameters; `biases` has room for theirs.
     fn with(params: &Params, mut biases: Biases) -> Self {
+        instruction_set::choose();
         biases.set(&params.bias);
         let bias = memory::copied(&params.bias);
         Self {

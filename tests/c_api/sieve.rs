@@ -136,6 +136,23 @@ fn a_setuid_program_does_not_read_the_environment() {
 }
 
 #[test]
+fn an_instruction_set_that_there_is_not_is_reported_once() {
+    let build = Build::new("unknown_simd", "c-tests/sieve/environment.c");
+    let program = build.with_ours(Link::Static).build();
+    let output = program.env("LLAMA_SIEVE_SIMD", "sse\t9").output(&[]);
+    let (out, err) = (output.stdout, output.stderr);
+    let used = String::from_utf8(out).expect("a name and a number");
+    let used = used.split(' ').next().unwrap_or_default();
+    assert_eq!(
+        String::from_utf8_lossy(&err),
+        format!(
+            "llama-sieve: warning: LLAMA_SIEVE_SIMD=sse\\t9 is unknown or not supported by this \
+             processor; {used} is used\n"
+        )
+    );
+}
+
+#[test]
 fn the_library_needs_what_the_readme_says() {
     let mut command = Command::new("readelf");
     let text = succeed(command.arg("--dynamic").arg(our_library(Link::Shared)));

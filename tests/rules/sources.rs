@@ -7,6 +7,9 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The sources of the product.
+const SOURCES: [&str; 3] = ["src", "crates/kernels/src", "preload/src"];
+
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files(folder, &["rs"])
 }
@@ -187,15 +190,17 @@ fn a_number_that_is_followed_elsewhere_would_be_found() {
 
 #[test]
 fn exports_are_only_made_in_ffi() {
-    for path in rust_files(&root().join("src")) {
-        if path.starts_with(root().join("src/ffi")) {
-            continue;
+    for folder in ["src", "crates"] {
+        for path in rust_files(&root().join(folder)) {
+            if path.starts_with(root().join("src/ffi")) {
+                continue;
+            }
+            assert!(
+                !read(&path).contains("no_mangle"),
+                "{} exports a C name",
+                path.display()
+            );
         }
-        assert!(
-            !read(&path).contains("no_mangle"),
-            "{} exports a C name",
-            path.display()
-        );
     }
 }
 
@@ -211,7 +216,10 @@ fn samplers_sieve_and_metrics_forbid_unsafe_code() {
 /// are never measured again.
 #[test]
 fn sources_name_no_measured_times() {
-    for path in rust_files(&root().join("src")) {
+    for path in SOURCES
+        .map(|folder| rust_files(&root().join(folder)))
+        .concat()
+    {
         let source = read(&path);
         for (number, line) in source.lines().enumerate() {
             let comment = line.split_once("//").map_or("", |(_, comment)| comment);
@@ -264,7 +272,7 @@ fn shown_whole(line: &str) -> Vec<&str> {
 
 #[test]
 fn messages_show_no_text_of_others_whole() {
-    for folder in ["src", "preload/src"] {
+    for folder in SOURCES {
         for path in rust_files(&root().join(folder)) {
             let place = path.strip_prefix(root()).expect("below the root");
             let place = place.to_string_lossy();
@@ -317,6 +325,7 @@ fn prose_is_wrapped() {
     };
     for folder in [
         "src",
+        "crates",
         "tests",
         "benches",
         "preload/src",

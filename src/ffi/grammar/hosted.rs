@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::algorithms::scratch::clone_by_field;
 use crate::candidates::Candidates;
 use crate::ffi::failure::Failure;
 use crate::ffi::grammar::host_own::{Functions, Owned};
@@ -48,7 +47,7 @@ use crate::grammar::{Grammar, Refusal};
 use crate::last_error::{self, Code};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{Kind, Sampler, clone_by_field};
 use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);

@@ -1,9 +1,9 @@
 use super::*;
+#[cfg(target_arch = "x86_64")]
+use crate::denormals::with_flushed_denormals;
 use crate::lcg::Lcg;
 use crate::pool::Buffers;
 use crate::samplers::tests::assert_room;
-#[cfg(target_arch = "x86_64")]
-use crate::simd::denormals::with_flushed_denormals;
 use crate::token::array_of;
 
 /// More are to be kept than lie as near as the sample says: then all are sorted.

@@ -54,6 +54,7 @@ pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
 
 /// Returns the logit that counts as the largest: the first, if the candidates are said to be
 /// sorted, else `largest`.
+#[inline]
 pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     match data.first() {
         Some(first) if sorted => comparable(first.logit),

@@ -5,18 +5,17 @@
 //! instructions; there is no other call between a kernel's caller and its loop.
 //!
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
-//! avx512, neon) names another.
+//! avx512, neon) names another; [`take_unknown_name`] gives a name that stands for none.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::kernel::Kernel;
 use super::scalar::Scalar;
 use super::self_check;
 
 use crate::environment;
-use crate::log;
-use crate::quoted::quoted;
 
 /// Runs a kernel with the instruction set in use.
 #[inline]
@@ -145,15 +144,31 @@ fn choose() -> Isa {
     let first = CURRENT
         .compare_exchange(0, isa.0 as u8, Ordering::Relaxed, Ordering::Relaxed)
         .is_ok();
-    // Only now, since the sink of the log may call the library.
-    if let (Some(name), None, true) = (name, named, first) {
-        log::warn(&format!(
-            "LLAMA_SIEVE_SIMD={} is unknown or not supported by this processor; {} is used",
-            quoted(&name),
-            isa.name().to_string_lossy()
-        ));
+    if let (Some(name), None, true, Ok(mut unknown)) = (name, named, first, UNKNOWN.lock()) {
+        *unknown = Some(name);
+        IS_UNKNOWN.store(true, Ordering::Relaxed);
     }
     isa
+}
+
+/// The name that stands for no instruction set, until somebody takes it.
+static UNKNOWN: Mutex<Option<String>> = Mutex::new(None);
+static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Returns what LLAMA_SIEVE_SIMD says if the instruction set was chosen and it names none that this
+/// processor has: once, so that one caller reports it.
+#[inline]
+pub fn take_unknown_name() -> Option<String> {
+    match IS_UNKNOWN.load(Ordering::Relaxed) {
+        true => unknown_name(),
+        false => None,
+    }
+}
+
+#[cold]
+fn unknown_name() -> Option<String> {
+    IS_UNKNOWN.store(false, Ordering::Relaxed);
+    UNKNOWN.lock().ok()?.take()
 }
 
 /// True if its exponentials and logarithms are those of the C library, bit for bit.

@@ -66,6 +66,7 @@ pub struct Passing<'a> {
 
 impl<'a> Passing<'a> {
     /// Returns a search that has compared nothing yet.
+    #[inline]
     pub fn new(maxima: &'a [f32]) -> Self {
         Self {
             maxima,

@@ -418,6 +418,7 @@ impl DescendingSum {
     }
 
     /// Returns a probability that no candidate that was not taken exceeds.
+    #[inline]
     pub fn most_left(&self, sum: f32) -> f32 {
         self.left_out() / sum
     }
@@ -504,6 +505,7 @@ impl DescendingSum {
     }
 
     /// Returns the properties of the candidates.
+    #[inline]
     pub fn column(&self) -> Column {
         self.column
     }

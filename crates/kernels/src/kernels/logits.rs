@@ -62,11 +62,13 @@ pub(super) use each;
 
 impl<'a> Logits<'a> {
     /// The size of the vocabulary.
+    #[inline]
     pub fn len(&self) -> usize {
         each!(self, xs => xs.len())
     }
 
     /// True if there are no logits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -76,11 +78,13 @@ impl<'a> Logits<'a> {
     /// # Panics
     /// If there is none at `index`.
     // In bounds: every caller passes a token of the vocabulary.
+    #[inline]
     pub fn at(&self, index: usize) -> f32 {
         each!(self, xs => xs[index].to_f32())
     }
 
     /// Asks for the memory of one, before it is needed.
+    #[inline]
     pub fn prefetch(&self, index: usize) {
         each!(self, xs => prefetch(xs, index));
     }
@@ -90,6 +94,7 @@ impl<'a> Logits<'a> {
     /// # Panics
     /// If not all of these are there.
     // In bounds: every caller passes a range of the vocabulary.
+    #[inline]
     pub fn part(&self, start: usize, end: usize) -> Logits<'a> {
         each!(self, xs => (&xs[start..end]).into())
     }

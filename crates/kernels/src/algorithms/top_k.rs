@@ -68,6 +68,7 @@ impl TopK {
     }
 
     /// The buffers for a full order.
+    #[inline]
     pub fn ranking(&mut self) -> &mut Ranking {
         &mut self.ranking
     }

@@ -5,14 +5,11 @@
 //! - [`dispatch`](mod@dispatch): which instruction set runs a kernel, and how it is entered;
 //! - `scalar`, `x86_64`, `aarch64`: the backends;
 //! - [`exp`], [`exp_f64`], [`ln`]: tables and polynomials; [`libm`]: the C library's own;
-//! - `self_check`: whether those agree on this machine;
-//! - `denormals`, for tests: a thread that takes them for zero.
+//! - `self_check`: whether those agree on this machine.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 pub mod bits;
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) mod denormals;
 pub mod dispatch;
 pub mod exp;
 pub mod exp_f64;
@@ -26,7 +23,7 @@ pub mod vector;
 mod x86_64;
 
 pub(crate) use dispatch::dispatched;
-pub use dispatch::{Isa, dispatch, instruction_set};
+pub use dispatch::{Isa, dispatch, instruction_set, take_unknown_name};
 pub use kernel::Kernel;
 pub use vector::{MAX_LANES, Vector};
 

@@ -141,16 +141,19 @@ impl Ranking {
     }
 
     /// The indices, in descending order of what they name, and ascending where that is equal.
+    #[inline]
     pub fn indices(&self) -> &[u32] {
         &self.indices
     }
 
     /// Returns the floats that were ranked, in that order.
+    #[inline]
     pub fn sorted(&self) -> &[f32] {
         &self.sorted
     }
 
     /// Returns the indices and the floats, to rewrite.
+    #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u32], &mut [f32]) {
         (&mut self.indices, &mut self.sorted)
     }

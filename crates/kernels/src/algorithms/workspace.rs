@@ -30,6 +30,7 @@ lent_per_thread!(Workspace);
 impl Workspace {
     /// Makes room for `n` values. Grows, never shrinks, and leaves what is there where there is
     /// room: zeroing would be a pass of its own.
+    #[inline]
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
         self.warm_up(n);
@@ -54,11 +55,13 @@ impl Workspace {
     }
 
     /// Returns the values that the last call left, one per candidate.
+    #[inline]
     pub fn values(&self) -> &[f32] {
         &self.values[..self.len]
     }
 
     /// Returns the values that the last call left, to rewrite.
+    #[inline]
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[..self.len]
     }

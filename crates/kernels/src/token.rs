@@ -15,9 +15,8 @@ pub struct TokenData {
     pub p: f32,
 }
 
-/// The candidates of a vocabulary of these logits, for tests.
-#[cfg(test)]
-pub(crate) fn array_of(logits: &[f32]) -> Vec<TokenData> {
+/// Returns the candidates of a vocabulary of these logits.
+pub fn array_of(logits: &[f32]) -> Vec<TokenData> {
     let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
     logits.iter().zip(0..).map(candidate).collect()
 }

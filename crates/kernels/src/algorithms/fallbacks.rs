@@ -43,7 +43,9 @@ impl Fallback {
         COUNTS[self as usize].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note(self) {
+    /// Counts that it has happened.
+    #[inline]
+    pub fn note(self) {
         COUNTS[self as usize].fetch_add(1, Ordering::Relaxed);
     }
 }

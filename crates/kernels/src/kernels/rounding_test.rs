@@ -51,6 +51,7 @@ pub struct Rounded {
 
 impl Rounded {
     /// Returns the term that a logit adds to the sum, in the arithmetic of the built-ins.
+    #[inline]
     pub fn term(&self, x: f32) -> f32 {
         let e = exp(x - self.max);
         let Some(sum) = self.sum else {
@@ -61,6 +62,7 @@ impl Rounded {
     }
 
     /// Returns a term rounded to the unit; `None` if it is half-way between two multiples.
+    #[inline]
     pub fn round(&self, term: f32) -> Option<f32> {
         let rounded = (term + self.c) - self.c;
         let halfway = (term - rounded).abs() == self.c * (f32::EPSILON / 2.0);

@@ -95,6 +95,8 @@ pub trait Lent: Default + 'static {
 }
 
 /// Has each thread keep one of these types.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! lent_per_thread {
     ($($kept:ty),* $(,)?) => {$(
         impl $crate::per_thread::Lent for $kept {
@@ -112,7 +114,7 @@ macro_rules! lent_per_thread {
         }
     )*};
 }
-pub(crate) use lent_per_thread;
+pub use lent_per_thread;
 
 /// # Safety
 /// `header` is that of a `Kept<T>` of the calling thread, which nobody uses any more.

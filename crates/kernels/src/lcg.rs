@@ -4,17 +4,17 @@
 /// A linear congruential generator of 32 bits, with the constants of Numerical Recipes. Its upper
 /// bits are the better ones.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lcg(pub u32);
+pub struct Lcg(pub u32);
 
 impl Lcg {
     /// The next state, of which callers take the upper bits.
-    pub(crate) fn bits(&mut self) -> u32 {
+    pub fn bits(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.0
     }
 
     /// A number from 0 to 1, of 24 bits.
-    pub(crate) fn unit(&mut self) -> f32 {
+    pub fn unit(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }
 }

@@ -50,6 +50,7 @@ dispatched! {
 /// The instruction set for e^(x - max) of values of which `largest` is the largest: only in an
 /// array that is wrongly said to be sorted it lies so far above `max` that the tables cannot do it.
 /// Asked once, since a comparison for each register costs more.
+#[inline]
 pub fn isa_for(largest: f32, max: f32) -> Isa {
     if largest - max >= HIGHEST {
         return Isa::SCALAR;

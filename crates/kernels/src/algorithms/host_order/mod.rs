@@ -154,11 +154,13 @@ impl HostOrder {
 
     /// Says whether ties are to be expected among the few largest candidates, as half precision
     /// makes them. Of no consequence but for speed.
+    #[inline]
     pub fn expect_ties(&mut self, tied: bool) {
         self.tied = tied;
     }
 
     /// True if there were ties among the few largest candidates, so that there will be again.
+    #[inline]
     pub fn found_ties(&self) -> bool {
         self.tied
     }
@@ -350,6 +352,7 @@ impl HostOrder {
     }
 
     /// Returns the ranking that [`rank`](Self::rank) left.
+    #[inline]
     pub fn ranking(&mut self) -> &mut Ranking {
         self.order.ranking()
     }

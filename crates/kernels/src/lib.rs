@@ -1,0 +1,42 @@
+//! Passes over logits and candidates, vectorised, with the results of llama.cpp's samplers bit for
+//! bit: what llama-sieve computes with, without its samplers.
+//!
+//! ```
+//! use llama_sieve_kernels::kernels::{argmax, scan::count_at_least};
+//! use llama_sieve_kernels::token::array_of;
+//!
+//! let logits = [0.5, 3.0, 2.5];
+//! assert_eq!(count_at_least(&logits, 1.0), 2);
+//! assert_eq!(argmax(&array_of(&logits)), Some(1));
+//! ```
+//!
+//! Each layer uses those below it:
+//!
+//! - [`algorithms`]: several passes, with buffers: top-k, sorting, sums in descending order;
+//! - [`kernels`]: one pass each, no state;
+//! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
+//! - [`token`]: the candidates; [`lcg`], [`random`]: random numbers; [`per_thread`], [`memory`],
+//!   [`environment`]: what a library in somebody else's process asks of the system.
+
+// What runs in somebody else's process does not give up. Tests may.
+// What is `pub` is offered. Tests see more.
+#![cfg_attr(not(test), warn(unreachable_pub))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+pub mod algorithms;
+pub mod environment;
+pub mod kernels;
+pub mod lcg;
+pub mod memory;
+pub mod per_thread;
+pub mod random;
+pub mod simd;
+pub mod token;

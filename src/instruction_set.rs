@@ -1,0 +1,30 @@
+//! The warning that LLAMA_SIEVE_SIMD names no instruction set of this processor.
+
+use crate::log::{self, Level};
+use crate::quoted::quoted;
+use crate::simd::{Isa, take_unknown_name};
+
+/// Warns, once, if the instruction set was chosen and LLAMA_SIEVE_SIMD names none.
+#[inline]
+pub(crate) fn report_unknown_name() {
+    if let Some(name) = take_unknown_name() {
+        report(&name);
+    }
+}
+
+/// Chooses the instruction set, and warns if LLAMA_SIEVE_SIMD names none.
+pub(crate) fn choose() {
+    Isa::current();
+    report_unknown_name();
+}
+
+#[cold]
+fn report(name: &str) {
+    let text = format!(
+        "LLAMA_SIEVE_SIMD={} is unknown or not supported by this processor; {} is used",
+        quoted(name),
+        Isa::current().name().to_string_lossy()
+    );
+    // Not as last error: what the call itself has to say stays.
+    log::log(Level::Warn, &text);
+}
