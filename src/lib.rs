@@ -75,7 +75,6 @@ pub mod metrics;
 #[cfg(all(test, model))]
 mod models;
 pub mod pool;
-pub mod quoted;
 pub mod rng;
 pub mod sampler;
 pub mod samplers;
@@ -84,6 +83,7 @@ mod sync;
 pub mod trie;
 pub mod vocabulary;
 
+pub use llama_sieve_constraints::quoted;
 pub(crate) use llama_sieve_kernels::lcg;
 pub use llama_sieve_kernels::{algorithms, environment, kernels, memory, per_thread, simd, token};
 

@@ -24,9 +24,4 @@ pub trait Vocabulary: Debug + Send + Sync {
 
     /// The tokens of `text`, with none added and no control token recognised.
     fn tokenize(&self, text: &[u8]) -> Vec<Token>;
-
-    /// Writes the bytes of `token` to `piece`, of a control token its name. Grammars read these.
-    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
-        self.piece(token, piece);
-    }
 }

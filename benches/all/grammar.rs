@@ -15,8 +15,7 @@ use std::ptr::null;
 
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
-use llama_sieve::grammar::VocabularyTree;
-use llama_sieve::vocabulary::Vocabulary;
+use llama_sieve::grammar::{TokenTexts, VocabularyTree};
 use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
@@ -116,7 +115,7 @@ fn text(rng: &mut Rng) -> Vec<u8> {
 #[derive(Debug)]
 struct Texts<'a>(&'a Model);
 
-impl Vocabulary for Texts<'_> {
+impl TokenTexts for Texts<'_> {
     fn n_tokens(&self) -> usize {
         self.0.n_vocab()
     }
@@ -125,21 +124,8 @@ impl Vocabulary for Texts<'_> {
         self.0.is_eog(token)
     }
 
-    fn end_token(&self) -> Option<i32> {
-        None
-    }
-
-    fn piece(&self, token: i32, piece: &mut Vec<u8>) {
+    fn written_out(&self, token: i32, piece: &mut Vec<u8>) {
         *piece = self.0.piece(token);
-    }
-
-    fn detokenize(&self, token: i32, text: &mut Vec<u8>) {
-        self.piece(token, text);
-    }
-
-    fn tokenize(&self, text: &[u8]) -> Vec<i32> {
-        let text = String::from_utf8_lossy(text);
-        self.0.tokenize(&text, false)
     }
 }
 

@@ -1,40 +1,18 @@
-//! Grammars in GBNF, llama.cpp's notation: which tokens may follow a text.
+//! Grammars in GBNF, llama.cpp's notation, as a sampler.
 //!
-//! - [`parser`][]: a text becomes rules of [`elements`].
-//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
-//!   [`utf8`][]: their characters.
-//! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
-//!   [`mask`][]: which tokens a state allows.
-//! - [`tracker`][]: where a text stands; [`bench`](mod@bench): the tables that this takes.
-//! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all; kept in the
-//!   [`cache`].
-//! - [`sampler`][]: the constraint; [`triggers`][]: what it waits for, if it is lazy.
-//! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
-//!   [`hash`][]: how numbers are found.
+//! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are here, too. On top
+//! of it:
 //!
-//! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
+//! - [`cache`]: the grammars of the process;
+//! - [`sampler`]: the constraint.
 
-pub mod bench;
 pub mod cache;
-pub mod compiled;
-pub mod elements;
-pub mod engine;
-pub mod hash;
-pub mod host_work;
-pub mod limits;
-pub mod mask;
-pub mod masks;
-pub mod nodes;
-pub mod parser;
 pub mod sampler;
-pub mod states;
 #[cfg(all(test, not(miri)))]
 mod tests;
-pub mod tracker;
-pub mod triggers;
-pub mod utf8;
-pub mod vocabulary_tree;
+#[cfg(all(test, not(miri)))]
+#[path = "../../crates/constraints/src/grammar/tests_texts.rs"]
+mod tests_texts;
 
-pub use parser::ParseError;
+pub use llama_sieve_constraints::grammar::*;
 pub use sampler::{Dead, Grammar, Refusal, Refused};
-pub use vocabulary_tree::VocabularyTree;

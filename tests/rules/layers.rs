@@ -8,7 +8,7 @@ use crate::sources::{read, root, rust_files};
 
 /// The crates that have layers: the folder of each, and its modules from below. A module may import
 /// from its own layer and from those before it. Which crate uses which is Cargo's to enforce.
-const CRATES: [(&str, &[&[&str]]); 2] = [
+const CRATES: [(&str, &[&[&str]]); 3] = [
     (
         "crates/kernels/src",
         &[
@@ -26,9 +26,13 @@ const CRATES: [(&str, &[&[&str]]); 2] = [
         ],
     ),
     (
+        "crates/constraints/src",
+        &[&["quoted"], &["grammar", "trie"]],
+    ),
+    (
         "src",
         &[
-            &["fault", "last_error", "log", "quoted", "sync"],
+            &["fault", "last_error", "log", "sync"],
             &["instruction_set", "vocabulary"],
             &["history", "rng"],
             &["candidates", "pool"],

@@ -8,7 +8,12 @@ pub fn root() -> &'static Path {
 }
 
 /// The sources of the product.
-const SOURCES: [&str; 3] = ["src", "crates/kernels/src", "preload/src"];
+const SOURCES: [&str; 4] = [
+    "src",
+    "crates/constraints/src",
+    "crates/kernels/src",
+    "preload/src",
+];
 
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files(folder, &["rs"])

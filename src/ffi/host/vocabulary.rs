@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
 use crate::ffi::host::{Host, host_function};
+use crate::grammar::TokenTexts;
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
@@ -179,6 +180,17 @@ impl Vocabulary for HostVocabulary {
             unsafe { (self.tokenize)(self.as_ptr(), text, length, buffer, room, false, false) }
         });
         tokens
+    }
+}
+
+/// As a grammar reads them.
+impl TokenTexts for HostVocabulary {
+    fn n_tokens(&self) -> usize {
+        self.n_tokens
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        Vocabulary::is_eog(self, token)
     }
 
     fn written_out(&self, token: Token, piece: &mut Vec<u8>) {

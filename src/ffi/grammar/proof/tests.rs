@@ -4,8 +4,8 @@ use super::cases::{Case, Plan, cases};
 use super::found::Part;
 use super::samples::Samples;
 use super::*;
+use crate::grammar::TokenTexts;
 use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
-use crate::vocabulary::Vocabulary;
 
 const PARTS: [Part; 8] = [
     Part::Rules,
@@ -26,29 +26,13 @@ struct Bytes {
 
 const WORDS: [&str; 8] = ["<eog>", " the", "éa", "😀", "€", "ab", "<|x|>", ""];
 
-impl Vocabulary for Bytes {
+impl TokenTexts for Bytes {
     fn n_tokens(&self) -> usize {
         255 + WORDS.len()
     }
 
     fn is_eog(&self, token: Token) -> bool {
         token == 255
-    }
-
-    fn end_token(&self) -> Option<Token> {
-        Some(255)
-    }
-
-    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
-        self.written_out(token, piece);
-    }
-
-    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
-        self.written_out(token, text);
-    }
-
-    fn tokenize(&self, _text: &[u8]) -> Vec<Token> {
-        Vec::new()
     }
 
     fn written_out(&self, token: Token, piece: &mut Vec<u8>) {

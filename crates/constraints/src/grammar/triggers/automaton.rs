@@ -18,11 +18,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::grammar::limits::{MAX_TRIGGER_TABLES, MIN_TRIGGER_TABLES, TRIGGER_TABLES_PER_STATE};
 use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::byte_set::is_word;
 use crate::grammar::triggers::program::{Address, Inst, Program};
-use crate::sync::Mutex;
 
 /// A transition that is not known yet.
 const UNKNOWN: u32 = u32::MAX;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::grammar::hash::{Identity, Map};
 use crate::grammar::limits::MAX_MASK_BYTES;
 use crate::grammar::mask::{Mask, Ranks};
 use crate::grammar::states::TooMuch;
 use crate::grammar::utf8::Partial;
-use crate::sync::Mutex;
 
 /// A state, and what the text so far left of a character: a mask follows from these.
 pub type MaskKey = (Identity, Partial);

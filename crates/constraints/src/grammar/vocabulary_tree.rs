@@ -12,7 +12,18 @@ use crate::grammar::nodes::{Nodes, Sorted};
 use crate::grammar::utf8::{Partial, counted, decode, lead};
 use crate::memory::{exhausted, reserve_exact, with_room};
 use crate::token::Token;
-use crate::vocabulary::Vocabulary;
+
+/// The tokens of a vocabulary, as a grammar reads them.
+pub trait TokenTexts {
+    /// The number of tokens; they are numbered from 0.
+    fn n_tokens(&self) -> usize;
+
+    /// True if `token` ends a generation.
+    fn is_eog(&self, token: Token) -> bool;
+
+    /// Writes the bytes of `token` to `piece`, of a control token its name.
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>);
+}
 
 /// The kind of a token's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +87,7 @@ impl Band {
 
 impl VocabularyTree {
     /// The tree of a vocabulary's texts.
-    pub fn new(vocabulary: &dyn Vocabulary) -> Self {
+    pub fn new(vocabulary: &dyn TokenTexts) -> Self {
         let n_tokens = vocabulary.n_tokens();
         let mut tree = Self {
             n_tokens,
@@ -88,7 +99,7 @@ impl VocabularyTree {
         tree
     }
 
-    fn read(&mut self, vocabulary: &dyn Vocabulary) {
+    fn read(&mut self, vocabulary: &dyn TokenTexts) {
         let n = self.n_tokens;
         reserve_exact(&mut self.offsets, n + 1).unwrap_or_else(exhausted);
         reserve_exact(&mut self.kinds, n).unwrap_or_else(exhausted);
@@ -187,16 +198,19 @@ impl VocabularyTree {
     }
 
     /// Returns the number of tokens of the vocabulary.
+    #[inline]
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
     }
 
     /// Returns the kind of a token's text; `None` if there is no such token.
+    #[inline]
     pub fn kind(&self, token: Token) -> Option<Kind> {
         self.kinds.get(usize::try_from(token).ok()?).copied()
     }
 
     /// The bytes of a token before the first NUL.
+    #[inline]
     pub fn text(&self, token: Token) -> &[u8] {
         let token = token as usize;
         &self.texts[self.offsets[token] as usize..self.offsets[token + 1] as usize]

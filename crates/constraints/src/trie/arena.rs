@@ -196,7 +196,7 @@ impl Trie {
 }
 
 /// The tokens in order, each once.
-pub(super) fn ascending(tokens: &[Token]) -> Vec<Token> {
+pub fn ascending(tokens: &[Token]) -> Vec<Token> {
     let mut tokens = copied(tokens);
     tokens.sort_unstable();
     tokens.dedup();
@@ -209,7 +209,7 @@ fn boxed(text: &str) -> Box<str> {
 }
 
 /// The leaves that have tokens, sorted, each sequence once with its smallest name.
-pub(super) fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
+pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> =
         memory::with_room(descriptor.leaves.len()).unwrap_or_else(exhausted);
     leaves.extend(

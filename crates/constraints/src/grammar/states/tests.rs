@@ -6,7 +6,7 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::mask::of_band;
 use crate::grammar::nodes::ROOT;
 use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
-use crate::grammar::tests::tree;
+use crate::grammar::tests_texts::tree;
 
 /// Numbers that follow from a seed.
 struct Random(u64);

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
-use crate::rng::{mix, process_key};
+use llama_sieve_kernels::random::{mix, process_key};
 
 /// A map by such numbers.
 pub type Map<K, V> = HashMap<K, V, Keys>;

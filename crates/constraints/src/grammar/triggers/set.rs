@@ -6,6 +6,8 @@ use std::sync::Arc;
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
+use parking_lot::Mutex;
+
 use crate::grammar::limits::{
     MAX_TRIGGER_CACHE, MAX_TRIGGER_STATES, MAX_TRIGGER_TEXT, MAX_TRIGGERS_CACHED,
 };
@@ -16,7 +18,6 @@ use crate::grammar::triggers::program::{Inst, Pattern, Program, Writer};
 use crate::grammar::triggers::search::{self, Found};
 use crate::grammar::triggers::syntax;
 use crate::quoted::quoted;
-use crate::sync::Mutex;
 
 /// The most sets of patterns that are kept.
 const MOST: NonZeroUsize = NonZeroUsize::new(MAX_TRIGGERS_CACHED).unwrap();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::grammar::bench::Bench;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::limits::MAX_IDLE_BYTES;
 use crate::grammar::masks::{Masks, note_growth};
 use crate::grammar::states::budget::Budget;
-use crate::sync::Mutex;
 
 /// A compiled grammar, its masks, and the benches that no sampler works at.
 #[derive(Debug)]

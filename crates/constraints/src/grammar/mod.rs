@@ -1,0 +1,38 @@
+//! Grammars in GBNF, llama.cpp's notation: which tokens may follow a text.
+//!
+//! - [`parser`][]: a text becomes rules of [`elements`].
+//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
+//!   [`utf8`][]: their characters.
+//! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
+//!   [`mask`][]: which tokens a state allows.
+//! - [`tracker`][]: where a text stands; [`bench`](mod@bench): the tables that this takes.
+//! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all.
+//! - [`triggers`][]: what a lazy grammar waits for.
+//! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
+//!   [`hash`][]: how numbers are found.
+//!
+//! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
+
+pub mod bench;
+pub mod compiled;
+pub mod elements;
+pub mod engine;
+pub mod hash;
+pub mod host_work;
+pub mod limits;
+pub mod mask;
+pub mod masks;
+pub mod nodes;
+pub mod parser;
+pub mod states;
+#[cfg(all(test, not(miri)))]
+mod tests;
+#[cfg(test)]
+mod tests_texts;
+pub mod tracker;
+pub mod triggers;
+pub mod utf8;
+pub mod vocabulary_tree;
+
+pub use parser::ParseError;
+pub use vocabulary_tree::{TokenTexts, VocabularyTree};

@@ -1,0 +1,35 @@
+//! A vocabulary for the tests of grammars, and texts of them.
+
+use std::sync::Arc;
+
+use crate::grammar::{TokenTexts, VocabularyTree};
+use crate::token::Token;
+
+/// Tokens with these texts; the first ends a generation.
+struct Texts(Vec<String>);
+
+impl TokenTexts for Texts {
+    fn n_tokens(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        token == 0
+    }
+
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        piece.extend_from_slice(self.0[token as usize].as_bytes());
+    }
+}
+
+pub fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTree> {
+    let texts = [String::new()].into_iter().chain(texts).collect();
+    Arc::new(VocabularyTree::new(&Texts(texts)))
+}
+
+/// `each` of 0, 1, and so on as alternatives.
+pub fn alternatives(n: usize, each: impl Fn(usize) -> String) -> String {
+    let all: Vec<String> = (0..n).map(each).collect();
+    all.join(" | ")
+}

@@ -1,0 +1,70 @@
+//! Which tokens may follow a text: by a grammar, or by a set of sequences. The bytes of a
+//! vocabulary go in, masks come out; a model, a host or a sampler is not needed.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use llama_sieve_constraints::grammar::compiled::Compiled;
+//! use llama_sieve_constraints::grammar::engine::Engine;
+//! use llama_sieve_constraints::grammar::parser::{Repetitions, parse};
+//! use llama_sieve_constraints::grammar::tracker::Tracker;
+//! use llama_sieve_constraints::grammar::{TokenTexts, VocabularyTree};
+//!
+//! struct Texts([&'static str; 4]);
+//!
+//! impl TokenTexts for Texts {
+//!     fn n_tokens(&self) -> usize {
+//!         self.0.len()
+//!     }
+//!
+//!     fn is_eog(&self, token: i32) -> bool {
+//!         token == 0
+//!     }
+//!
+//!     fn written_out(&self, token: i32, piece: &mut Vec<u8>) {
+//!         piece.clear();
+//!         piece.extend_from_slice(self.0[token as usize].as_bytes());
+//!     }
+//! }
+//!
+//! // Once per vocabulary, once per grammar, once per text.
+//! let tree = Arc::new(VocabularyTree::new(&Texts(["<end>", "yes", "no", "y"])));
+//! let grammar = br#"root ::= "yes" | "no""#;
+//! let rules = parse(grammar, b"root", Repetitions::AsLlamaCpp, |_| None).expect("a grammar");
+//! let engine = Arc::new(Engine::new(Compiled::new(rules, tree)));
+//! let mut text = Tracker::new(engine).expect("little work").expect("a text can follow");
+//!
+//! let may_begin = text.mask().expect("little work");
+//! assert_eq!([0, 1, 2, 3].map(|token| may_begin.allows(token)), [false, true, true, true]);
+//! assert_eq!(text.accept([(3, &b"y"[..])].into_iter()), Ok(None));
+//! assert!(!text.mask().expect("little work").allows(2));
+//! ```
+//!
+//! - [`grammar`]: grammars in GBNF, llama.cpp's notation;
+//! - [`trie`]: sets of sequences;
+//! - [`quoted`]: what a caller has given, in messages;
+//! - [`token`]: the candidates that a mask is applied to.
+//!
+//! What cannot be is an error, as a value. The one exception is memory that has run out, which
+//! unwinds ([`memory::exhausted`](llama_sieve_kernels::memory::exhausted)).
+
+// What runs in somebody else's process does not give up. Tests may.
+// What is `pub` is offered. Tests see more.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(unreachable_pub))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+pub mod grammar;
+pub mod quoted;
+pub mod trie;
+
+pub use llama_sieve_kernels::token;
+use llama_sieve_kernels::{kernels, memory};
