@@ -11,8 +11,6 @@ mod stages;
 mod states;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/thread_time.rs"]
-mod thread_time;
 
 use llama_sieve::sieve::{Params, Sieve};
 use support::arrays::{Rng, Shape};
