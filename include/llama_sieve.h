@@ -11,7 +11,8 @@
  *   it, or free it with llama_sampler_free. A llama_sieve or llama_sieve_ppl is the caller's, freed
  *   with its own _free. Strings that are returned belong to the library.
  * Errors: a constructor that fails returns NULL, a function that returns int a negative
- *   LLAMA_SIEVE_ERROR_*; llama_sieve_last_error says why. Nothing is changed by a call that fails.
+ *   LLAMA_SIEVE_ERROR_*, another what is said there; llama_sieve_last_error then says why, which is
+ *   what "an error" means below. Nothing is changed by a call that fails.
  * NULL: where it is not documented as allowed it is an error, never a crash.
  * Sizes: a pointer with a number has as many elements, or room for them. A number above the limit
  *   that is named for it, or above LLAMA_SIEVE_MAX_ELEMENTS where none is, is an error that names
@@ -38,83 +39,69 @@ struct llama_token_data;
 struct llama_context;
 
 /*
- Success.
+ * What to read first: a use of each object, one behind the other in a function that has a model's
+ * vocab and a context ctx, whose logits for n_vocab tokens are computed. Programs as short as this
+ * are examples/minimal.c, .rs, .py and .mjs. Each object has a section below.
+ *
+ * Samplers (section 2), in a chain of the host's, which frees them:
+ *
+ *     struct llama_sampler * chain =
+ *         llama_sampler_chain_init(llama_sampler_chain_default_params());
+ *     llama_sampler_chain_add(chain, llama_sieve_init_top_k(40));
+ *     llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
+ *     llama_sampler_chain_add(chain, llama_sieve_init_dist(42));
+ *
+ * A chain straight from the context's logits (3), in the place of llama_sampler_sample:
+ *
+ *     int32_t token = llama_sieve_chain_sample(chain, ctx, -1);
+ *     if (token < 0) {
+ *         fprintf(stderr, "%s\n", llama_sieve_last_error());
+ *     }
+ *
+ * A sieve (4), on raw logits, which needs no llama.cpp:
+ *
+ *     llama_sieve_params params = llama_sieve_default_params();
+ *     params.seed = 42;
+ *     llama_sieve * sieve = llama_sieve_new(&params);
+ *     token = llama_sieve_sample(sieve, logits, n_vocab);
+ *     llama_sieve_accept(sieve, token);
+ *     llama_sieve_free(sieve);
+ *
+ * A token trie (5): one of two names follows. To be added to a chain in front of what draws:
+ *
+ *     const char * names[2] = { " Moses", " Aaron" };
+ *     struct llama_sampler * trie =
+ *         llama_sieve_init_trie_strings(vocab, names, 2, LLAMA_SIEVE_TRIE_SAMPLED);
+ *
+ * A grammar (6), to be added likewise:
+ *
+ *     struct llama_sampler * grammar =
+ *         llama_sieve_init_grammar(vocab, "root ::= \"yes\" | \"no\"", "root");
+ *
+ * Metrics (7):
+ *
+ *     float nats = llama_sieve_entropy(logits, n_vocab, 0);
+ *     llama_sieve_ppl * text = llama_sieve_ppl_new();
+ *     llama_sieve_ppl_add(text, llama_sieve_surprisal(logits, n_vocab, token, 0));
+ *     printf("%.2f nats, perplexity %.2f\n", nats, llama_sieve_ppl_value(text));
+ *     llama_sieve_ppl_free(text);
+ *
+ * The host (8): is its top-k what ours is equal to?
+ *
+ *     if (llama_sieve_certify("top-k") != LLAMA_SIEVE_OK) {
+ *         fprintf(stderr, "%s\n", llama_sieve_last_error());
+ *     }
  */
-#define LLAMA_SIEVE_OK 0
 
-/*
- An argument is NULL that must not be, or not aligned for its type.
- */
-#define LLAMA_SIEVE_ERROR_NULL -1
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
 
-/*
- No llama.cpp was found, or what was given is none.
- */
-#define LLAMA_SIEVE_ERROR_NO_HOST -2
-
-/*
- An internal error, which was caught; or there is not enough memory (the text says which).
- */
-#define LLAMA_SIEVE_ERROR_INTERNAL -3
-
-/*
- An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a
- sampler of another kind.
- */
-#define LLAMA_SIEVE_ERROR_INVALID -4
-
-/*
- There is nothing with the given name or handle.
- */
-#define LLAMA_SIEVE_ERROR_NOT_FOUND -5
-
-/*
- A size or number of elements that cannot be, such as a vocabulary of 0 tokens.
- */
-#define LLAMA_SIEVE_ERROR_SIZE -6
-
-/*
- A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
- none that this library knows.
- */
-#define LLAMA_SIEVE_ERROR_PARAMS -7
-
-/*
- There is no token to choose: every logit, or that of the one that was selected, is minus
- infinity or NaN.
- */
-#define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
-
-/*
- Saved bytes are none of this library's, damaged, or of another kind of generator.
- */
-#define LLAMA_SIEVE_ERROR_STATE -9
-
-/*
- The object is in use by another thread, or twice in one call, or out of use after an internal
- error.
- */
-#define LLAMA_SIEVE_ERROR_BUSY -10
-
-/*
- The context has no logits where they were asked for.
- */
-#define LLAMA_SIEVE_ERROR_NO_LOGITS -11
-
-/*
- A token was accepted that the grammar does not allow.
- */
-#define LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN -20
-
-/*
- The generation was ended where the grammar does not allow it.
- */
-#define LLAMA_SIEVE_ERROR_GRAMMAR_END -21
-
-/*
- The grammar asked for more work than its limits allow.
- */
-#define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
+/* -------------------------------------------------------------------------------------------------
+ * 1. The library
+ *
+ * Its version, its errors, and its messages.
+ * ---------------------------------------------------------------------------------------------- */
 
 /*
  The most elements of an array that a function reads or writes, where the header names no other
@@ -123,44 +110,15 @@ struct llama_context;
 #define LLAMA_SIEVE_MAX_ELEMENTS 2147483647
 
 /*
- The most sequences of a batch, of chains or of sieves.
- */
-#define LLAMA_SIEVE_MAX_BATCH 1048576
-
-/*
- The most sequence breakers of DRY.
- */
-#define LLAMA_SIEVE_DRY_MAX_BREAKERS 4096
-
-/*
- Level of a log message that is no fault; the same number as in enum ggml_log_level.
- */
-#define LLAMA_SIEVE_LOG_INFO 2
-
-/*
- Level of a warning.
- */
-#define LLAMA_SIEVE_LOG_WARN 3
-
-/*
- Level of an error.
- */
-#define LLAMA_SIEVE_LOG_ERROR 4
-
-/*
  The version of this header: the part that changes when a C name goes away or changes its
  meaning.
  */
 #define LLAMA_SIEVE_VERSION_MAJOR 0
 
-/*
- The part of the version that changes when something is new.
- */
+/* The part of the version that changes when something is new. */
 #define LLAMA_SIEVE_VERSION_MINOR 1
 
-/*
- The part of the version that changes when something is mended.
- */
+/* The part of the version that changes when something is mended. */
 #define LLAMA_SIEVE_VERSION_PATCH 0
 
 /*
@@ -169,652 +127,7 @@ struct llama_context;
  */
 #define LLAMA_SIEVE_VERSION_NUMBER 100
 
-/*
- The host's sampler has another name.
- */
-#define LLAMA_SIEVE_CERTIFY_NAME 1
-
-/*
- The host's sampler leaves another number of candidates.
- */
-#define LLAMA_SIEVE_CERTIFY_SIZE 2
-
-/*
- One of the two calls the candidates sorted that the other does not.
- */
-#define LLAMA_SIEVE_CERTIFY_SORTED 3
-
-/*
- The two select different candidates, or one of them none.
- */
-#define LLAMA_SIEVE_CERTIFY_SELECTED 4
-
-/*
- Candidates are in different places.
- */
-#define LLAMA_SIEVE_CERTIFY_IDS 5
-
-/*
- A logit has other bits.
- */
-#define LLAMA_SIEVE_CERTIFY_LOGITS 6
-
-/*
- A probability has other bits.
- */
-#define LLAMA_SIEVE_CERTIFY_PROBABILITIES 7
-
-/*
- The arguments of this constructor have changed between builds, or are pointers, and the host's
- build is not known: it was not called.
- */
-#define LLAMA_SIEVE_CERTIFY_ARGUMENTS 8
-
-/*
- The sampler asks a vocabulary, so that it cannot be tried without one: it was not called.
- */
-#define LLAMA_SIEVE_CERTIFY_VOCABULARY 9
-
-/*
- The host's constructor gives NULL.
- */
-#define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
-
-/*
- Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
- most probable valid one is selected.
- */
-#define LLAMA_SIEVE_TRIE_GREEDY 0
-
-/*
- Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
- selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
- */
-#define LLAMA_SIEVE_TRIE_SAMPLED 1
-
-/*
- A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
- valid tokens (greedy: to the most probable one alone).
- */
-#define LLAMA_SIEVE_TRIE_COMPACT 256
-
-/*
- A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
- is complete, for hosts that reset a chain between generations. Without it the span begins anew.
- */
-#define LLAMA_SIEVE_TRIE_RESET_IDLE 512
-
-/*
- The most tokens of one value of a token trie: a span takes no more. A payload with a longer
- value is refused.
- */
-#define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
-
-/*
- The most bytes of a payload.
- */
-#define LLAMA_SIEVE_TRIE_MAX_PAYLOAD 268435456
-
-/*
- The most bytes that the tries of the cache and the payloads that they are known by occupy
- together. A trie that is larger is not kept.
- */
-#define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
-
-/*
- The most strings of a token trie of strings.
- */
-#define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
-
-/*
- The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each.
- */
-#define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 65536
-
-/*
- The most bytes of a grammar's text.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
-
-/*
- The most elements of a grammar's rules. What a counted repetition repeats counts once.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
-
-/*
- The most rules of a grammar, those that groups and repetitions make included.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
-
-/*
- The most repetitions that one {m,n} may ask for. llama.cpp takes 2,000, and as many rules that
- repetitions of repetitions multiply to. What it takes means what it means there; a text that it
- refuses for that is read with numbers up to this, whatever they multiply to.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
-
-/*
- The most stacks of rules that one character may lead through.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
-
-/*
- The most elements that the stacks of rules may have below their tops, all together, those that
- stacks have in common counted once. A rule that goes on behind a reference puts one there, so
- that this bounds how deep a text may be nested, or in how many ways.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
-
-/*
- The most steps that a grammar may take for one token, one array or one mask; for the text that
- is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
- from earlier calls counts as if it had to be found.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
-
-/*
- The most bytes that the grammars of the cache occupy together.
- */
-#define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
-
-/*
- The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
-
-/*
- The most vocabularies of which something is kept. One more takes the place of the one that was
- added first, so that a program which goes around through more finds nothing again.
- */
-#define LLAMA_SIEVE_MAX_VOCABULARIES 8
-
-/*
- The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
-
-/*
- The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
- one.) There may be no more words or patterns, either.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
-
-/*
- The deepest nesting of parentheses in a trigger pattern.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
-
-/*
- The most steps that one token may take while its grammar waits for a trigger, all patterns
- together.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
-
-/*
- The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
- with all that may come to be remembered of them while texts are read.
- */
-#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
-
-/*
- The most sets of trigger patterns that are kept.
- */
-#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS 64
-
-/*
- The most trigger tokens of a lazy grammar.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS 1048576
-
-/*
- The most bytes of a text in which a lazy grammar waits for its trigger.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
-
-/*
- The most tokens of a vocabulary that memory is taken for before there are logits.
- */
-#define LLAMA_SIEVE_MAX_RESERVED 16777216
-
-/*
- Mode: tsampler's default. Kept with the parameters, and changes nothing.
- */
-#define LLAMA_SIEVE_MODE_FAST 0
-
-/*
- Mode: llama.cpp's chain of built-in samplers, which every sieve is.
- */
-#define LLAMA_SIEVE_MODE_PARITY 1
-
-/*
- Generator: xoroshiro128+, seeded through SplitMix64.
- */
-#define LLAMA_SIEVE_RNG_XOROSHIRO128PLUS 0
-
-/*
- Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
- */
-#define LLAMA_SIEVE_RNG_MT19937 1
-
-/*
- Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
- can be replayed alone.
- */
-#define LLAMA_SIEVE_RNG_POSITION 2
-
-/*
- Draw: the inverse of the cumulative distribution.
- */
-#define LLAMA_SIEVE_METHOD_CDF 0
-
-/*
- Draw: the largest of logit / temperature + Gumbel noise.
- */
-#define LLAMA_SIEVE_METHOD_GUMBEL 1
-
-/*
- Temperature after all filters (tsampler, llama.cpp's default chain).
- */
-#define LLAMA_SIEVE_ORDER_TEMP_LAST 0
-
-/*
- Temperature right after the penalties (Akunu, transformers, vLLM).
- */
-#define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
-
-/*
- Stage: the penalties of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_PENALTIES 1
-
-/*
- Stage: DRY, don't repeat yourself.
- */
-#define LLAMA_SIEVE_STAGE_DRY 2
-
-/*
- Stage: top_k of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_TOP_K 3
-
-/*
- Stage: typical_p of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_TYPICAL 4
-
-/*
- Stage: top_p of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_TOP_P 5
-
-/*
- Stage: min_p of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_MIN_P 6
-
-/*
- Stage: top_n_sigma of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_TOP_N_SIGMA 7
-
-/*
- Stage: XTC, exclude top choices.
- */
-#define LLAMA_SIEVE_STAGE_XTC 8
-
-/*
- Stage: temperature of llama_sieve_params.
- */
-#define LLAMA_SIEVE_STAGE_TEMPERATURE 9
-
-/*
- Stage: dynamic temperature, which the entropy moves.
- */
-#define LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE 10
-
-/*
- Stage: mirostat, which draws the token.
- */
-#define LLAMA_SIEVE_STAGE_MIROSTAT 11
-
-/*
- Stage: mirostat 2, which draws the token.
- */
-#define LLAMA_SIEVE_STAGE_MIROSTAT_V2 12
-
-/*
- Stage: adaptive-p, which draws the token.
- */
-#define LLAMA_SIEVE_STAGE_ADAPTIVE_P 13
-
-/*
- The most bytes of a state.
- */
-#define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
-
-/*
- An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
- */
-#define LLAMA_SIEVE_STATE_PARAMS 1
-
-/*
- A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
- one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
- */
-typedef struct llama_sieve llama_sieve;
-
-/*
- The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
-
- Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
- */
-typedef struct llama_sieve_ppl llama_sieve_ppl;
-
-/*
- Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
- and the pointer that was registered with it. Called from any thread that uses the library, at
- the end of the call that led to the message: then the library holds nothing, and what that call
- used may be used.
- */
-typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
-
-/*
- Counters of the cache of token tries since the start of the process, and what it holds now.
- */
-typedef struct llama_sieve_cache_stats {
-  /*
-   Lookups that found a trie.
-   */
-  uint64_t hits;
-  /*
-   Lookups that did not.
-   */
-  uint64_t misses;
-  /*
-   Tries that made room for others; those still in use live on.
-   */
-  uint64_t evictions;
-  /*
-   Tries that are kept, at most 128.
-   */
-  uint64_t entries;
-  /*
-   Bytes of the tries that are kept and of the payloads that they are known by, at most
-   LLAMA_SIEVE_TRIE_CACHE_BYTES.
-   */
-  uint64_t bytes;
-} llama_sieve_cache_stats;
-
-/*
- All counters of the cache of token tries. The caller sets struct_size; later versions may have
- more members behind these, and a caller without them goes on as before.
- */
-typedef struct llama_sieve_trie_stats {
-  /*
-   sizeof(llama_sieve_trie_stats) of the caller.
-   */
-  size_t struct_size;
-  /*
-   Lookups that found a trie.
-   */
-  uint64_t hits;
-  /*
-   Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
-   values in another order.
-   */
-  uint64_t reordered;
-  /*
-   Lookups that did not.
-   */
-  uint64_t misses;
-  /*
-   Tries that made room for others; those still in use live on.
-   */
-  uint64_t evictions;
-  /*
-   Tries that are kept, at most 128.
-   */
-  uint64_t entries;
-  /*
-   Bytes of the tries that are kept and of the payloads that they are known by, at most
-   LLAMA_SIEVE_TRIE_CACHE_BYTES.
-   */
-  uint64_t bytes;
-} llama_sieve_trie_stats;
-
-/*
- The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
- The struct is frozen: what is new comes in functions.
- */
-typedef struct llama_sieve_params {
-  /*
-   sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
-   */
-  size_t struct_size;
-  /*
-   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
-   what the filters leave.
-   */
-  float temperature;
-  /*
-   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
-   token.
-   */
-  int32_t top_k;
-  /*
-   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
-   by >= 1; <= 0 keeps the most probable.
-   */
-  float top_p;
-  /*
-   Keeps the tokens whose probability is at least this times the largest. Default 0.05;
-   disabled by <= 0.
-   */
-  float min_p;
-  /*
-   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
-   probability. Default 1; disabled by >= 1.
-   */
-  float typical_p;
-  /*
-   Keeps the logits within that many standard deviations of the largest. Default -1; disabled
-   by <= 0.
-   */
-  float top_n_sigma;
-  /*
-   Typical, top-p and min-p leave at least that many. Default 1.
-   */
-  size_t min_keep;
-  /*
-   The number of most recently accepted tokens that are penalised. Default 64; disabled
-   by <= 0.
-   */
-  int32_t penalty_last_n;
-  /*
-   Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0.
-   */
-  float penalty_repeat;
-  /*
-   Subtracted once per occurrence. Default 0, which disables.
-   */
-  float penalty_freq;
-  /*
-   Subtracted once. Default 0, which disables.
-   */
-  float penalty_present;
-  /*
-   Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
-   */
-  uint64_t seed;
-  /*
-   LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing.
-   */
-  int32_t mode;
-  /*
-   LLAMA_SIEVE_RNG_*. Default MT19937.
-   */
-  int32_t rng;
-  /*
-   LLAMA_SIEVE_METHOD_*. Default CDF.
-   */
-  int32_t method;
-  /*
-   LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
-   */
-  int32_t order;
-  /*
-   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
-   infinity bans a token. Default NULL.
-   */
-  const struct llama_logit_bias *bias;
-  /*
-   Default 0.
-   */
-  size_t n_bias;
-} llama_sieve_params;
-
-/*
- Statistics of the stages and of the last token's distribution. The caller sets struct_size;
- later versions may have more members behind these, and a caller without them goes on as before.
-
- The counts are of candidates with a probability left after each stage; in the order of the
- parameters they never rise, and the last is of what was drawn from. With stages of its own they
- are those behind the stage of that name, wherever it stands, or, where it is not there, of what
- was drawn from.
- Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
- */
-typedef struct llama_sieve_stats {
-  /*
-   sizeof(llama_sieve_stats) of the caller.
-   */
-  size_t struct_size;
-  /*
-   Entropy of the raw logits.
-   */
-  float model_entropy;
-  /*
-   Surprisal of the chosen token in the raw logits' distribution.
-   */
-  float surprisal;
-  /*
-   Entropy of the distribution that was drawn from.
-   */
-  float sampling_entropy;
-  /*
-   Size of the vocabulary.
-   */
-  int32_t n_vocab;
-  /*
-   Candidates after top-k.
-   */
-  int32_t after_top_k;
-  /*
-   Candidates after typical.
-   */
-  int32_t after_typical;
-  /*
-   Candidates after top-p.
-   */
-  int32_t after_top_p;
-  /*
-   Candidates after min-p.
-   */
-  int32_t after_min_p;
-  /*
-   Candidates after top-n-sigma.
-   */
-  int32_t after_top_n_sigma;
-  /*
-   Surprisal of the chosen token in the distribution that was drawn from.
-   */
-  float sampling_surprisal;
-  /*
-   Tokens that had been accepted when this one was chosen: its position, counted from 0.
-   */
-  uint64_t n_accepted;
-} llama_sieve_stats;
-
-/*
- The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
- have. Begin with llama_sieve_default_stages, which fills struct_size, too.
- */
-typedef struct llama_sieve_stages {
-  /*
-   sizeof(llama_sieve_stages) of the caller.
-   */
-  size_t struct_size;
-  /*
-   n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
-   copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
-   typical, top-p, min-p, XTC, dynamic temperature.
-   */
-  const int32_t *stages;
-  /*
-   Default 9.
-   */
-  size_t n_stages;
-  /*
-   The factor of every penalty of DRY. Default 0, which disables.
-   */
-  float dry_multiplier;
-  /*
-   The base of DRY's exponential. Default 1.75; disabled by < 1.
-   */
-  float dry_base;
-  /*
-   Repetitions up to this length cost nothing. Default 2.
-   */
-  int32_t dry_allowed_length;
-  /*
-   The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
-   by <= 0.
-   */
-  int32_t dry_penalty_last_n;
-  /*
-   The chance that XTC acts. Default 0; disabled by <= 0.
-   */
-  float xtc_probability;
-  /*
-   The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5.
-   */
-  float xtc_threshold;
-  /*
-   The distance that the temperature moves to both sides. Default 0: not at all.
-   */
-  float dynatemp_range;
-  /*
-   The power of the entropy's share. Default 1.
-   */
-  float dynatemp_exponent;
-  /*
-   The surprisal that both mirostats aim at, in bits. Default 5.
-   */
-  float mirostat_tau;
-  /*
-   The share of an error that both mirostats correct at each token. Default 0.1.
-   */
-  float mirostat_eta;
-  /*
-   The number of candidates for the first mirostat's estimate. Default 100.
-   */
-  int32_t mirostat_m;
-  /*
-   The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws.
-   */
-  float adaptive_target;
-  /*
-   0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9.
-   */
-  float adaptive_decay;
-} llama_sieve_stages;
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/*
- Returns the version of the library, "major.minor.patch". Never NULL, valid for ever.
- */
+/* Returns the version of the library, "major.minor.patch". Never NULL, valid for ever. */
 const char *llama_sieve_version(void);
 
 /*
@@ -834,12 +147,86 @@ const char *llama_sieve_simd(void);
  */
 const char *llama_sieve_last_error(void);
 
+/* Success. */
+#define LLAMA_SIEVE_OK 0
+
+/* An argument is NULL that must not be, or not aligned for its type. */
+#define LLAMA_SIEVE_ERROR_NULL -1
+
+/* No llama.cpp was found, or what was given is none. */
+#define LLAMA_SIEVE_ERROR_NO_HOST -2
+
+/* An internal error, which was caught; or there is not enough memory (the text says which). */
+#define LLAMA_SIEVE_ERROR_INTERNAL -3
+
+/*
+ An argument has a value that is not allowed: a payload that is not valid, an unknown mode, a
+ sampler of another kind.
+ */
+#define LLAMA_SIEVE_ERROR_INVALID -4
+
+/* There is nothing with the given name or handle. */
+#define LLAMA_SIEVE_ERROR_NOT_FOUND -5
+
+/* A size or number of elements that cannot be, such as a vocabulary of 0 tokens. */
+#define LLAMA_SIEVE_ERROR_SIZE -6
+
+/*
+ A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
+ none that this library knows.
+ */
+#define LLAMA_SIEVE_ERROR_PARAMS -7
+
+/*
+ There is no token to choose: every logit, or that of the one that was selected, is minus
+ infinity or NaN.
+ */
+#define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
+
+/* Saved bytes are none of this library's, damaged, or of another kind of generator. */
+#define LLAMA_SIEVE_ERROR_STATE -9
+
+/*
+ The object is in use by another thread, or twice in one call, or out of use after an internal
+ error.
+ */
+#define LLAMA_SIEVE_ERROR_BUSY -10
+
+/* The context has no logits where they were asked for. */
+#define LLAMA_SIEVE_ERROR_NO_LOGITS -11
+
+/* A token was accepted that the grammar does not allow. */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN -20
+
+/* The generation was ended where the grammar does not allow it. */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_END -21
+
+/* The grammar asked for more work than its limits allow. */
+#define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
+
 /*
  The number of what llama_sieve_last_error says: the LLAMA_SIEVE_ERROR_* that the call gave, or
- would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify. 0 where
- nothing went wrong, and for a warning, of a call that succeeded.
+ would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify.
+ LLAMA_SIEVE_OK where nothing went wrong, and for a warning, of a call that succeeded.
  */
 int llama_sieve_last_error_code(void);
+
+/* Level of a log message that is no fault; the same number as in enum ggml_log_level. */
+#define LLAMA_SIEVE_LOG_INFO 2
+
+/* Level of a warning. */
+#define LLAMA_SIEVE_LOG_WARN 3
+
+/* Level of an error. */
+#define LLAMA_SIEVE_LOG_ERROR 4
+
+/*
+ Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
+ and the pointer that was registered with it. Called from any thread that uses the library, at
+ the end of the call that led to the message: then the library holds nothing, and what that call
+ used may be used.
+ */
+typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 
 /*
  Sends log messages to callback with user, from now on and from all threads. NULL: to stderr,
@@ -856,49 +243,16 @@ int llama_sieve_last_error_code(void);
  */
 void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 
-/*
- Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only
- needed where the library cannot find it by itself, or where a process holds several. Samplers
- that exist already keep the host they were made with.
+/* -------------------------------------------------------------------------------------------------
+ * 2. Samplers
+ *
+ * One constructor for each built-in sampler of llama.cpp, with its arguments, and two that
+ * llama.cpp had. Each makes a sampler for the host's chain that leaves what the built-in leaves.
+ * "Disabled" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
+ * process, or no memory.
+ * ---------------------------------------------------------------------------------------------- */
 
- Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
- if that library does not export llama_sampler_init; then the host stays as it was.
-
- The caller guarantees:
- dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or
- alive.
- */
-int llama_sieve_bind_host(void *dl_handle);
-
-/*
- Compares ours with the bound host's own sampler of that name, as llama_sampler_name tells it
- ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
-
- Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
- (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
- or none of a built-in sampler, there is no host, or it has no such sampler.
- llama_sieve_last_error says more. The build of the host, where arguments depend on it, is found
- out as far as that is possible, or taken from the environment variable LLAMA_SIEVE_HOST. An
- exception that the host throws passes through.
-
- The caller guarantees:
- sampler_name is NULL or a C string.
- */
-int llama_sieve_certify(const char *sampler_name);
-
-/*
- Compares as llama_sieve_certify does, for a caller who knows the host's build number: it is
- believed where LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less:
- not known.
-
- The caller guarantees:
- sampler_name is NULL or a C string.
- */
-int llama_sieve_certify_build(const char *sampler_name, int build);
-
-/*
- Selects the candidate with the largest logit, the first of equals.
- */
+/* Selects the candidate with the largest logit, the first of equals. */
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
@@ -988,6 +342,9 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
  */
 struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
+/* The most sequence breakers of DRY. */
+#define LLAMA_SIEVE_DRY_MAX_BREAKERS 4096
+
 /*
  DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
  multiplier * base^(n - allowed_length) (text-generation-webui pull request 5677).
@@ -1064,15 +421,866 @@ struct llama_sampler *llama_sieve_init_softmax(void);
  */
 uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 
+/* -------------------------------------------------------------------------------------------------
+ * 3. Chains, straight from the logits
+ *
+ * A token of a host's chain without the array of all candidates, which llama_sampler_sample fills
+ * first. The chain is the host's own, of any members in any order.
+ * ---------------------------------------------------------------------------------------------- */
+
+/*
+ Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
+ the logits of output idx (-1: the last), and every member accepts it. The token is the same,
+ but no array is filled with the whole vocabulary.
+
+ chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
+ others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
+ the chain was made for that, the host's own llama_sampler_sample does it all. What a member
+ throws reaches the caller.
+
+ Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
+ no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
+ minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
+ LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
+
+ The caller guarantees:
+ chain is NULL or a live sampler of the host's, ctx NULL or a live context of the same host;
+ both are used by no other thread during the call.
+ */
+int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
+                                 struct llama_context *ctx,
+                                 int32_t idx);
+
+/*
+ Selects a token with the chain among n_vocab logits, indexed by token, which are only read. It
+ is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
+ part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
+ vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
+ token beyond them.
+
+ Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
+ llama_sieve_chain_sample.
+
+ The caller guarantees:
+ chain is NULL or a live sampler of the host's, used by no other thread during the call;
+ logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
+                                        const float *logits,
+                                        int32_t n_vocab);
+
+/*
+ Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
+
+ The caller guarantees:
+ As for llama_sieve_chain_sample_logits.
+ */
+int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
+                                     const uint16_t *logits,
+                                     int32_t n_vocab);
+
+/*
+ Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
+ of a float.
+
+ The caller guarantees:
+ As for llama_sieve_chain_sample_logits.
+ */
+int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
+                                      const uint16_t *logits,
+                                      int32_t n_vocab);
+
+/* The most sequences of a batch, of chains or of sieves. */
+#define LLAMA_SIEVE_MAX_BATCH 1048576
+
+/*
+ Selects one token for each of n chains, each from its own n_vocab logits, on the calling
+ thread and at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone.
+ Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
+ after the others. The tokens do not depend on the number of threads.
+
+ Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
+ chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
+ has. Should a member that is not this library's throw, what stands behind its chain in out is
+ not written. With out untouched: arrays NULL, n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or
+ there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0, n_threads < 0, no host. n
+ 0 does nothing.
+
+ The caller guarantees:
+ chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler
+ of the host's, which no other thread uses during the call and which shares no member with
+ another; each element of logits is NULL or n_vocab floats.
+ */
+int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
+                                   const float *const *logits,
+                                   int32_t n_vocab,
+                                   size_t n,
+                                   int32_t *out,
+                                   int n_threads);
+
+/*
+ Writes the candidates that the last token of this chain was drawn from, as the built-in chain
+ would have left them: at most cap to out; returns how many there are, which may be more.
+
+ It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
+ thread, as long as the logits that it had are unchanged and no later one ran on this thread;
+ otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
+ caller's to know: candidates that are all of the vocabulary are computed again from them. So is
+ whether the chain is still that one: another that lies where it was freed must sample first.
+ Where the host's own llama_sampler_sample did it all, there is nothing to tell.
+
+ Negative errors: chain NULL; out NULL although cap is not 0; cap too large.
+
+ The caller guarantees:
+ out is NULL or has room for cap elements; the logits that the last token was sampled from
+ are there and unchanged.
+ */
+int llama_sieve_chain_candidates(struct llama_sampler *chain,
+                                 struct llama_token_data *out,
+                                 size_t cap);
+
+/* -------------------------------------------------------------------------------------------------
+ * 4. The sieve
+ *
+ * A sampler of its own, of one sequence: raw logits to a token in one call, without a llama.cpp.
+ * Its parameters may change at each token, and its state can be saved. With its default parameters
+ * and a seed it gives the tokens of llama.cpp's default chain. Sizes and errors of the logits are
+ * as in llama_sieve_sample, which is the call for every token; the rest may be left out.
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Mode: tsampler's default. Kept with the parameters, and changes nothing. */
+#define LLAMA_SIEVE_MODE_FAST 0
+
+/* Mode: llama.cpp's chain of built-in samplers, which every sieve is. */
+#define LLAMA_SIEVE_MODE_PARITY 1
+
+/* Generator: xoroshiro128+, seeded through SplitMix64. */
+#define LLAMA_SIEVE_RNG_XOROSHIRO128PLUS 0
+
+/* Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed. */
+#define LLAMA_SIEVE_RNG_MT19937 1
+
+/*
+ Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
+ can be replayed alone.
+ */
+#define LLAMA_SIEVE_RNG_POSITION 2
+
+/* Draw: the inverse of the cumulative distribution. */
+#define LLAMA_SIEVE_METHOD_CDF 0
+
+/* Draw: the largest of logit / temperature + Gumbel noise. */
+#define LLAMA_SIEVE_METHOD_GUMBEL 1
+
+/* Temperature after all filters (tsampler, llama.cpp's default chain). */
+#define LLAMA_SIEVE_ORDER_TEMP_LAST 0
+
+/* Temperature right after the penalties (Akunu, transformers, vLLM). */
+#define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
+
+/*
+ The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+ The struct is frozen: what is new comes in functions.
+ */
+typedef struct llama_sieve_params {
+  /* sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error. */
+  size_t struct_size;
+  /*
+   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
+   what the filters leave.
+   */
+  float temperature;
+  /*
+   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
+   token.
+   */
+  int32_t top_k;
+  /*
+   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
+   by >= 1; <= 0 keeps the most probable.
+   */
+  float top_p;
+  /*
+   Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+   disabled by <= 0.
+   */
+  float min_p;
+  /*
+   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
+   probability. Default 1; disabled by >= 1.
+   */
+  float typical_p;
+  /*
+   Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+   by <= 0.
+   */
+  float top_n_sigma;
+  /* Typical, top-p and min-p leave at least that many. Default 1. */
+  size_t min_keep;
+  /*
+   The number of most recently accepted tokens that are penalised. Default 64; disabled
+   by <= 0.
+   */
+  int32_t penalty_last_n;
+  /* Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0. */
+  float penalty_repeat;
+  /* Subtracted once per occurrence. Default 0, which disables. */
+  float penalty_freq;
+  /* Subtracted once. Default 0, which disables. */
+  float penalty_present;
+  /* Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset. */
+  uint64_t seed;
+  /* LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing. */
+  int32_t mode;
+  /* LLAMA_SIEVE_RNG_*. Default MT19937. */
+  int32_t rng;
+  /* LLAMA_SIEVE_METHOD_*. Default CDF. */
+  int32_t method;
+  /* LLAMA_SIEVE_ORDER_*. Default TEMP_LAST. */
+  int32_t order;
+  /*
+   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
+   infinity bans a token. Default NULL.
+   */
+  const struct llama_logit_bias *bias;
+  /* Default 0. */
+  size_t n_bias;
+} llama_sieve_params;
+
+/*
+ Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
+ min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
+ of a llama.cpp program a sieve gives the tokens of its default chain.
+ */
+struct llama_sieve_params llama_sieve_default_params(void);
+
+/*
+ A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
+ one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
+ */
+typedef struct llama_sieve llama_sieve;
+
+/*
+ Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error, if
+ params is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
+ unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+
+ The caller guarantees:
+ params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+ are copied.
+ */
+struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
+
+/*
+ Makes a second sieve that goes on as this one would: the same parameters, history and generator.
+ To be freed by itself. NULL for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
+
+/*
+ Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
+ logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
+
+ The caller guarantees:
+ sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
+ */
+void llama_sieve_free(struct llama_sieve *sieve);
+
+/*
+ Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+
+ The caller guarantees:
+ sieve is NULL (an error) or alive.
+ */
+void llama_sieve_reset(struct llama_sieve *sieve);
+
+/*
+ Sets other parameters from the next token on; history and generator stay. Another rng begins its
+ stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+ penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+
+ LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+
+ The caller guarantees:
+ sieve is NULL or alive; params as for llama_sieve_new.
+ */
+int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
+
+/* The most tokens of a vocabulary that memory is taken for before there are logits. */
+#define LLAMA_SIEVE_MAX_RESERVED 16777216
+
+/*
+ Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so
+ that the first token, too, allocates nothing (stages of its own may, with the logits); history,
+ generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
+ token of the vocabulary, by the parameters.
+
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
+ LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
+ then nothing is changed.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
+
+/*
+ Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
+ one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
+ that a token is in the vocabulary is not checked.
+
+ The caller guarantees:
+ sieve is NULL (an error) or alive.
+ */
+void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
+
+/*
+ Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
+ tell llama_sieve_accept.
+
+ NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
+ does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
+ LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
+ (no logit above minus infinity: then the random stream stays; or one of minus infinity is
+ drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
+ tokens.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32_t n_vocab);
+
+/*
+ Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab elements.
+ */
+int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
+
+/*
+ Chooses a token as llama_sieve_sample does, from logits in bfloat16.
+
+ The caller guarantees:
+ sieve is NULL or alive; logits is NULL or n_vocab elements.
+ */
+int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
+
+/*
+ Chooses a token for each of n independent sequences, on the calling thread and at most
+ n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
+ thread for each processor. Where no thread can be started, and in the child of a process that
+ has forked after a batch, the calling thread does all the work. The tokens do not depend on the
+ number of threads. They are not accepted.
+
+ out[i] is the token of sieves[i] and logits[i], or its negative error, of which
+ llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in
+ out, whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
+ array or sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in
+ use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that
+ sieve alone is out of use.
+
+ The caller guarantees:
+ sieves, logits and out are NULL or n elements; each sieve is alive; each element of
+ logits is NULL or n_vocab floats.
+ */
+int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
+                             const float *const *logits,
+                             int32_t n_vocab,
+                             size_t n,
+                             int32_t *out,
+                             int n_threads);
+
+/*
+ Chooses a token of the logits that a llama_context has for output idx (-1: the last), as
+ llama_get_logits_ith gives them, and accepts it.
+
+ Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
+ LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
+ on an idx without logits.)
+
+ The caller guarantees:
+ sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread
+ during the call.
+ */
+int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
+
+/*
+ Returns the number of tokens accepted since the sieve was made or reset, whether or not the
+ penalties still look back on them: the position of the next token, counted from 0. 0, and an
+ error, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
+
+/*
+ Returns the seed that the random numbers began with: the one asked for, or, where that was
+ 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
+ and an error, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
+
+/*
+ Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
+ error, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+size_t llama_sieve_history_size(const struct llama_sieve *sieve);
+
+/*
+ Returns how often token is among the tokens that the penalties look back on. 0, and an error
+ text, for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
+
+/*
+ True if token is among the tokens that the penalties look back on. False, and an error,
+ for NULL and for a sieve in use.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
+
+/*
+ Writes the different tokens that the penalties look back on, in no particular order: the first
+ cap of them to out. Returns how many there are, which may be more. 0, and an error, for
+ NULL, for a sieve in use, and where out is not aligned or cap too large.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or has room for cap tokens.
+ */
+size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
+
+/*
+ Returns the raw logit of one token after bias and penalties, here and now: what the stages would
+ see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
+ and an error, for NULL and for a sieve in use; NaN also for a logit that is.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
+
+/*
+ Returns the reason why there was no token when the sieve was last asked for one, by
+ llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
+ that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
+ llama_sieve_last_error alone.
+
+ Also of a sieve that is out of use after an internal error. NULL, and an error, for NULL
+ and for a sieve in use. Valid until this thread calls this function again.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+const char *llama_sieve_error(const struct llama_sieve *sieve);
+
+/*
+ Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
+ left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
+ the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
+
+ The caller guarantees:
+ params as for llama_sieve_new.
+ */
+struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
+
+/*
+ Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
+ sieve: parameters, statistics, history, saved states, the candidates and the error of the last
+ token. What is changed counts from the next token of the chain on.
+
+ It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
+ (while the sampler is at work it is in use, and while it is, the sampler takes the largest
+ logit). A clone of the sampler has a sieve of its own. NULL, and an error, for NULL and for
+ other samplers; a member of a chain is had by llama_sampler_chain_get.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler of any kind.
+ */
+struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
+
+/*
+ Writes the parameters in force to out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
+ negative error; then out is as it was.
+
+ out->bias is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
+ end; llama_sieve_set_params may be given it. out->seed is what was asked for;
+ llama_sieve_current_seed tells which one is in use.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or as long as its struct_size says.
+ */
+int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
+
+/*
+ Writes the distribution that the last token was drawn from: at most cap candidates with logits
+ after all stages and probabilities, which add up to 1 over all of them; returns how many there
+ are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
+ first token and after a failure.
+
+ out may be NULL if cap is 0.
+
+ The caller guarantees:
+ sieve is NULL or alive; out has room for cap elements.
+ */
+int llama_sieve_candidates(const struct llama_sieve *sieve,
+                           struct llama_token_data *out,
+                           size_t cap);
+
+/*
+ Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
+ own over the logits, four times as long as a mere maximum; where the filters leave the whole
+ vocabulary, that is also written out as candidates and read once more.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
+
+/*
+ Statistics of the stages and of the last token's distribution. The caller sets struct_size;
+ later versions may have more members behind these, and a caller without them goes on as before.
+
+ The counts are of candidates with a probability left after each stage; in the order of the
+ parameters they never rise, and the last is of what was drawn from. With stages of its own they
+ are those behind the stage of that name, wherever it stands, or, where it is not there, of what
+ was drawn from.
+ Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
+ */
+typedef struct llama_sieve_stats {
+  /* sizeof(llama_sieve_stats) of the caller. */
+  size_t struct_size;
+  /* Entropy of the raw logits. */
+  float model_entropy;
+  /* Surprisal of the chosen token in the raw logits' distribution. */
+  float surprisal;
+  /* Entropy of the distribution that was drawn from. */
+  float sampling_entropy;
+  /* Size of the vocabulary. */
+  int32_t n_vocab;
+  /* Candidates after top-k. */
+  int32_t after_top_k;
+  /* Candidates after typical. */
+  int32_t after_typical;
+  /* Candidates after top-p. */
+  int32_t after_top_p;
+  /* Candidates after min-p. */
+  int32_t after_min_p;
+  /* Candidates after top-n-sigma. */
+  int32_t after_top_n_sigma;
+  /* Surprisal of the chosen token in the distribution that was drawn from. */
+  float sampling_surprisal;
+  /* Tokens that had been accepted when this one was chosen: its position, counted from 0. */
+  uint64_t n_accepted;
+} llama_sieve_stats;
+
+/*
+ Writes the statistics of the stages and of the last token's distribution to out.
+ LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts
+ are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
+
+ The caller guarantees:
+ sieve is NULL or alive; out is NULL or as long as its struct_size says.
+ */
+int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
+
+/* Stage: the penalties of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_PENALTIES 1
+
+/* Stage: DRY, don't repeat yourself. */
+#define LLAMA_SIEVE_STAGE_DRY 2
+
+/* Stage: top_k of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_TOP_K 3
+
+/* Stage: typical_p of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_TYPICAL 4
+
+/* Stage: top_p of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_TOP_P 5
+
+/* Stage: min_p of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_MIN_P 6
+
+/* Stage: top_n_sigma of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_TOP_N_SIGMA 7
+
+/* Stage: XTC, exclude top choices. */
+#define LLAMA_SIEVE_STAGE_XTC 8
+
+/* Stage: temperature of llama_sieve_params. */
+#define LLAMA_SIEVE_STAGE_TEMPERATURE 9
+
+/* Stage: dynamic temperature, which the entropy moves. */
+#define LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE 10
+
+/* Stage: mirostat, which draws the token. */
+#define LLAMA_SIEVE_STAGE_MIROSTAT 11
+
+/* Stage: mirostat 2, which draws the token. */
+#define LLAMA_SIEVE_STAGE_MIROSTAT_V2 12
+
+/* Stage: adaptive-p, which draws the token. */
+#define LLAMA_SIEVE_STAGE_ADAPTIVE_P 13
+
+/*
+ The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
+ have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+ */
+typedef struct llama_sieve_stages {
+  /* sizeof(llama_sieve_stages) of the caller. */
+  size_t struct_size;
+  /*
+   n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
+   copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
+   typical, top-p, min-p, XTC, dynamic temperature.
+   */
+  const int32_t *stages;
+  /* Default 9. */
+  size_t n_stages;
+  /* The factor of every penalty of DRY. Default 0, which disables. */
+  float dry_multiplier;
+  /* The base of DRY's exponential. Default 1.75; disabled by < 1. */
+  float dry_base;
+  /* Repetitions up to this length cost nothing. Default 2. */
+  int32_t dry_allowed_length;
+  /*
+   The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
+   by <= 0.
+   */
+  int32_t dry_penalty_last_n;
+  /* The chance that XTC acts. Default 0; disabled by <= 0. */
+  float xtc_probability;
+  /* The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5. */
+  float xtc_threshold;
+  /* The distance that the temperature moves to both sides. Default 0: not at all. */
+  float dynatemp_range;
+  /* The power of the entropy's share. Default 1. */
+  float dynatemp_exponent;
+  /* The surprisal that both mirostats aim at, in bits. Default 5. */
+  float mirostat_tau;
+  /* The share of an error that both mirostats correct at each token. Default 0.1. */
+  float mirostat_eta;
+  /* The number of candidates for the first mirostat's estimate. Default 100. */
+  int32_t mirostat_m;
+  /* The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws. */
+  float adaptive_target;
+  /* 0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9. */
+  float adaptive_decay;
+} llama_sieve_stages;
+
+/*
+ Returns the order of llama.cpp's programs and their defaults, which switch all but
+ llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
+ programs have four of (newline, colon, quotation mark, asterisk), are set by
+ llama_sieve_set_dry_breakers.
+ */
+struct llama_sieve_stages llama_sieve_default_stages(void);
+
+/*
+ Gives the sieve these stages from the next token on, in place of the order of its parameters, or
+ that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, but that a
+ temperature below 0.001 counts as 0, save in dynamic temperature with a range above 0; the bias
+ still comes first. The last stage draws the token if it is mirostat or
+ adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
+ tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
+ be called between any two tokens: stages that were there go on with what they remember, also
+ after numbers that switched them off.
+
+ LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
+ or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
+ draws before the end, or a number that is not finite.
+
+ The caller guarantees:
+ sieve is NULL or alive; stages is NULL or as long as its struct_size says; its stages are
+ NULL or n_stages numbers.
+ */
+int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_stages *stages);
+
+/*
+ Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the
+ order in which they run, and gives how many there are: 0 with the order of its parameters, too.
+ A negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
+
+ The caller guarantees:
+ sieve is NULL or alive; out has room for cap numbers.
+ */
+int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
+
+/*
+ Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
+ n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
+ must outlive this call only; it may be NULL where there are none.
+
+ LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
+ more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
+ to ask. What the host's tokenizer throws passes through, and leaves them as well.
+
+ The caller guarantees:
+ sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
+ n_breakers pointers, each NULL or a C string.
+ */
+int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
+                                 const struct llama_vocab *vocab,
+                                 const char **breakers,
+                                 size_t n_breakers);
+
+/*
+ Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
+ NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
+ penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
+ 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
+ for each that draws.
+
+ The caller guarantees:
+ sieve is NULL or alive.
+ */
+size_t llama_sieve_state_size(const struct llama_sieve *sieve);
+
+/* The most bytes of a state. */
+#define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
+
+/*
+ Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
+ in a format that is the same on every machine.
+
+ LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small, or
+ above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or has room for size bytes.
+ */
+int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
+
+/*
+ Restores a saved state, but for its parameters: the shorter form of llama_sieve_state_load_with,
+ with options 0.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or size bytes.
+ */
+int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
+
+/* An option of llama_sieve_state_load_with: takes the parameters that were saved, too. */
+#define LLAMA_SIEVE_STATE_PARAMS 1
+
+/*
+ Restores a saved state: goes on where the sieve that saved bytes was: same parameters, same
+ logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved. The
+ state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back to
+ that. Stages of its own are not saved: set them first.
+
+ With options 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
+ newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and generator
+ included, so that a sieve of any parameters goes on exactly as the one that saved.
+
+ LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_INVALID for
+ other options, or LLAMA_SIEVE_ERROR_STATE for more than LLAMA_SIEVE_STATE_MAX_BYTES, and for
+ bytes that are no state, damaged, of another version, or of a sieve with other stages that
+ remember something; with options 0 also of another generator than the parameters', with
+ LLAMA_SIEVE_STATE_PARAMS of an earlier version, which has no parameters, or with parameters that
+ llama_sieve_new would refuse. States of earlier versions are read otherwise; one of mt19937 that
+ lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated. The time is
+ bounded by size.
+
+ The caller guarantees:
+ sieve is NULL or alive; bytes is NULL or size bytes.
+ */
+int llama_sieve_state_load_with(struct llama_sieve *sieve,
+                                const uint8_t *bytes,
+                                size_t size,
+                                int options);
+
+/*
+ Writes the n most probable tokens in descending order to out, with their probabilities over
+ the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
+ sort of n.
+
+ Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
+ error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats; out is NULL or has room for n elements.
+ */
+int llama_sieve_top_candidates(const float *logits,
+                               int32_t n_vocab,
+                               int32_t n,
+                               struct llama_token_data *out);
+
+/*
+ Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
+ needed. Errors as for llama_sieve_sample.
+
+ The caller guarantees:
+ logits is NULL or n_vocab floats.
+ */
+int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
+
+/* -------------------------------------------------------------------------------------------------
+ * 5. Token tries
+ *
+ * A constraint for the host's chain: what follows is one value of a set. The tokens of a value are
+ * a span. A sampler is made with a set, or as a slot whose set comes later and may be exchanged.
+ * ---------------------------------------------------------------------------------------------- */
+
+/*
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
+ most probable valid one is selected.
+ */
+#define LLAMA_SIEVE_TRIE_GREEDY 0
+
+/*
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
+ selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+ */
+#define LLAMA_SIEVE_TRIE_SAMPLED 1
+
+/*
+ A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
+ valid tokens (greedy: to the most probable one alone).
+ */
+#define LLAMA_SIEVE_TRIE_COMPACT 256
+
+/*
+ A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
+ is complete, for hosts that reset a chain between generations. Without it the span begins anew.
+ */
+#define LLAMA_SIEVE_TRIE_RESET_IDLE 512
+
+/*
+ The most tokens of one value of a token trie: a span takes no more. A payload with a longer
+ value is refused.
+ */
+#define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
+
+/* The most bytes of a payload. */
+#define LLAMA_SIEVE_TRIE_MAX_PAYLOAD 268435456
+
 /*
  Makes a sampler that lets only the tokens of a set of allowed sequences through, one after the
  other, until one sequence is complete.
 
  json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
- terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once,
- at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the
- sampler belongs (before those that truncate). It can be set anew like a slot.
+ terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
+ LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
+ active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
+ in a chain the sampler belongs (before those that truncate). It can be set anew like a slot.
 
  Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
  valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
@@ -1174,10 +1382,31 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, s
 size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
- LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, found by the bytes of a payload or by the
- SHA-256 of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has
- more. NULL or not aligned: does nothing.
+ The most bytes that the tries of the cache and the payloads that they are known by occupy
+ together. A trie that is larger is not kept.
+ */
+#define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
+
+/* Counters of the cache of token tries since the start of the process, and what it holds now. */
+typedef struct llama_sieve_cache_stats {
+  /* Lookups that found a trie. */
+  uint64_t hits;
+  /* Lookups that did not. */
+  uint64_t misses;
+  /* Tries that made room for others; those still in use live on. */
+  uint64_t evictions;
+  /* Tries that are kept, at most 128. */
+  uint64_t entries;
+  /*
+   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   */
+  uint64_t bytes;
+} llama_sieve_cache_stats;
+
+/*
+ Writes the counters of the process-wide cache of token tries: the shorter form of
+ llama_sieve_trie_get_stats, with a struct that is frozen. NULL or not aligned: does nothing.
 
  The caller guarantees:
  out is NULL or writable.
@@ -1185,7 +1414,37 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
 void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- All counters of the cache of token tries into out, whose struct_size the caller sets.
+ All counters of the cache of token tries. The caller sets struct_size; later versions may have
+ more members behind these, and a caller without them goes on as before.
+ */
+typedef struct llama_sieve_trie_stats {
+  /* sizeof(llama_sieve_trie_stats) of the caller. */
+  size_t struct_size;
+  /* Lookups that found a trie. */
+  uint64_t hits;
+  /*
+   Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
+   values in another order.
+   */
+  uint64_t reordered;
+  /* Lookups that did not. */
+  uint64_t misses;
+  /* Tries that made room for others; those still in use live on. */
+  uint64_t evictions;
+  /* Tries that are kept, at most 128. */
+  uint64_t entries;
+  /*
+   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   */
+  uint64_t bytes;
+} llama_sieve_trie_stats;
+
+/*
+ Writes all counters of the process-wide cache of token tries to out, whose struct_size the
+ caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
+ recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
+
  LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
  this library does not know, and out as it was.
 
@@ -1227,6 +1486,12 @@ void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, 
  */
 void eliza_inference_clear_token_trie(void *handle);
 
+/* The most strings of a token trie of strings. */
+#define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
+
+/* The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each. */
+#define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 65536
+
 /*
  Makes a token trie of n strings, each a value and the name of its leaf, tokenized as it would
  be in the middle of a text: without special tokens, and without the space that some tokenizers
@@ -1246,6 +1511,47 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
                                                     const char *const *strings,
                                                     size_t n,
                                                     int mode);
+
+/* -------------------------------------------------------------------------------------------------
+ * 6. Grammars
+ *
+ * A constraint for the host's chain: the text follows a grammar in llama.cpp's notation. The
+ * limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
+ * generation.
+ * ---------------------------------------------------------------------------------------------- */
+
+/* The most bytes of a grammar's text. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
+
+/* The most elements of a grammar's rules. What a counted repetition repeats counts once. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
+
+/* The most rules of a grammar, those that groups and repetitions make included. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
+
+/*
+ The most repetitions that one {m,n} may ask for. llama.cpp takes 2,000, and as many rules that
+ repetitions of repetitions multiply to. What it takes means what it means there; a text that it
+ refuses for that is read with numbers up to this, whatever they multiply to.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
+
+/* The most stacks of rules that one character may lead through. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
+
+/*
+ The most elements that the stacks of rules may have below their tops, all together, those that
+ stacks have in common counted once. A rule that goes on behind a reference puts one there, so
+ that this bounds how deep a text may be nested, or in how many ways.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
+
+/*
+ The most steps that a grammar may take for one token, one array or one mask; for the text that
+ is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
+ from earlier calls counts as if it had to be found.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 
 /*
  Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
@@ -1268,6 +1574,9 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
                                                const char *grammar_str,
                                                const char *grammar_root);
+
+/* The most words of a bitmap of tokens: there are no more tokens than numbers of tokens. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
 
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
@@ -1303,6 +1612,9 @@ bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
  */
 int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 
+/* The most bytes that the grammars of the cache occupy together. */
+#define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
+
 /*
  Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
  LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
@@ -1314,7 +1626,14 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- Forgets what is kept of a vocabulary: its tree, and the grammars that were compiled for it.
+ The most vocabularies of which something is kept. One more takes the place of the one that was
+ added first, so that a program which goes around through more finds nothing again.
+ */
+#define LLAMA_SIEVE_MAX_VOCABULARIES 8
+
+/*
+ Forgets what is kept of a vocabulary, of LLAMA_SIEVE_MAX_VOCABULARIES at most: its tree, and the
+ grammars that were compiled for it.
  Samplers that are in use go on, and what they make anew is not kept. To be called before a model
  is freed, so that its memory goes with it, and so that another model at the same address cannot
  be taken for it. NULL does nothing.
@@ -1344,6 +1663,39 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
                                                     const int32_t *trigger_tokens,
                                                     size_t num_trigger_tokens);
 
+/* The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
+
+/*
+ The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
+ one.) There may be no more words or patterns, either.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
+
+/* The deepest nesting of parentheses in a trigger pattern. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
+
+/*
+ The most steps that one token may take while its grammar waits for a trigger, all patterns
+ together.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
+
+/*
+ The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
+ with all that may come to be remembered of them while texts are read.
+ */
+#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
+
+/* The most sets of trigger patterns that are kept. */
+#define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS 64
+
+/* The most trigger tokens of a lazy grammar. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS 1048576
+
+/* The most bytes of a text in which a lazy grammar waits for its trigger. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
+
 /*
  Makes a grammar sampler that lets everything through until one of the patterns is found in the
  text that was accepted so far, or one of the tokens is accepted.
@@ -1359,7 +1711,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
  pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
  than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
  LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
- again. All is copied.
+ again. All is copied. Patterns are kept for the next grammar that has them, within
+ LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 
  The caller guarantees:
  As for llama_sieve_init_grammar; the patterns are NULL or as many C strings, the tokens NULL
@@ -1373,560 +1726,12 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
                                                              const int32_t *trigger_tokens,
                                                              size_t num_trigger_tokens);
 
-/*
- Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
- min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
- of a llama.cpp program a sieve gives the tokens of its default chain.
- */
-struct llama_sieve_params llama_sieve_default_params(void);
-
-/*
- Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if
- params is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
- unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
-
- The caller guarantees:
- params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
- are copied.
- */
-struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
-
-/*
- Makes a second sieve that goes on as this one would: the same parameters, history and generator.
- To be freed by itself. NULL for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
-
-/*
- Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
- logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
-
- The caller guarantees:
- sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
- */
-void llama_sieve_free(struct llama_sieve *sieve);
-
-/*
- Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
-
- The caller guarantees:
- sieve is NULL (an error) or alive.
- */
-void llama_sieve_reset(struct llama_sieve *sieve);
-
-/*
- Sets other parameters from the next token on; history and generator stay. Another rng begins its
- stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
- penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
-
- LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
-
- The caller guarantees:
- sieve is NULL or alive; params as for llama_sieve_new.
- */
-int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
-
-/*
- Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so
- that the first token, too, allocates nothing (stages of its own may, with the logits); history,
- generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
- token of the vocabulary, by the parameters.
-
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
- LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
- then nothing is changed.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
-
-/*
- Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
- one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
- that a token is in the vocabulary is not checked.
-
- The caller guarantees:
- sieve is NULL (an error) or alive.
- */
-void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
-
-/*
- Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
- tell llama_sieve_accept.
-
- NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
- does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
- LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
- (no logit above minus infinity: then the random stream stays; or one of minus infinity is
- drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
- tokens.
-
- The caller guarantees:
- sieve is NULL or alive; logits is NULL or n_vocab floats.
- */
-int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32_t n_vocab);
-
-/*
- Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
-
- The caller guarantees:
- sieve is NULL or alive; logits is NULL or n_vocab elements.
- */
-int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
-
-/*
- Chooses a token as llama_sieve_sample does, from logits in bfloat16.
-
- The caller guarantees:
- sieve is NULL or alive; logits is NULL or n_vocab elements.
- */
-int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
-
-/*
- Chooses a token for each of n independent sequences, on the calling thread and at most
- n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
- thread for each processor. Where no thread can be started, and in the child of a process that
- has forked after a batch, the calling thread does all the work. The tokens do not depend on the
- number of threads. They are not accepted.
-
- out[i] is the token of sieves[i] and logits[i], or its negative error, of which
- llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in
- out, whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
- array or sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in
- use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that
- sieve alone is out of use.
-
- The caller guarantees:
- sieves, logits and out are NULL or n elements; each sieve is alive; each element of
- logits is NULL or n_vocab floats.
- */
-int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
-                             const float *const *logits,
-                             int32_t n_vocab,
-                             size_t n,
-                             int32_t *out,
-                             int n_threads);
-
-/*
- Chooses a token of the logits that a llama_context has for output idx (-1: the last), as
- llama_get_logits_ith gives them, and accepts it.
-
- Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
- LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
- on an idx without logits.)
-
- The caller guarantees:
- sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread
- during the call.
- */
-int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
-
-/*
- Returns the number of tokens accepted since the sieve was made or reset, whether or not the
- penalties still look back on them: the position of the next token, counted from 0. 0, and an
- error text, for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
-
-/*
- Returns the seed that the random numbers began with: the one asked for, or, where that was
- 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
- and an error text, for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
-
-/*
- Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
- error text, for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-size_t llama_sieve_history_size(const struct llama_sieve *sieve);
-
-/*
- Returns how often token is among the tokens that the penalties look back on. 0, and an error
- text, for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
-
-/*
- True if token is among the tokens that the penalties look back on. False, and an error text,
- for NULL and for a sieve in use.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
-
-/*
- Writes the different tokens that the penalties look back on, in no particular order: the first
- cap of them to out. Returns how many there are, which may be more. 0, and an error text, for
- NULL, for a sieve in use, and where out is not aligned or cap too large.
-
- The caller guarantees:
- sieve is NULL or alive; out is NULL or has room for cap tokens.
- */
-size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
-
-/*
- Returns the raw logit of one token after bias and penalties, here and now: what the stages would
- see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
- and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
-
-/*
- Returns the reason why there was no token when the sieve was last asked for one, by
- llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
- that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
- llama_sieve_last_error alone.
-
- Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
- and for a sieve in use. Valid until this thread calls this function again.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-const char *llama_sieve_error(const struct llama_sieve *sieve);
-
-/*
- Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
- left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
- the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
-
- The caller guarantees:
- params as for llama_sieve_new.
- */
-struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
-
-/*
- Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
- sieve: parameters, statistics, history, saved states, the candidates and the error of the last
- token. What is changed counts from the next token of the chain on.
-
- It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
- (while the sampler is at work it is in use, and while it is, the sampler takes the largest
- logit). A clone of the sampler has a sieve of its own. NULL, and an error text, for NULL and for
- other samplers; a member of a chain is had by llama_sampler_chain_get.
-
- The caller guarantees:
- smpl is NULL or a live sampler of any kind.
- */
-struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
-
-/*
- Writes the parameters in force to out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
- negative error; then out is as it was.
-
- out->bias is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
- end; llama_sieve_set_params may be given it. out->seed is what was asked for;
- llama_sieve_current_seed tells which one is in use.
-
- The caller guarantees:
- sieve is NULL or alive; out is NULL or as long as its struct_size says.
- */
-int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
-
-/*
- Writes the distribution that the last token was drawn from: at most cap candidates with logits
- after all stages and probabilities, which add up to 1 over all of them; returns how many there
- are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
- first token and after a failure.
-
- out may be NULL if cap is 0.
-
- The caller guarantees:
- sieve is NULL or alive; out has room for cap elements.
- */
-int llama_sieve_candidates(const struct llama_sieve *sieve,
-                           struct llama_token_data *out,
-                           size_t cap);
-
-/*
- Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
- own over the logits, four times as long as a mere maximum; where the filters leave the whole
- vocabulary, that is also written out as candidates and read once more.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
-
-/*
- Writes the statistics of the stages and of the last token's distribution to out.
- LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts
- are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
-
- The caller guarantees:
- sieve is NULL or alive; out is NULL or as long as its struct_size says.
- */
-int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_stats *out);
-
-/*
- Returns the order of llama.cpp's programs and their defaults, which switch all but
- llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
- programs have four of (newline, colon, quotation mark, asterisk), are set by
- llama_sieve_set_dry_breakers.
- */
-struct llama_sieve_stages llama_sieve_default_stages(void);
-
-/*
- Gives the sieve these stages from the next token on, in place of the order of its parameters, or
- that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, but that a
- temperature below 0.001 counts as 0, save in dynamic temperature with a range above 0; the bias
- still comes first. The last stage draws the token if it is mirostat or
- adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
- tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
- be called between any two tokens: stages that were there go on with what they remember, also
- after numbers that switched them off.
-
- LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
- or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
- draws before the end, or a number that is not finite.
-
- The caller guarantees:
- sieve is NULL or alive; stages is NULL or as long as its struct_size says; its stages are
- NULL or n_stages numbers.
- */
-int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_stages *stages);
-
-/*
- Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the
- order in which they run, and gives how many there are: 0 with the order of its parameters, too.
- A negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
-
- The caller guarantees:
- sieve is NULL or alive; out has room for cap numbers.
- */
-int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
-
-/*
- Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
- n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
- must outlive this call only; it may be NULL where there are none.
-
- LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
- more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
- to ask. What the host's tokenizer throws passes through, and leaves them as well.
-
- The caller guarantees:
- sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
- n_breakers pointers, each NULL or a C string.
- */
-int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
-                                 const struct llama_vocab *vocab,
-                                 const char **breakers,
-                                 size_t n_breakers);
-
-/*
- Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error text, for
- NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
- penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
- 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
- for each that draws.
-
- The caller guarantees:
- sieve is NULL or alive.
- */
-size_t llama_sieve_state_size(const struct llama_sieve *sieve);
-
-/*
- Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
- in a format that is the same on every machine.
-
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small, or
- above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
-
- The caller guarantees:
- sieve is NULL or alive; bytes is NULL or has room for size bytes.
- */
-int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
-
-/*
- Restores a saved state: goes on where the sieve that saved bytes was: same parameters, same
- logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved.
- The parameters stay (llama_sieve_state_load_with takes those of the state). The state carries
- the random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
- penalty_last_n keeps the newest tokens.
-
- LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
- more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another
- version, of another generator than the parameters', or of a sieve with other stages that
- remember something (set the same ones first). States of earlier versions are read; one of
- mt19937 that lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated.
- The time is bounded by size.
-
- The caller guarantees:
- sieve is NULL or alive; bytes is NULL or size bytes.
- */
-int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
-
-/*
- Restores a saved state with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes
- the parameters that were saved, biases and generator included, so that a sieve of any parameters
- goes on exactly as the one that saved. Stages of its own are not saved: set them first.
-
- Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
- of an earlier version, which has no parameters, or whose parameters llama_sieve_new would
- refuse. Nothing is changed then.
-
- The caller guarantees:
- sieve is NULL or alive; bytes is NULL or size bytes.
- */
-int llama_sieve_state_load_with(struct llama_sieve *sieve,
-                                const uint8_t *bytes,
-                                size_t size,
-                                int options);
-
-/*
- Writes the n most probable tokens in descending order to out, with their probabilities over
- the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
- sort of n.
-
- Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
- error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
-
- The caller guarantees:
- logits is NULL or n_vocab floats; out is NULL or has room for n elements.
- */
-int llama_sieve_top_candidates(const float *logits,
-                               int32_t n_vocab,
-                               int32_t n,
-                               struct llama_token_data *out);
-
-/*
- Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
- needed. Errors as for llama_sieve_sample.
-
- The caller guarantees:
- logits is NULL or n_vocab floats.
- */
-int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
-
-/*
- Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
- the logits of output idx (-1: the last), and every member accepts it. The token is the same,
- but no array is filled with the whole vocabulary.
-
- chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
- others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
- the chain was made for that, the host's own llama_sampler_sample does it all. What a member
- throws reaches the caller.
-
- Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
- no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
- minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
- LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
-
- The caller guarantees:
- chain is NULL or a live sampler of the host's, ctx NULL or a live context of the same host;
- both are used by no other thread during the call.
- */
-int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
-                                 struct llama_context *ctx,
-                                 int32_t idx);
-
-/*
- Selects a token with the chain among n_vocab logits, indexed by token, which are only read. It
- is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
- part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
- vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
- token beyond them.
-
- Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
- llama_sieve_chain_sample.
-
- The caller guarantees:
- chain is NULL or a live sampler of the host's, used by no other thread during the call;
- logits is NULL or n_vocab floats.
- */
-int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
-                                        const float *logits,
-                                        int32_t n_vocab);
-
-/*
- Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
-
- The caller guarantees:
- As for llama_sieve_chain_sample_logits.
- */
-int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
-                                     const uint16_t *logits,
-                                     int32_t n_vocab);
-
-/*
- Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
- of a float.
-
- The caller guarantees:
- As for llama_sieve_chain_sample_logits.
- */
-int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
-                                      const uint16_t *logits,
-                                      int32_t n_vocab);
-
-/*
- Selects one token for each of n chains, each from its own n_vocab logits, on the calling
- thread and at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone.
- Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
- after the others. The tokens do not depend on the number of threads.
-
- Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
- chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
- has. Should a member that is not this library's throw, what stands behind its chain in out is
- not written. With out untouched: arrays NULL, n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or
- there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0, n_threads < 0, no host. n
- 0 does nothing.
-
- The caller guarantees:
- chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler
- of the host's, which no other thread uses during the call and which shares no member with
- another; each element of logits is NULL or n_vocab floats.
- */
-int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
-                                   const float *const *logits,
-                                   int32_t n_vocab,
-                                   size_t n,
-                                   int32_t *out,
-                                   int n_threads);
-
-/*
- Writes the candidates that the last token of this chain was drawn from, as the built-in chain
- would have left them: at most cap to out; returns how many there are, which may be more.
-
- It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
- thread, as long as the logits that it had are unchanged and no later one ran on this thread;
- otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
- caller's to know: candidates that are all of the vocabulary are computed again from them. So is
- whether the chain is still that one: another that lies where it was freed must sample first.
- Where the host's own llama_sampler_sample did it all, there is nothing to tell.
-
- Negative errors: chain NULL; out NULL although cap is not 0; cap too large.
-
- The caller guarantees:
- out is NULL or has room for cap elements; the logits that the last token was sampled from
- are there and unchanged.
- */
-int llama_sieve_chain_candidates(struct llama_sampler *chain,
-                                 struct llama_token_data *out,
-                                 size_t cap);
+/* -------------------------------------------------------------------------------------------------
+ * 7. Metrics
+ *
+ * How certain a model is, from its raw logits or from what the filters left of them. They need no
+ * llama.cpp and no other object.
+ * ---------------------------------------------------------------------------------------------- */
 
 /*
  Returns the Shannon entropy of the model's distribution, from its n raw logits: how uncertain
@@ -1934,7 +1739,7 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
 
  base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
  minus infinity are tokens without probability; plus infinity takes all of it (of several, the
- first). NaN, and an error text, if logits is NULL, n <= 0, base is another number, or no
+ first). NaN, and an error, if logits is NULL, n <= 0, base is another number, or no
  token has probability. Cost: one pass over the logits. Any thread.
 
  The caller guarantees:
@@ -1977,13 +1782,20 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
                                        int base);
 
 /*
+ The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
+
+ Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+ */
+typedef struct llama_sieve_ppl llama_sieve_ppl;
+
+/*
  Makes a perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without
  memory.
  */
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
 /*
- Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity
+ Adds the surprisal of one token, in nats. NaN is left out, with an error; plus infinity
  makes the perplexity infinite.
 
  The caller guarantees:
@@ -2031,6 +1843,88 @@ struct llama_sieve_ppl *llama_sieve_ppl_clone(const struct llama_sieve_ppl *ppl)
  more.
  */
 void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
+
+/* -------------------------------------------------------------------------------------------------
+ * 8. The host
+ *
+ * The llama.cpp of the process, which the library finds by itself. These are for programs that
+ * hold several, and for those that would know whether its samplers are those that ours are equal
+ * to.
+ * ---------------------------------------------------------------------------------------------- */
+
+/*
+ Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only
+ needed where the library cannot find it by itself, or where a process holds several. Samplers
+ that exist already keep the host they were made with.
+
+ Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
+ if that library does not export llama_sampler_init; then the host stays as it was.
+
+ The caller guarantees:
+ dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or
+ alive.
+ */
+int llama_sieve_bind_host(void *dl_handle);
+
+/*
+ Compares ours with the host's own sampler of that name: the shorter form of
+ llama_sieve_certify_build, for a build that is not known.
+
+ The caller guarantees:
+ sampler_name is NULL or a C string.
+ */
+int llama_sieve_certify(const char *sampler_name);
+
+/* The host's sampler has another name. */
+#define LLAMA_SIEVE_CERTIFY_NAME 1
+
+/* The host's sampler leaves another number of candidates. */
+#define LLAMA_SIEVE_CERTIFY_SIZE 2
+
+/* One of the two calls the candidates sorted that the other does not. */
+#define LLAMA_SIEVE_CERTIFY_SORTED 3
+
+/* The two select different candidates, or one of them none. */
+#define LLAMA_SIEVE_CERTIFY_SELECTED 4
+
+/* Candidates are in different places. */
+#define LLAMA_SIEVE_CERTIFY_IDS 5
+
+/* A logit has other bits. */
+#define LLAMA_SIEVE_CERTIFY_LOGITS 6
+
+/* A probability has other bits. */
+#define LLAMA_SIEVE_CERTIFY_PROBABILITIES 7
+
+/*
+ The arguments of this constructor have changed between builds, or are pointers, and the host's
+ build is not known: it was not called.
+ */
+#define LLAMA_SIEVE_CERTIFY_ARGUMENTS 8
+
+/* The sampler asks a vocabulary, so that it cannot be tried without one: it was not called. */
+#define LLAMA_SIEVE_CERTIFY_VOCABULARY 9
+
+/* The host's constructor gives NULL. */
+#define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
+
+/*
+ Compares ours with the host's own sampler of that name, as llama_sampler_name tells it ("top-k"),
+ on small arrays. What is found holds as long as the host stays loaded.
+
+ Arguments of constructors depend on the host's build. build is its number, which is believed
+ unless the host's exports rule it out, or 0 or less where it is not known: then it is found out
+ as far as that is possible. The environment variable LLAMA_SIEVE_HOST has precedence.
+
+ Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
+ (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
+ or none of a built-in sampler, there is no host, or it has no such sampler.
+ llama_sieve_last_error says more. An exception that the host throws passes through.
+
+ The caller guarantees:
+ sampler_name is NULL or a C string.
+ */
+int llama_sieve_certify_build(const char *sampler_name, int build);
 
 #ifdef __cplusplus
 }  // extern "C"

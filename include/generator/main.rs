@@ -1,4 +1,10 @@
 //! Writes `include/llama_sieve.h`, which is committed and compared by CI, from `src/ffi`.
+//!
+//! cbindgen prints all constants, then all types, then all functions. [`sections`] has the sections
+//! that a reader finds them in; [`book`] puts them there.
+
+mod book;
+mod sections;
 
 use std::error::Error;
 use std::fs;
@@ -29,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut text = Vec::new();
     bindings.write(&mut text);
     let text = as_c_prose(&String::from_utf8(text)?);
-    fs::write(here.join("../llama_sieve.h"), text)?;
+    fs::write(here.join("../llama_sieve.h"), book::bind(&text)?)?;
     Ok(())
 }
 

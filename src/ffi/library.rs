@@ -114,8 +114,8 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
 }
 
 /// The number of what llama_sieve_last_error says: the LLAMA_SIEVE_ERROR_* that the call gave, or
-/// would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify. 0 where
-/// nothing went wrong, and for a warning, of a call that succeeded.
+/// would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify.
+/// LLAMA_SIEVE_OK where nothing went wrong, and for a warning, of a call that succeeded.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error_code() -> c_int {
     guard("llama_sieve_last_error_code", || 0, last_error::code)

@@ -63,7 +63,7 @@ const MASKED: &str = "every logit is minus infinity or NaN, so there is no distr
 ///
 /// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
 /// minus infinity are tokens without probability; plus infinity takes all of it (of several, the
-/// first). NaN, and an error text, if `logits` is NULL, `n` <= 0, `base` is another number, or no
+/// first). NaN, and an error, if `logits` is NULL, `n` <= 0, `base` is another number, or no
 /// token has probability. Cost: one pass over the logits. Any thread.
 ///
 /// # Safety
@@ -178,7 +178,7 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     })
 }
 
-/// Adds the surprisal of one token, in nats. NaN is left out, with an error text; plus infinity
+/// Adds the surprisal of one token, in nats. NaN is left out, with an error; plus infinity
 /// makes the perplexity infinite.
 ///
 /// # Safety

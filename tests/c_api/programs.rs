@@ -47,6 +47,32 @@ fn the_header_stands_before_and_behind_llama_h() {
     }
 }
 
+/// The page of the header that is to be read first, as it stands there, on the trained model.
+#[test]
+fn the_uses_on_the_first_page_of_the_header_run() {
+    let header = fs::read_to_string(root().join("include/llama_sieve.h"));
+    let header = header.expect("the header is there");
+    let page = header.split("What to read first").nth(1);
+    let page = page.and_then(|page| page.split("*/").next());
+    let lines = page.expect("it has the page").lines();
+    let mut uses = String::new();
+    for line in lines.filter_map(|line| line.strip_prefix(" *     ")) {
+        writeln!(uses, "    {line}").expect("a string takes everything");
+    }
+    let build = Build::new("header_uses", "c-tests/header_uses.c");
+    let folder = build.folder().to_owned();
+    fs::write(folder.join("header_uses.inc"), uses).expect("the folder is writable");
+    let build = build.flag("-I").flag(folder);
+    let program = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    let said = program.build().succeed(&[&model]);
+    assert!(said.contains(" nats, perplexity "), "{said}");
+    assert!(
+        said.contains("tokens 1 1, trie and grammar 1 1\n"),
+        "{said}"
+    );
+}
+
 #[test]
 fn our_mirrors_of_llama_h_have_its_layout() {
     let build = Build::new("llama_h_layout", "c-tests/llama_h_layout.c").with_llama_h();

@@ -36,15 +36,8 @@ pub use codes::*;
 use compare::*;
 use kinds::*;
 
-/// Compares ours with the bound host's own sampler of that name, as llama_sampler_name tells it
-/// ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
-///
-/// Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
-/// (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
-/// or none of a built-in sampler, there is no host, or it has no such sampler.
-/// llama_sieve_last_error says more. The build of the host, where arguments depend on it, is found
-/// out as far as that is possible, or taken from the environment variable LLAMA_SIEVE_HOST. An
-/// exception that the host throws passes through.
+/// Compares ours with the host's own sampler of that name: the shorter form of
+/// llama_sieve_certify_build, for a build that is not known.
 ///
 /// # Safety
 /// `sampler_name` is NULL or a C string.
@@ -54,9 +47,17 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// Compares as llama_sieve_certify does, for a caller who knows the host's build number: it is
-/// believed where LLAMA_SIEVE_HOST names none, unless the host's exports rule it out. 0 or less:
-/// not known.
+/// Compares ours with the host's own sampler of that name, as llama_sampler_name tells it ("top-k"),
+/// on small arrays. What is found holds as long as the host stays loaded.
+///
+/// Arguments of constructors depend on the host's build. `build` is its number, which is believed
+/// unless the host's exports rule it out, or 0 or less where it is not known: then it is found out
+/// as far as that is possible. The environment variable LLAMA_SIEVE_HOST has precedence.
+///
+/// Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
+/// (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
+/// or none of a built-in sampler, there is no host, or it has no such sampler.
+/// llama_sieve_last_error says more. An exception that the host throws passes through.
 ///
 /// # Safety
 /// `sampler_name` is NULL or a C string.

@@ -145,7 +145,8 @@ pub(super) unsafe fn of_patterns(
 /// pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
 /// than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
 /// LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
-/// again. All is copied.
+/// again. All is copied. Patterns are kept for the next grammar that has them, within
+/// LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 ///
 /// # Safety
 /// As for `llama_sieve_init_grammar`; the patterns are NULL or as many C strings, the tokens NULL

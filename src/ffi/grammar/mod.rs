@@ -166,7 +166,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_cache_stats(out: *mut llama_sieve_c
     })
 }
 
-/// Forgets what is kept of a vocabulary: its tree, and the grammars that were compiled for it.
+/// Forgets what is kept of a vocabulary, of LLAMA_SIEVE_MAX_VOCABULARIES at most: its tree, and the
+/// grammars that were compiled for it.
 /// Samplers that are in use go on, and what they make anew is not kept. To be called before a model
 /// is freed, so that its memory goes with it, and so that another model at the same address cannot
 /// be taken for it. NULL does nothing.

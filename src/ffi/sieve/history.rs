@@ -14,7 +14,7 @@ use super::handle::*;
 
 /// Returns the number of tokens accepted since the sieve was made or reset, whether or not the
 /// penalties still look back on them: the position of the next token, counted from 0. 0, and an
-/// error text, for NULL and for a sieve in use.
+/// error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
 
 /// Returns the seed that the random numbers began with: the one asked for, or, where that was
 /// 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
-/// and an error text, for NULL and for a sieve in use.
+/// and an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn llama_sieve_current_seed(sieve: *const Handle) -> u64 {
 }
 
 /// Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
-/// error text, for NULL and for a sieve in use.
+/// error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: 
     })
 }
 
-/// True if `token` is among the tokens that the penalties look back on. False, and an error text,
+/// True if `token` is among the tokens that the penalties look back on. False, and an error,
 /// for NULL and for a sieve in use.
 ///
 /// # Safety
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
 }
 
 /// Writes the different tokens that the penalties look back on, in no particular order: the first
-/// `cap` of them to `out`. Returns how many there are, which may be more. 0, and an error text, for
+/// `cap` of them to `out`. Returns how many there are, which may be more. 0, and an error, for
 /// NULL, for a sieve in use, and where `out` is not aligned or `cap` too large.
 ///
 /// # Safety
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
 
 /// Returns the raw logit of one token after bias and penalties, here and now: what the stages would
 /// see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
-/// and an error text, for NULL and for a sieve in use; NaN also for a logit that is.
+/// and an error, for NULL and for a sieve in use; NaN also for a logit that is.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
 /// that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
 /// llama_sieve_last_error alone.
 ///
-/// Also of a sieve that is out of use after an internal error. NULL, and an error text, for NULL
+/// Also of a sieve that is out of use after an internal error. NULL, and an error, for NULL
 /// and for a sieve in use. Valid until this thread calls this function again.
 ///
 /// # Safety

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
 ///
 /// It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
 /// (while the sampler is at work it is in use, and while it is, the sampler takes the largest
-/// logit). A clone of the sampler has a sieve of its own. NULL, and an error text, for NULL and for
+/// logit). A clone of the sampler has a sieve of its own. NULL, and an error, for NULL and for
 /// other samplers; a member of a chain is had by llama_sampler_chain_get.
 ///
 /// # Safety

@@ -55,7 +55,7 @@ fn defaults() -> llama_sieve_params {
     params_for_c(&Params::default())
 }
 
-/// Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error text, if
+/// Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error, if
 /// `params` is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
 /// unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 ///

@@ -16,7 +16,7 @@ pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
 const STATE: Argument =
     argument!("bytes", "size", LLAMA_SIEVE_STATE_MAX_BYTES).answered_with(LLAMA_SIEVE_ERROR_STATE);
 
-/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error text, for
+/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
 /// NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
 /// penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
 /// 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
@@ -78,18 +78,8 @@ pub unsafe extern "C" fn llama_sieve_state_save(
 /// An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
 pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 
-/// Restores a saved state: goes on where the sieve that saved `bytes` was: same parameters, same
-/// logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved.
-/// The parameters stay (llama_sieve_state_load_with takes those of the state). The state carries
-/// the random stream, whatever the parameters' seed; llama_sieve_reset goes back to that. A smaller
-/// penalty_last_n keeps the newest tokens.
-///
-/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, or LLAMA_SIEVE_ERROR_STATE for
-/// more than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are no state, damaged, of another
-/// version, of another generator than the parameters', or of a sieve with other stages that
-/// remember something (set the same ones first). States of earlier versions are read; one of
-/// mt19937 that lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated.
-/// The time is bounded by `size`.
+/// Restores a saved state, but for its parameters: the shorter form of llama_sieve_state_load_with,
+/// with options 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
@@ -105,13 +95,23 @@ pub unsafe extern "C" fn llama_sieve_state_load(
     })
 }
 
-/// Restores a saved state with options: 0 is llama_sieve_state_load; LLAMA_SIEVE_STATE_PARAMS takes
-/// the parameters that were saved, biases and generator included, so that a sieve of any parameters
-/// goes on exactly as the one that saved. Stages of its own are not saved: set them first.
+/// Restores a saved state: goes on where the sieve that saved `bytes` was: same parameters, same
+/// logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved. The
+/// state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back to
+/// that. Stages of its own are not saved: set them first.
 ///
-/// Further errors: LLAMA_SIEVE_ERROR_INVALID for other options, LLAMA_SIEVE_ERROR_STATE for a state
-/// of an earlier version, which has no parameters, or whose parameters llama_sieve_new would
-/// refuse. Nothing is changed then.
+/// With `options` 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
+/// newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and generator
+/// included, so that a sieve of any parameters goes on exactly as the one that saved.
+///
+/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_INVALID for
+/// other options, or LLAMA_SIEVE_ERROR_STATE for more than LLAMA_SIEVE_STATE_MAX_BYTES, and for
+/// bytes that are no state, damaged, of another version, or of a sieve with other stages that
+/// remember something; with options 0 also of another generator than the parameters', with
+/// LLAMA_SIEVE_STATE_PARAMS of an earlier version, which has no parameters, or with parameters that
+/// llama_sieve_new would refuse. States of earlier versions are read otherwise; one of mt19937 that
+/// lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated. The time is
+/// bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.

@@ -89,9 +89,10 @@ pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
-/// terminators may be missing; mode is one of LLAMA_SIEVE_TRIE_*. The constraint is active at once,
-/// at the first descriptor; see docs/token-trie.md for what happens then and where in a chain the
-/// sampler belongs (before those that truncate). It can be set anew like a slot.
+/// terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
+/// LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
+/// active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
+/// in a chain the sampler belongs (before those that truncate). It can be set anew like a slot.
 ///
 /// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
 /// valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
@@ -280,10 +281,8 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
     })
 }
 
-/// Writes the counters of the process-wide cache of token tries: at most 128 tries in at most
-/// LLAMA_SIEVE_TRIE_CACHE_BYTES, least recently used, found by the bytes of a payload or by the
-/// SHA-256 of its sets in canonical order. The struct is frozen; llama_sieve_trie_get_stats has
-/// more. NULL or not aligned: does nothing.
+/// Writes the counters of the process-wide cache of token tries: the shorter form of
+/// llama_sieve_trie_get_stats, with a struct that is frozen. NULL or not aligned: does nothing.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -321,7 +320,10 @@ pub struct llama_sieve_trie_stats {
     pub bytes: u64,
 }
 
-/// All counters of the cache of token tries into `out`, whose struct_size the caller sets.
+/// Writes all counters of the process-wide cache of token tries to `out`, whose struct_size the
+/// caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
+/// recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
+///
 /// LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
 /// this library does not know, and `out` as it was.
 ///

@@ -1,0 +1,80 @@
+//! The sections of the header.
+
+/// One section.
+pub struct Section {
+    pub title: &'static str,
+    /// The words below the title.
+    pub words: &'static str,
+    /// Beginnings of the names that stand in it, in lower case and without `llama_sieve_`, with
+    /// spaces between. The longest one of all sections decides.
+    pub names: &'static str,
+}
+
+pub const SECTIONS: [Section; 8] = [
+    Section {
+        title: "The library",
+        words: "Its version, its errors, and its messages.",
+        names: "error_ last_error log_ max_elements ok simd version",
+    },
+    Section {
+        title: "Samplers",
+        words: "\
+One constructor for each built-in sampler of llama.cpp, with its arguments, and two that
+llama.cpp had. Each makes a sampler for the host's chain that leaves what the built-in leaves.
+\"Disabled\" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
+process, or no memory.",
+        names: "ban_ dry_ get_seed init_ loop_",
+    },
+    Section {
+        title: "Chains, straight from the logits",
+        words: "\
+A token of a host's chain without the array of all candidates, which llama_sampler_sample fills
+first. The chain is the host's own, of any members in any order.",
+        names: "chain_ max_batch trace",
+    },
+    Section {
+        title: "The sieve",
+        words: "\
+A sampler of its own, of one sequence: raw logits to a token in one call, without a llama.cpp.
+Its parameters may change at each token, and its state can be saved. With its default parameters
+and a seed it gives the tokens of llama.cpp's default chain. Sizes and errors of the logits are
+as in llama_sieve_sample, which is the call for every token; the rest may be left out.",
+        names: "\
+accept adjusted_logit candidates clone current_seed default_ error free get_params get_stages
+greedy history_ init_sampler last_stats llama_sieve max_reserved measure method_ mode_
+n_accepted new of_sampler order_ params reserve reset rng_ sample set_ stage state_ stats
+top_candidates",
+    },
+    Section {
+        title: "Token tries",
+        words: "\
+A constraint for the host's chain: what follows is one value of a set. The tokens of a value are
+a span. A sampler is made with a set, or as a slot whose set comes later and may be exchanged.",
+        names: "cache_stats eliza_inference_ init_trie llama_sampler_init_token_trie trie_",
+    },
+    Section {
+        title: "Grammars",
+        words: "\
+A constraint for the host's chain: the text follows a grammar in llama.cpp's notation. The
+limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
+generation.",
+        names: "\
+grammar_ init_choice init_grammar init_json_schema init_regex init_tags json_ max_vocabularies
+vocab_forget",
+    },
+    Section {
+        title: "Metrics",
+        words: "\
+How certain a model is, from its raw logits or from what the filters left of them. They need no
+llama.cpp and no other object.",
+        names: "candidates_entropy candidates_surprisal entropy ppl surprisal",
+    },
+    Section {
+        title: "The host",
+        words: "\
+The llama.cpp of the process, which the library finds by itself. These are for programs that
+hold several, and for those that would know whether its samplers are those that ours are equal
+to.",
+        names: "attach bind_host certify detach",
+    },
+];
