@@ -1,7 +1,8 @@
-"""The snippet of the repository's README, as it stands there."""
+"""The snippet of the repository's README, as it stands there, and the minimal example."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from types import ModuleType
@@ -22,3 +23,13 @@ def test_the_snippet_runs(llama_cpp: ModuleType) -> None:
     output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert output.returncode == 0, output.stderr
     assert output.stdout.strip(), output.stderr
+
+
+def test_the_minimal_example_prints_what_it_says() -> None:
+    """tests/examples compares what it says with the tokens of llama.cpp's own chain."""
+    example = REPOSITORY / "examples" / "minimal.py"
+    if not example.is_file():
+        missing("this is not the repository: its examples are not there")
+    [says] = re.findall("^Prints: (.*)$", example.read_text("utf-8"), re.MULTILINE)
+    output = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
+    assert (output.stdout.strip(), output.stderr) == (says, "")

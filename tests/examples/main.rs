@@ -7,6 +7,8 @@ mod constrained;
 mod json;
 #[cfg(target_os = "linux")]
 mod languages;
+#[cfg(target_os = "linux")]
+mod minimal;
 mod pictures;
 #[cfg(target_os = "linux")]
 mod readme;
