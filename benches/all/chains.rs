@@ -87,7 +87,7 @@ fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSam
     ])
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     Row {
         name: "from logits: default chain",
         make: |n| default_chain(disabled_penalties(n), xtc(0.0)),
@@ -111,6 +111,14 @@ const ROWS: [Row; 15] = [
     Row {
         name: "from logits: top_p, dist",
         make: |_| chain([top_p(), dist()]),
+    },
+    Row {
+        name: "from logits: top_p, temp, dist",
+        make: |_| chain([top_p(), temp(), dist()]),
+    },
+    Row {
+        name: "from logits: top_p, min_p, temp, dist",
+        make: |_| chain([top_p(), min_p(), temp(), dist()]),
     },
     Row {
         name: "from logits: temp, dist",
@@ -236,17 +244,20 @@ const COPIED: [(&str, Made); 2] = [
     }),
 ];
 
-fn shapes(n: usize) -> [(&'static str, Vec<f32>); 3] {
+fn shapes(n: usize) -> [(&'static str, Vec<f32>); 4] {
     let logits = |peaked: bool| -> Vec<f32> {
         let array = input(n, peaked);
         array.data.iter().map(|c| c.logit).collect()
     };
-    let round = |x: f32| bf16::from_f32(x).to_f32();
-    let rounded = logits(true).into_iter().map(round).collect();
+    let rounded = |peaked: bool| -> Vec<f32> {
+        let round = |x: f32| bf16::from_f32(x).to_f32();
+        logits(peaked).into_iter().map(round).collect()
+    };
     [
         ("peaked", logits(true)),
         ("flat", logits(false)),
-        ("bf16 peaked", rounded),
+        ("bf16 peaked", rounded(true)),
+        ("bf16 flat", rounded(false)),
     ]
 }
 
@@ -263,10 +274,13 @@ fn measurement(name: &str, n: usize, shape: &str, us: [f64; 3]) -> Measurement {
     }
 }
 
-/// Microseconds of one maximum over the logits.
+/// Microseconds of one maximum over the logits, right behind another: what the caches have of them
+/// is the same in each row.
 fn floor(logits: &[f32]) -> f64 {
+    let pass = || std::hint::black_box(Logits::F32(std::hint::black_box(logits)).max());
+    pass();
     let start = thread_time();
-    std::hint::black_box(Logits::F32(std::hint::black_box(logits)).max());
+    pass();
     thread_time() - start
 }
 
@@ -300,8 +314,8 @@ fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
 /// Microseconds of ours, of the host's way and of one maximum, in turn until `budget` seconds are
 /// over, but at least 7 times. Every token is compared.
 ///
-/// Ours and the maximum both come right after the host's way, which leaves the logits as far away
-/// in memory as a model's own arithmetic does: so they take turns.
+/// Ours comes right after the host's way, which leaves the logits as far away in memory as a model's
+/// own arithmetic does: so the maximum, which would bring them near, takes turns with it.
 pub fn measure(
     [ours, theirs]: &[HostSampler; 2],
     name: &str,

@@ -41,7 +41,7 @@ fn measured(body: &mut dyn FnMut()) {
 }
 
 /// The parameters of sieves, none of which has another stage on than its name says.
-fn sieves() -> [(&'static str, Params); 5] {
+fn sieves() -> [(&'static str, Params); 6] {
     let default = Params {
         seed: 1,
         ..Params::default()
@@ -63,6 +63,13 @@ fn sieves() -> [(&'static str, Params); 5] {
             "sieve, min_p(.05)",
             Params {
                 min_p: 0.05,
+                ..open.clone()
+            },
+        ),
+        (
+            "sieve, top_p(.95), temp(.8)",
+            Params {
+                top_p: 0.95,
                 ..open.clone()
             },
         ),

@@ -1,14 +1,15 @@
 //! A deferred sort of all tokens in descending order, as long as the order is not read.
 //!
-//! Some samplers sort everything, and what comes behind them often asks for one token alone. So the
-//! pool notes that it is sorted, and what was done to all of it since then; the array is made of
-//! that when it is read.
+//! Some samplers sort everything, or as much as they keep, and what comes behind them often asks
+//! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
+//! done to it since then; the array is made of that when it is read.
 //!
-//! So it is with what locally typical sampling keeps, of which some candidates are equally near to
-//! the entropy: which of them comes first takes both of the host's sorts.
+//! So it is with candidates in the order of their distance from the entropy, some of which are
+//! equally near: which of them comes first takes both of the host's sorts.
 
-use super::Pool;
+use super::{Buffers, Form, Pool};
 use crate::candidates::{Candidates, Cut};
+use crate::kernels::logits::Logits;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
@@ -21,16 +22,46 @@ pub enum Weights {
     Float,
 }
 
+/// The part of all tokens that is left in order.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// In descending order, with softmax probabilities that are summed in this order: all but the
+    /// first so many.
+    Behind(usize),
+    /// In descending order: the first.
+    First(First),
+    /// In the order of their distance from the entropy: the first, as this cut leaves them, so many
+    /// of which are [there for sure](Pool::keep_loosely).
+    Nearest {
+        /// Where they end.
+        cut: Cut,
+        /// The number of those that are there for sure.
+        sure: usize,
+    },
+}
+
+/// The first of all tokens in descending order.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    /// The number of tokens.
+    pub n: usize,
+    /// The logit of the last of them.
+    pub last: f32,
+    /// The sum of the exponentials of all tokens, by which those are divided that are the
+    /// probabilities.
+    pub sum: f32,
+    /// The number of largest tokens that the host sorts to find them.
+    pub sorted: usize,
+}
+
 /// The deferred operations on all tokens of a vocabulary, beginning with their softmax
-/// probabilities and a sort of all.
+/// probabilities and a sort.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder {
-    /// The cut of locally typical sampling, and how many of the candidates [kept
-    /// loosely](Pool::keep_loosely) are there for sure. Without it they descend.
-    pub typical: Option<(Cut, usize)>,
-    /// The number of candidates dropped: the first, where they descend. What was kept loosely may
-    /// lose more.
-    pub dropped: usize,
+    /// The part that is left.
+    pub part: Part,
+    /// The number of tokens left. Of those kept loosely there may be fewer.
+    pub len: usize,
     /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,
     /// The number that the logits were divided by.
@@ -39,6 +70,13 @@ pub struct InOrder {
     pub weighted: bool,
     /// The token chosen after all this.
     pub chosen: Option<Token>,
+}
+
+impl InOrder {
+    /// True if the candidates descend.
+    fn descends(&self) -> bool {
+        !matches!(self.part, Part::Nearest { .. })
+    }
 }
 
 /// True if logits, of which `max` is the largest, stay in order when they are divided by `by`, and
@@ -54,35 +92,44 @@ impl Pool<'_> {
     /// as soon as the array is read. `first` is the logit of the next one. Nothing has been chosen:
     /// of a choice only the place would be left.
     pub fn put_in_order(&mut self, dropped: usize, first: f32) {
-        let n = self.len();
-        // Whether somebody looks or not, a vocabulary of this size has warmed up.
-        self.buffers.host_order.warm_up(n);
-        self.buffers.work.warm_up(n);
-        self.buffers.softmax.warm_up();
-        self.order = Some(InOrder {
-            typical: None,
-            dropped,
-            first,
-            divisor: 1.0,
-            weighted: false,
-            chosen: None,
-        });
+        let len = self.len() - dropped;
+        self.defer(Part::Behind(dropped), len, first);
     }
 
-    /// Keeps what locally typical sampling keeps by this cut. Some are equally near and come in the
+    /// Keeps the first candidates in descending order, with their probabilities, and sorts these as
+    /// soon as the array is read. `max` is the largest logit, which is finite; no logit is NaN.
+    /// Nothing has been chosen.
+    pub fn keep_first(&mut self, first: First, max: f32) {
+        self.defer(Part::First(first), first.n, max);
+    }
+
+    /// Keeps the tokens nearest to the entropy by this cut. Some are equally near and come in the
     /// order of the host as soon as the array is read: of these the ids here are the complements,
     /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more,
     /// that order decides, too; none of them is larger than all the others. Nothing has been
     /// chosen.
     pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
         let (n, max) = (self.len(), self.max());
-        self.put_in_order(n - kept.len(), max);
-        if let Some(order) = &mut self.order {
-            order.typical = Some((cut, sure));
-        }
+        self.defer(Part::Nearest { cut, sure }, kept.len(), max);
         self.buffers.by_distance.reserve(n);
         self.buffers.array.clear();
         self.buffers.array.extend_from_slice(kept);
+    }
+
+    fn defer(&mut self, part: Part, len: usize, first: f32) {
+        let n = self.logits.len();
+        // Whether somebody looks or not, a vocabulary of this size has warmed up.
+        self.buffers.host_order.warm_up(n);
+        self.buffers.work.warm_up(n);
+        self.buffers.softmax.warm_up();
+        self.order = Some(InOrder {
+            part,
+            len,
+            first,
+            divisor: 1.0,
+            weighted: false,
+            chosen: None,
+        });
     }
 
     /// Returns the candidates [kept loosely](Self::keep_loosely), divided where that was asked for.
@@ -115,7 +162,7 @@ impl Pool<'_> {
         }
         order.divisor = by;
         order.weighted = weighted;
-        if order.typical.is_some() {
+        if !order.descends() {
             kernels::divide_logits(&mut self.buffers.array, by);
         }
         true
@@ -130,18 +177,27 @@ impl Pool<'_> {
         }
     }
 
-    /// Does to the array, which has all tokens, what became of them.
+    /// Makes the array of the tokens that are left, as what was deferred leaves them.
     pub(super) fn settle_order(&mut self, order: InOrder) {
+        match order.part {
+            Part::First(first) => self.write_first(first),
+            Part::Behind(_) | Part::Nearest { .. } => self.fill(),
+        }
         let buffers = &mut *self.buffers;
-        let mut candidates = Candidates::new(&mut buffers.array, false);
+        let sorted = matches!(order.part, Part::First(_));
+        let mut candidates = Candidates::new(&mut buffers.array, sorted);
         let (host_order, work) = (&mut buffers.host_order, &mut buffers.work);
-        if let Some((cut, _)) = order.typical {
-            buffers.settled = true;
-            let by_distance = &mut buffers.by_distance;
-            by_distance.keep(&mut candidates, (host_order, work), cut);
-        } else {
-            candidates.sort_with_softmax(host_order, work);
-            candidates.drop_front(order.dropped);
+        match order.part {
+            Part::First(_) => {}
+            Part::Behind(dropped) => {
+                candidates.sort_with_softmax(host_order, work);
+                candidates.drop_front(dropped);
+            }
+            Part::Nearest { cut, .. } => {
+                buffers.settled = true;
+                let by_distance = &mut buffers.by_distance;
+                by_distance.keep(&mut candidates, (host_order, work), cut);
+            }
         }
         let (dropped, sorted) = (candidates.dropped(), candidates.is_sorted());
         let data = candidates.as_mut_slice();
@@ -159,5 +215,26 @@ impl Pool<'_> {
         let len = data.len();
         self.set_kept(sorted);
         self.set_array(dropped, len, sorted);
+    }
+
+    /// Writes the first tokens in the host's order, with their probabilities.
+    fn write_first(&mut self, first: First) {
+        self.contiguous();
+        let Buffers {
+            column,
+            array,
+            host_order,
+            work,
+            ..
+        } = &mut *self.buffers;
+        let logits = match (self.form, self.logits) {
+            (Form::Logits, Logits::F32(xs)) => xs,
+            _ => column,
+        };
+        let (ids, logits) = host_order.rank_first(logits, first.n, first.sorted, first.last);
+        work.exponentiate_sorted(logits);
+        array.clear();
+        array.resize(ids.len(), TokenData::default());
+        kernels::write_divided(array, ids, logits, work.values(), first.sum);
     }
 }

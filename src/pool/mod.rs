@@ -27,7 +27,7 @@ use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 pub use buffers::Buffers;
 use buffers::{Edit, MOST_EDITS, reserve};
-pub use in_order::{InOrder, Weights, division_keeps_order};
+pub use in_order::{First, InOrder, Part, Weights, division_keeps_order};
 use whole::{Whole, block_of};
 
 /// The number of blocks of which one may have a candidate that is not masked.
@@ -147,8 +147,7 @@ impl<'a> Pool<'a> {
     pub fn len(&self) -> usize {
         match self.form {
             Form::Logits | Form::Masked | Form::Column => {
-                let dropped = self.order.map_or(0, |order| order.dropped);
-                self.logits.len() - dropped
+                self.order.map_or(self.logits.len(), |order| order.len)
             }
             Form::Array { len, .. } => len,
         }
@@ -289,10 +288,10 @@ impl<'a> Pool<'a> {
         if matches!(self.form, Form::Array { .. }) {
             return;
         }
-        self.fill();
         if let Some(order) = self.order {
             return self.settle_order(order);
         }
+        self.fill();
         let Buffers { array, softmax, .. } = &mut *self.buffers;
         match self.weights {
             Some(Weights::Double) => {
@@ -423,20 +422,26 @@ impl Pool<'_> {
     /// Returns the logits of all tokens in order and the largest of them, if none of them is NaN
     /// and the largest is finite.
     pub fn contiguous_numbers(&mut self) -> Option<(&[f32], f32)> {
+        let (logits, _, max) = self.numbers_and_maxima()?;
+        Some((logits, max))
+    }
+
+    /// Returns the logits of all tokens in order, the largest of each block of [`GROUP`], and the
+    /// largest of all, if none of them is NaN and the largest is finite.
+    pub fn numbers_and_maxima(&mut self) -> Option<(&[f32], &[f32], f32)> {
         let n = self.len();
         self.contiguous();
         let Buffers { column, maxima, .. } = &mut *self.buffers;
-        let logits = match self.form {
-            Form::Column => Logits::F32(column),
-            _ => self.logits,
+        let logits = match (self.form, self.logits) {
+            (Form::Logits, Logits::F32(xs)) => xs,
+            _ => column,
         };
         maxima.resize(n.div_ceil(GROUP), 0.0);
-        let (max, unmasked) = logits.block_maxima_and_count(maxima);
+        let (max, unmasked) = Logits::F32(logits).block_maxima_and_count(maxima);
         self.max = Some(max);
-        let logits = self.contiguous();
         // What is not counted is minus infinity or NaN, which is not even at least that.
         let are_numbers = unmasked == n || count_at_least(logits, f32::NEG_INFINITY) == n;
-        (are_numbers && max.is_finite()).then_some((logits, max))
+        (are_numbers && max.is_finite()).then_some((logits, maxima, max))
     }
 
     /// The logits of all tokens in order, to be changed.

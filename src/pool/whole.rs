@@ -1,6 +1,6 @@
 //! The logits of a pool that is whole, masked or not, with the edits.
 
-use super::{Edit, Form, Pool};
+use super::{Edit, Form, Part, Pool};
 use crate::kernels::bitmap::{has, mask_column};
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
@@ -89,7 +89,7 @@ impl Pool<'_> {
 
     /// The number of candidates left that are not masked.
     pub fn unmasked(&mut self) -> usize {
-        if self.order.is_some_and(|order| order.typical.is_some()) {
+        if let Some(Part::Nearest { .. }) = self.order.map(|order| order.part) {
             // How many are kept may be open.
             self.array();
         }
@@ -98,8 +98,6 @@ impl Pool<'_> {
             let logits = data.unwrap_or_default().iter().map(|c| c.logit);
             return logits.filter(|&logit| logit > f32::NEG_INFINITY).count();
         }
-        // The masked ones are the last in any order.
-        let dropped = self.order.map_or(0, |order| order.dropped);
         let whole = self.whole();
         let is_unmasked = |logit: f32| usize::from(logit > f32::NEG_INFINITY);
         let edits = self.buffers.edits.iter();
@@ -107,7 +105,13 @@ impl Pool<'_> {
             let raw = whole.at(edit.token as usize);
             [before + is_unmasked(raw), after + is_unmasked(edit.logit)]
         });
-        whole.unmasked() - before + after - dropped
+        let unmasked = whole.unmasked() - before + after;
+        // The masked ones are the last in any order.
+        match self.order.map(|order| order.part) {
+            Some(Part::Behind(dropped)) => unmasked - dropped,
+            Some(Part::First(first)) => unmasked.min(first.n),
+            Some(Part::Nearest { .. }) | None => unmasked,
+        }
     }
 }
 

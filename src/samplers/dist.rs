@@ -10,15 +10,15 @@
 
 use std::ffi::CStr;
 
-use super::lists::{Head, Kept};
+use super::lists::{Head, Kept, Picked};
 use crate::algorithms::categorical::choose_in_order;
-use crate::algorithms::descending_draw::{Descending, DescendingDraw};
-use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::descending_draw::{Descending, DescendingDraw, Drawn};
+use crate::algorithms::host_order::{HEAP, HostOrder};
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::kernels::{self, scan::position_of};
-use crate::pool::{InOrder, Pool, Weights};
+use crate::kernels::{self, compact::pick, scan::position_of};
+use crate::pool::{First, InOrder, Part, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{Kind, Sampler, rest};
 use crate::token::{Token, TokenData};
@@ -38,6 +38,8 @@ pub struct Dist {
     /// The candidates that are left out of a draw in order, and the largest of the others.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
+    /// The logits of a part of all tokens.
+    part: Scratch<Picked>,
 }
 
 impl Dist {
@@ -53,6 +55,7 @@ impl Dist {
             host_order: Scratch::default(),
             larger: Scratch::default(),
             head: Scratch::default(),
+            part: Scratch::default(),
         }
     }
 
@@ -113,11 +116,17 @@ impl Dist {
         true
     }
 
-    /// Draws from candidates [in order](Pool::order) without making the array. `None` where
-    /// rounding could decide.
-    fn draw_in_order(&mut self, pool: &mut Pool<'_>, order: InOrder, draw: f64) -> Option<()> {
-        self.reserve_in_order(pool.len());
-        if order.dropped > 0 {
+    /// Draws from all candidates [in order](Pool::order) but the first `dropped`, without making
+    /// the array. `None` where rounding could decide.
+    fn draw_behind(
+        &mut self,
+        pool: &mut Pool<'_>,
+        order: InOrder,
+        dropped: usize,
+        draw: f64,
+    ) -> Option<()> {
+        self.reserve_in_order(pool.n_vocab());
+        if dropped > 0 {
             let larger = pool.at_least(order.first.next_up());
             self.larger.extend_from_slice(larger);
         }
@@ -125,17 +134,54 @@ impl Dist {
         let logits = pool.contiguous();
         let from = Descending {
             logits,
-            dropped: order.dropped,
+            dropped,
+            behind: 0,
             first: order.first,
             divisor: order.divisor,
         };
         let drawn = self.in_order.find(from, &self.larger, &self.head, draw)?;
+        let token = self.token_of(drawn, logits)?;
+        pool.choose_in_order(token);
+        Some(())
+    }
+
+    /// Draws from the first candidates [in order](Pool::order) without making the array. `None`
+    /// where rounding could decide, or the order of those that are equal in a part of all.
+    fn draw_first(
+        &mut self,
+        pool: &mut Pool<'_>,
+        order: InOrder,
+        first: First,
+        draw: f64,
+    ) -> Option<()> {
+        self.reserve_in_order(pool.n_vocab());
+        let logits = pool.contiguous();
+        self.part.clear();
+        pick(logits, logits, first.last, f32::INFINITY, &mut self.part);
+        let from = Descending {
+            logits: &self.part,
+            dropped: 0,
+            behind: self.part.len().checked_sub(first.n)?,
+            first: order.first,
+            divisor: order.divisor,
+        };
+        let drawn = self.in_order.find(from, &[], &[], draw)?;
+        let sorts_all = first.sorted == logits.len() && logits.len() > HEAP;
+        if drawn.of > 1 && !sorts_all {
+            return None;
+        }
+        let token = self.token_of(drawn, logits)?;
+        pool.choose_in_order(token);
+        Some(())
+    }
+
+    /// Returns the token that was drawn from all tokens, or the first of them, sorted by the host.
+    fn token_of(&mut self, drawn: Drawn, logits: &[f32]) -> Option<Token> {
         let place = match drawn.of {
             1 => position_of(logits, drawn.logit),
             _ => self.host_order.place_of(logits, drawn.logit, drawn.nth),
         };
-        pool.choose_in_order(Token::try_from(place?).ok()?);
-        Some(())
+        Token::try_from(place?).ok()
     }
 
     /// Draws from what is [kept loosely](Pool::keep_loosely), so many of it for sure. `None` where
@@ -160,6 +206,7 @@ impl Dist {
             buffer.clear();
             buffer.reserve(n);
         }
+        self.in_order.warm_up(n);
         self.host_order.warm_up(n);
     }
 
@@ -225,7 +272,7 @@ impl Sampler for Dist {
         Some(self.rng.current_seed())
     }
 
-    rest!(work, softmax, in_order, host_order, larger, head);
+    rest!(work, softmax, in_order, host_order, larger, head, part);
 }
 
 impl Dist {
@@ -240,11 +287,17 @@ impl Dist {
 
     /// Chooses the candidate of a pool, which is not empty, that `draw` falls on.
     pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
-        let draws = |order: &InOrder| order.typical.is_some() || pool.len() >= MANY;
-        let order = pool.order().filter(draws);
-        let done = match order.map(|order| (order, order.typical)) {
-            Some((_, Some((_, sure)))) => self.draw_loosely(pool, sure, draw).is_some(),
-            Some((order, None)) => self.draw_in_order(pool, order, draw).is_some(),
+        let len = pool.len();
+        let order = pool.order();
+        let order = order.filter(|order| !matches!(order.part, Part::Behind(_)) || len >= MANY);
+        let done = match order.map(|order| (order, order.part)) {
+            Some((order, Part::Behind(dropped))) => {
+                self.draw_behind(pool, order, dropped, draw).is_some()
+            }
+            Some((order, Part::First(first))) => {
+                self.draw_first(pool, order, first, draw).is_some()
+            }
+            Some((_, Part::Nearest { sure, .. })) => self.draw_loosely(pool, sure, draw).is_some(),
             None => pool.is_whole() && self.draw_of_whole(pool, draw),
         };
         if !done {

@@ -13,7 +13,7 @@ use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::pool::Pool;
+use crate::pool::{First, InOrder, Part, Pool};
 use crate::sampler::{Sampler, rest};
 use crate::simd::MAX_LANES;
 use crate::simd::libm::ln;
@@ -113,6 +113,32 @@ impl MinP {
         pool.keep(&self.passing, false);
         true
     }
+
+    /// Keeps those of the first candidates in descending order that pass; false if too few do, or
+    /// it takes the array.
+    fn retain_in_order(&mut self, pool: &mut Pool<'_>, order: InOrder) -> bool {
+        let Part::First(first) = order.part else {
+            return false;
+        };
+        let threshold = least_kept(order.first, self.p);
+        if order.divisor != 1.0 || threshold.is_nan() || threshold > order.first {
+            return false;
+        }
+        if threshold <= first.last {
+            // So do all.
+            return true;
+        }
+        let passing = pool.at_least(threshold);
+        let last = passing
+            .iter()
+            .fold(order.first, |last, c| last.min(c.logit));
+        let n = passing.len();
+        if n < self.min_keep {
+            return false;
+        }
+        pool.keep_first(First { n, last, ..first }, order.first);
+        true
+    }
 }
 
 impl Sampler for MinP {
@@ -144,7 +170,11 @@ impl Sampler for MinP {
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !(pool.is_whole() && self.retain_of_whole(pool)) {
+        let done = match pool.order() {
+            Some(order) => self.retain_in_order(pool, order),
+            None => pool.is_whole() && self.retain_of_whole(pool),
+        };
+        if !done {
             pool.apply(|candidates| self.apply(candidates));
         }
     }

@@ -6,13 +6,17 @@
 //! is the built-in's. What is thrown away needs no order: a sample gives a threshold that little
 //! more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is
 //! tried, and at last everything ranked.
+//!
+//! Straight from logits what is kept needs no order either: [`DescendingCut`] finds the last of the
+//! nucleus, and the pool ranks it when the candidates are read. A small nucleus is ranked at once,
+//! and left open only where some of it are equal.
 
 use std::ffi::CStr;
 
 use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
-use crate::algorithms::descending_sum::NucleusSample;
+use crate::algorithms::descending_sum::{DescendingCut, End, NucleusSample};
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::{Scratch, Workspace};
@@ -21,7 +25,8 @@ use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
-use crate::pool::Pool;
+use crate::kernels::scan::count_at_least;
+use crate::pool::{First, Pool};
 use crate::sampler::{Sampler, rest};
 use crate::simd::MAX_LANES;
 use crate::token::TokenData;
@@ -41,6 +46,8 @@ pub struct TopP {
     /// Exponentials of the ranked candidates.
     ps: Scratch<Ps>,
     kept: Scratch<Kept>,
+    /// Finds the cut where what is kept is not ranked.
+    ending: Scratch<DescendingCut>,
 }
 
 /// Returns the condition of a nucleus: the most probable candidates, as few as reach `p`, at least
@@ -70,6 +77,7 @@ impl TopP {
             ranking: Scratch::default(),
             ps: Scratch::default(),
             kept: Scratch::default(),
+            ending: Scratch::default(),
         })
     }
 
@@ -94,6 +102,7 @@ impl TopP {
         self.order.warm_up(n);
         self.work.warm_up(n);
         self.sample.warm_up();
+        self.ending.reserve(n);
     }
 
     /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
@@ -105,11 +114,22 @@ impl TopP {
         blocks.find_map(|block| running.add(block, enough))
     }
 
-    /// Selects the candidates, whose logits are `logits`, at or above `threshold`.
-    fn select(&mut self, logits: &[f32], threshold: f32) {
+    /// Selects the candidates, whose logits are `logits`, at or above `threshold`. The `maxima` of
+    /// blocks tell where few are.
+    fn select(&mut self, logits: &[f32], maxima: Option<&[f32]>, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
-        kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
+        let are_few = |maxima: &&[f32]| {
+            threshold > f32::NEG_INFINITY
+                && count_at_least(maxima, threshold) <= maxima.len() / FEW_BLOCKS
+        };
+        let Some(maxima) = maxima.filter(are_few) else {
+            return kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
+        };
+        self.kept.clear();
+        Logits::F32(logits).collect(maxima, 0, threshold, &mut self.kept);
+        self.indices.extend(self.kept.iter().map(|c| c.id as u32));
+        self.picked.extend(self.kept.iter().map(|c| c.logit));
     }
 
     /// True if the probabilities of the selected candidates reach `p`, about: sooner known than
@@ -125,10 +145,11 @@ impl TopP {
         1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
     }
 
-    /// Finds the nucleus of the candidates with these logits. Leaves the places of what is kept in
-    /// `indices`, their logits in the ranking and the exponentials of these in `ps`, all three in
-    /// the order in which the host leaves them, and gives how many there are.
-    fn find(&mut self, logits: &[f32], of: Nucleus) -> usize {
+    /// Finds the nucleus of the candidates with these logits. Where it is ranked, the places of
+    /// what is kept are in `indices`, their logits in the ranking and the exponentials of these in
+    /// `ps`, all three in the order in which the host leaves them. With `maxima`, those of the
+    /// blocks of logits, it may be left open.
+    fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
         if logits.len() >= 8 * NucleusSample::SIZE {
             let mut too_high = f32::INFINITY;
             for share in SHARES {
@@ -138,39 +159,60 @@ impl TopP {
                     threshold = self.sample.next_below(too_high);
                 }
                 too_high = threshold;
-                self.select(logits, threshold);
+                self.select(logits, maxima, threshold);
                 if self.is_enough(of)
-                    && let Some(kept) = self.find_selected(logits, of)
+                    && let Some(found) = self.find_selected(logits, maxima.is_some(), of)
                 {
-                    return kept;
+                    return found;
                 }
             }
             Fallback::Nucleus.note();
         }
         // What is masked mostly does not belong to it.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
-            self.select(logits, threshold);
-            if let Some(kept) = self.find_selected(logits, of) {
-                return kept;
+            self.select(logits, None, threshold);
+            if let Some(found) = self.find_selected(logits, maxima.is_some(), of) {
+                return found;
             }
         }
-        0
+        Found::Ranked(0)
     }
 
-    /// Finds the nucleus among the selected candidates, if it is there.
-    // In bounds: as many are ranked as are selected, of which `kept` is at most the number.
-    fn find_selected(&mut self, logits: &[f32], of: Nucleus) -> Option<usize> {
+    /// Finds the nucleus among the selected candidates, if it is there; `lazily`, it may be left
+    /// open.
+    // In bounds: as many are ranked as are selected, of which `kept` is at most the number, and at
+    // least 1 where two are tied; a pair has two.
+    fn find_selected(&mut self, logits: &[f32], lazily: bool, of: Nucleus) -> Option<Found> {
+        if lazily && self.picked.len() > RANKED {
+            match self.ending.find(&self.picked, of.max, of.sum, self.p) {
+                End::At { n, last } if n >= self.min_keep => return Some(Found::Open { n, last }),
+                End::Beyond if self.picked.len() < logits.len() => return None,
+                End::At { .. } | End::Beyond | End::Unknown => {}
+            }
+        }
         self.ranking
             .rank_selected(logits, &self.indices, &self.picked);
         let all = self.indices.len() == logits.len();
         let kept = self.cut_ranked(of).or(all.then_some(logits.len()))?;
-        let ids = &mut self.indices[..kept];
         let (ranked, sorted) = self.ranking.parts_mut();
+        // Together with the first that is not kept: all that are as large are selected.
+        let seen = &sorted[..sorted.len().min(kept + 1)];
+        let are_tied = seen.windows(2).any(|pair| pair[0] == pair[1]);
+        if are_tied && lazily {
+            let last = sorted[kept - 1];
+            return Some(Found::Open { n: kept, last });
+        }
+        let ids = &mut self.indices[..kept];
         ids.copy_from_slice(&ranked[..kept]);
-        let sorted_by_host = sorted_for(kept, logits.len());
-        self.order
-            .settle(logits, sorted_by_host, ids, &mut sorted[..kept]);
-        Some(kept)
+        if are_tied {
+            let sorted_by_host = sorted_for(kept, logits.len());
+            self.order
+                .settle(logits, sorted_by_host, ids, &mut sorted[..kept]);
+        } else {
+            // An array of this size has warmed up all the same.
+            self.order.warm_up(logits.len());
+        }
+        Some(Found::Ranked(kept))
     }
 
     /// Replaces the candidates by the `kept` that were found.
@@ -200,18 +242,33 @@ impl TopP {
     // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
     // number.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        let Some((logits, max)) = pool.contiguous_numbers() else {
+        let lazily = pool.selected().is_none();
+        let Some((logits, maxima, max)) = pool.numbers_and_maxima() else {
             return false;
         };
         if overflows(max) {
             return false;
         }
+        let n = logits.len();
         let of = Nucleus {
             max,
             sum: kernels::softmax_sum(logits, max),
             plain: true,
         };
-        let kept = self.find(logits, of);
+        let found = self.find(logits, lazily.then_some(maxima), of);
+        let kept = match found {
+            Found::Ranked(kept) => kept,
+            Found::Open { n: kept, last } => {
+                let first = First {
+                    n: kept,
+                    last,
+                    sum: of.sum,
+                    sorted: sorted_for(kept, n),
+                };
+                pool.keep_first(first, max);
+                return true;
+            }
+        };
         self.kept.clear();
         self.kept.resize(kept, TokenData::default());
         let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
@@ -282,6 +339,20 @@ impl TopP {
 /// times as long as a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
+/// The number of selected candidates up to which they are ranked at once.
+const RANKED: usize = 2048;
+/// The number of blocks of which one may have a candidate that is selected by the maxima.
+const FEW_BLOCKS: usize = 8;
+
+/// A nucleus that was found.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// So many candidates, in the host's order.
+    Ranked(usize),
+    /// So many candidates, the last of which has this logit.
+    Open { n: usize, last: f32 },
+}
+
 /// Returns how many of `n` candidates the built-in sorts to find a nucleus of so many: of a large
 /// array a few at first, and where these are not enough all.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
@@ -335,9 +406,11 @@ impl Sampler for TopP {
             plain: column.plain,
         };
         let logits = std::mem::take(&mut self.logits);
-        let kept = self.find(&logits, of);
+        let found = self.find(&logits, None, of);
         self.logits = logits;
-        self.keep_found(candidates, of, kept);
+        if let Found::Ranked(kept) = found {
+            self.keep_found(candidates, of, kept);
+        }
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
@@ -347,7 +420,7 @@ impl Sampler for TopP {
     }
 
     rest!(
-        work, order, sample, logits, indices, picked, ranking, ps, kept
+        work, order, sample, logits, indices, picked, ranking, ps, kept, ending
     );
 }
 

@@ -143,7 +143,7 @@ impl Chains {
             n,
         };
         let first = ["penalties", "logit_bias", "temp", "greedy"];
-        let whole = ["xtc", "temp_ext", "top_n_sigma", "xtc", "temp_ext"];
+        let whole = ["xtc", "temp_ext", "top_n_sigma", "top_p", "top_p"];
         let behind = ["temp", "temp", "xtc", "temp_ext", "min_p", "penalties"];
         if rng.chance(0.4) {
             chains.add(Some(rng.pick(&first)), 1.0, rng);

@@ -66,7 +66,7 @@ fn few_logits_are_ranked_without_a_sample() {
             plain: true,
         };
         let mut top_p = TopP::new(0.5, 1).expect("0.5 cuts something");
-        top_p.find(&logits, of);
+        top_p.find(&logits, None, of);
         assert_eq!(top_p.picked.len() == n, all, "{n}");
     }
 }

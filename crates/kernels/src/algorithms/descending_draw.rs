@@ -25,6 +25,8 @@ pub struct Descending<'a> {
     pub logits: &'a [f32],
     /// The number of candidates left out: the first.
     pub dropped: usize,
+    /// The number of candidates left out at the end, all as large as the last that is not.
+    pub behind: usize,
     /// The logit of the first that is not, which is finite.
     pub first: f32,
     /// The divisor of all logits, above 0, applied before the exponentials are made.
@@ -77,7 +79,7 @@ impl DescendingDraw {
     /// share `draw` of their sum.
     ///
     /// `larger` are the candidates with logits above `from.first`, all of which are left out;
-    /// `head` are some of the largest, all with a logit that one of them has, in any order.
+    /// `head` are some of the largest, or none, all with a logit that one of them has, in any order.
     /// `None` where rounding could decide.
     pub fn find(
         &mut self,
@@ -91,7 +93,7 @@ impl DescendingDraw {
         let sum = self.work.exponentiate_without(from, larger);
         // Those left out that are equal to the first kept come before it, each with 1.
         let before = from.dropped.checked_sub(larger.len())? as f64;
-        let total = sum - before;
+        let total = sum - before - self.sum_behind(from);
         // As for any draw (see `categorical::choose`), of the larger sum.
         let margin = sum * (n + 16) as f64 * (2.0 * f64::EPSILON);
         let target = before + total * draw;
@@ -107,6 +109,22 @@ impl DescendingDraw {
             Fallback::Draw.note();
         }
         drawn
+    }
+
+    /// Returns the sum of the exponentials of those left out at the end, of which `work` holds one.
+    fn sum_behind(&self, from: Descending<'_>) -> f64 {
+        if from.behind == 0 {
+            return 0.0;
+        }
+        let es = self.work.values().iter().copied();
+        let least = es.fold(f32::INFINITY, f32::min);
+        from.behind as f64 * f64::from(least)
+    }
+
+    /// Makes room for drawing from as many as `n` candidates.
+    pub fn warm_up(&mut self, n: usize) {
+        self.work.warm_up(n);
+        self.reserve(n);
     }
 
     fn reserve(&mut self, n: usize) {
@@ -143,6 +161,9 @@ impl DescendingDraw {
             sample,
             ranking,
         } = self;
+        if logits.len() <= RANKED {
+            return rank(ranking, logits, work.values(), 0.0, target);
+        }
         let mut base = narrow((logits, work.values()), 0.0, target, sample, (keys, es));
         for _ in 1..ROUNDS {
             if keys.len() <= RANKED {

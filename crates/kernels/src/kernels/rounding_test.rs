@@ -9,6 +9,8 @@
 //! which are computed exactly. Terms that are half-way, one or two of an array, are among those
 //! few.
 
+use std::mem::MaybeUninit;
+
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::add_block;
 use super::softmax::exp_block;
@@ -80,8 +82,8 @@ dispatched! {
 }
 
 /// Returns the sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above
-/// `max`. Reads 4 bytes per element; those of a part of a block with a term in doubt, or in which
-/// the sum leaves its binade, again.
+/// `max`. Reads 4 bytes per element; those of a block of which most change the sum, and of a part
+/// with a term in doubt, or in which the sum leaves its binade, again.
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     if !max.is_finite() && !logits.is_empty() {
         // A difference of infinities is among them.
@@ -163,7 +165,9 @@ fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
 #[inline(always)]
 fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
     let mut sum = 0.0;
+    let mut large = Large::new();
     for block in xs.chunks(SUM_BLOCK) {
+        let block = large.of(v, sum, block, max);
         if let Some(after) = try_approximately(v, sum, block, max) {
             sum = after;
             continue;
@@ -176,6 +180,70 @@ fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
         }
     }
     sum
+}
+
+/// The elements of a block whose exponentials can change a sum: in a peaked distribution few.
+struct Large {
+    kept: [MaybeUninit<f32>; SUM_BLOCK + MAX_LANES],
+    /// The power of two at or below the sum, and the least element whose exponential counts there.
+    c: f32,
+    least: f32,
+    /// The number of blocks that are taken as they are, since most of an earlier one counted.
+    dense: usize,
+}
+
+/// The number of blocks that are taken as they are behind one of which most counts.
+const DENSE: usize = 15;
+
+impl Large {
+    fn new() -> Self {
+        Self {
+            kept: [MaybeUninit::new(f32::NEG_INFINITY); SUM_BLOCK + MAX_LANES],
+            c: 0.0,
+            least: f32::NEG_INFINITY,
+            dense: 0,
+        }
+    }
+
+    /// Returns the elements of `xs`, a block at most, whose exponentials relative to `max` can
+    /// change `sum`, and whole registers of them; or all of `xs`.
+    #[inline(always)]
+    // In bounds: no more are kept than there are in a block, and behind them is a register.
+    fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
+        if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
+            return xs;
+        }
+        if self.dense > 0 {
+            self.dense -= 1;
+            return xs;
+        }
+        let c = binade(sum);
+        if c != self.c {
+            self.c = c;
+            // What is less than half a unit does not change the sum. Far beyond what rounding can
+            // do, of `ln` as well as of the difference to the largest.
+            let margin = 1e-4 + 1e-6 * max.abs();
+            self.least = max + ln(c * (f32::EPSILON / 2.0)) - margin;
+        }
+        let least = v.splat(self.least);
+        let mut n = 0;
+        for chunk in xs.chunks_exact(V::LANES) {
+            let x = v.load(chunk);
+            let lanes = v.ge(x, least);
+            if lanes != 0 {
+                n += v.compress_store(lanes, x, &mut self.kept[n..]);
+            }
+        }
+        if n > xs.len() / 2 {
+            self.dense = DENSE;
+            return xs;
+        }
+        let end = n.next_multiple_of(V::LANES);
+        self.kept[n..end].fill(MaybeUninit::new(f32::NEG_INFINITY));
+        let kept: *const [MaybeUninit<f32>] = &raw const self.kept[..end];
+        // SAFETY: all were numbers from the start, and what was written over them are numbers.
+        unsafe { &*(kept as *const [f32]) }
+    }
 }
 
 /// The number of elements that get exact exponentials at once where a whole block cannot do

@@ -47,6 +47,7 @@ fn it_is_the_one_of_the_sorted_array() {
         let from = Descending {
             logits: &logits,
             dropped,
+            behind: 0,
             first: sorted[dropped],
             divisor: [1.0, 0.7, 1.9][case % 3],
         };

@@ -38,6 +38,8 @@ pub(super) struct Binades {
     terms: Vec<f32>,
     spare: Vec<f32>,
     pairs: Vec<(f32, f32)>,
+    /// The sum before the keys beside the last crossing.
+    before: f32,
     halfway: Vec<u32>,
     words: Vec<u32>,
     #[cfg(test)]
@@ -80,8 +82,17 @@ struct Bracket {
 enum Added {
     /// The sum, which stays in its binade.
     Within(f32),
-    /// The sum leaves its binade.
+    /// The sum leaves its binade, or reaches what is asked for.
     Beyond,
+}
+
+/// The place where a sum ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    /// The sum of all terms, which is not what is asked for.
+    All(f32),
+    /// The term with which it reaches what is asked for.
+    Here(Reaching),
 }
 
 /// Terms by their keys, each a number above 0.
@@ -95,6 +106,29 @@ pub(super) struct Series<'a> {
     pub terms: Terms,
     /// The sum of the terms in `double`, about.
     pub total: f64,
+    /// The sum that is asked for: at infinity, all terms.
+    pub until: f32,
+}
+
+impl Series<'_> {
+    /// Returns where a sum leaves its binade, or reaches what is asked for.
+    fn end(&self, sum: f32) -> f32 {
+        (2.0 * binade(sum)).min(self.until)
+    }
+
+    /// Returns the distance of a sum from there.
+    fn gap(&self, sum: f32) -> f64 {
+        f64::from(self.end(sum)) - f64::from(sum)
+    }
+}
+
+/// The term with which a sum reaches what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reaching {
+    /// Its key.
+    pub key: f32,
+    /// The number of terms before it that have this key.
+    pub nth: usize,
 }
 
 impl Binades {
@@ -170,13 +204,26 @@ impl Binades {
     /// Returns the sum of all terms, added as `float`s in descending order of the prepared keys.
     /// `None` if that takes sorting them.
     pub(super) fn sum(&mut self, series: Series<'_>) -> Option<f32> {
+        match self.run(series)? {
+            Outcome::All(sum) => Some(sum),
+            Outcome::Here(_) => None,
+        }
+    }
+
+    /// Returns the term with which the sum reaches `series.until`, or else the sum of all. `None`
+    /// if that takes sorting them.
+    pub(super) fn run(&mut self, series: Series<'_>) -> Option<Outcome> {
         let mut reached = Reached {
             sum: 0.0,
             bound: self.bound,
         };
         reached.sum = self.add_sorted_head(series.terms);
+        if reached.sum >= series.until {
+            let reaching = reaching(&self.head, &self.terms, 0.0, series.until);
+            return reaching.map(Outcome::Here);
+        }
         if self.head.len() == series.keys.len() {
-            return Some(reached.sum);
+            return Some(Outcome::All(reached.sum));
         }
         series.terms.of(&self.sample, &mut self.sample_terms);
         for crossings in 0..STEPS {
@@ -184,15 +231,19 @@ impl Binades {
                 return None;
             }
             let left = series.total - f64::from(reached.sum);
-            if left < gap(reached.sum)
+            if left < series.gap(reached.sum)
                 && let Added::Within(sum) = self.add(series, reached, 0.0)?
             {
                 self.note_finish(crossings);
-                return Some(sum);
+                return Some(Outcome::All(sum));
             }
             reached = self.cross(series, reached, left)?;
+            if reached.sum >= series.until {
+                let reaching = reaching(&self.keys, &self.terms, self.before, series.until);
+                return reaching.map(Outcome::Here);
+            }
             if reached.bound == 0.0 {
-                return Some(reached.sum);
+                return Some(Outcome::All(reached.sum));
             }
         }
         None
@@ -228,7 +279,7 @@ impl Binades {
     /// about what is left.
     fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
         let mut reached = from;
-        let Bracket { high, mut low, few } = self.bracket(reached, left);
+        let Bracket { high, mut low, few } = self.bracket(series, reached, left);
         // What is above the bracket goes with it, if that is little.
         if high < reached.bound && !few {
             match self.add(series, reached, high)? {
@@ -243,13 +294,13 @@ impl Binades {
         let keys = series.keys;
         pick(keys, keys, low, reached.bound, &mut self.keys);
         series.terms.of(&self.keys, &mut self.terms);
-        self.narrow(series.terms, reached, low)
+        self.narrow(series, reached, low)
     }
 
     /// Returns keys between which the sum leaves its binade, as far as the sample tells.
     // In bounds: the caller made a term of each key of the sample; what is indexed is not empty,
     // and positions are below its length.
-    fn bracket(&self, reached: Reached, left: f64) -> Bracket {
+    fn bracket(&self, series: Series<'_>, reached: Reached, left: f64) -> Bracket {
         let first = self.sample.partition_point(|&key| key >= reached.bound);
         let (keys, terms) = (&self.sample[first..], &self.sample_terms[first..]);
         let all: f64 = terms.iter().map(|&t| f64::from(t)).sum();
@@ -266,7 +317,7 @@ impl Binades {
         } else {
             f64::from(self.weight)
         };
-        let gap = gap(reached.sum) / scale;
+        let gap = series.gap(reached.sum) / scale;
         let at = |gap: f64| {
             let mut sum = 0.0;
             let reaches = |&t: &f32| {
@@ -293,16 +344,15 @@ impl Binades {
 
     /// Adds of the copied terms, which are all from `low` to below what is reached, those up to a
     /// crossing and some more.
-    fn narrow(&mut self, kind: Terms, from: Reached, low: f32) -> Option<Reached> {
+    fn narrow(&mut self, all: Series<'_>, from: Reached, low: f32) -> Option<Reached> {
         let (mut reached, mut low) = (from, low);
         while self.keys.len() > BESIDE {
             let before = self.keys.len();
-            let pivot = self.pivot(reached.sum);
+            let pivot = self.pivot(all.gap(reached.sum));
             let series = Series {
                 keys: &self.keys,
                 values: &self.terms,
-                terms: kind,
-                total: 0.0,
+                ..all
             };
             match add_between(series, reached, pivot, &mut self.halfway)? {
                 Added::Within(sum) => reached = Reached { sum, bound: pivot },
@@ -314,22 +364,23 @@ impl Binades {
             }
         }
         sort_descending(&mut self.keys, &mut self.words);
-        kind.of(&self.keys, &mut self.terms);
+        all.terms.of(&self.keys, &mut self.terms);
+        self.before = reached.sum;
         Some(Reached {
             sum: sum(reached.sum, &self.terms),
             bound: low,
         })
     }
 
-    /// Returns one of the copied keys, near the one at which `sum` leaves its binade.
+    /// Returns one of the copied keys, near the one with which a sum goes on by `gap`.
     // In bounds: more than `BESIDE` keys, each with a term, give `PIVOTS` pairs.
-    fn pivot(&mut self, sum: f32) -> f32 {
+    fn pivot(&mut self, gap: f64) -> f32 {
         let stride = self.keys.len() / PIVOTS;
         let all = self.keys.iter().copied().zip(self.terms.iter().copied());
         self.pairs.clear();
         self.pairs.extend(all.step_by(stride).take(PIVOTS));
         self.pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-        let gap = gap(sum) / stride as f64;
+        let gap = gap / stride as f64;
         let mut added = 0.0;
         let reached = self.pairs.iter().position(|&(_, term)| {
             added += f64::from(term);
@@ -359,9 +410,20 @@ const SURE: f64 = 0.99;
 /// The error that rounding may add.
 const SLACK: f64 = 1e-4;
 
-/// Returns the distance of a sum from the next binade.
-fn gap(sum: f32) -> f64 {
-    2.0 * f64::from(binade(sum)) - f64::from(sum)
+/// Returns the term with which the sum of sorted terms behind `before` reaches `until`.
+// In bounds: there is a term for each key.
+fn reaching(keys: &[f32], terms: &[f32], before: f32, until: f32) -> Option<Reaching> {
+    let mut sum = before;
+    let place = terms.iter().position(|term| {
+        sum += term;
+        sum >= until
+    })?;
+    let key = keys[place];
+    let first = keys.partition_point(|&other| other > key);
+    Some(Reaching {
+        key,
+        nth: place - first,
+    })
 }
 
 /// Adds the terms of all keys from `low` to below what is reached, as if in descending order.
@@ -375,13 +437,14 @@ fn add_between(
     halfway: &mut Vec<u32>,
 ) -> Option<Added> {
     let c = binade(reached.sum);
+    let end = series.end(reached.sum);
     let Series { keys, values, .. } = series;
     let rounded = |above: f32, halfway: Option<&mut Vec<u32>>| {
         rounded_tail(keys, values, above, reached.bound, c, halfway)
     };
     halfway.clear();
     let sum = reached.sum + rounded(low.next_down(), Some(halfway));
-    if sum >= 2.0 * c {
+    if sum >= end {
         return Some(Added::Beyond);
     }
     let key = |&i: &u32| keys[i as usize];
@@ -399,7 +462,7 @@ fn add_between(
         }
     }
     let sum = sum + resolved;
-    Some(if sum < 2.0 * c {
+    Some(if sum < end {
         Added::Within(sum)
     } else {
         Added::Beyond

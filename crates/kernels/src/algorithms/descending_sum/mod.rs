@@ -16,12 +16,14 @@
 //! precision, and an `exp` of each of the largest. The entropy takes another pass over all.
 
 mod binades;
+mod cut;
 mod remainder;
 mod sample;
 mod terms;
 #[cfg(test)]
 mod tests;
 
+pub use cut::{DescendingCut, End};
 pub use sample::NucleusSample;
 
 use super::argsort::Ranking;
@@ -234,6 +236,7 @@ impl DescendingSum {
             values: &self.es,
             terms: Terms::Exponentials,
             total: self.total,
+            until: f32::INFINITY,
         })
     }
 
@@ -372,6 +375,7 @@ impl DescendingSum {
             values: &self.terms,
             terms,
             total,
+            until: f32::INFINITY,
         })
     }
 

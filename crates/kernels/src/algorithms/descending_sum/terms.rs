@@ -12,6 +12,8 @@ pub(super) const MANY: usize = 16;
 pub(super) enum Terms {
     /// The exponentials themselves.
     Exponentials,
+    /// The probabilities, given the sum of all exponentials.
+    Probabilities(f32),
     /// The terms that they add to the entropy, given the sum of all.
     Entropies(f32),
 }
@@ -22,8 +24,10 @@ impl Terms {
     pub(super) fn of(self, es: &[f32], to: &mut Vec<f32>) {
         to.clear();
         to.extend_from_slice(es);
-        let Self::Entropies(sum) = self else {
-            return;
+        let sum = match self {
+            Self::Exponentials => return,
+            Self::Probabilities(sum) => return divide(to, sum),
+            Self::Entropies(sum) => sum,
         };
         let mut ps = [0.0; CHUNK];
         for terms in to.chunks_mut(CHUNK) {
@@ -37,7 +41,7 @@ impl Terms {
     /// The sum of the exponentials, where the entropy is added up.
     pub(super) fn sum(self) -> Option<f32> {
         match self {
-            Self::Exponentials => None,
+            Self::Exponentials | Self::Probabilities(_) => None,
             Self::Entropies(sum) => Some(sum),
         }
     }

@@ -251,7 +251,64 @@ fn of_keys(keys: &[f32], total: f64) -> Series<'_> {
         values: keys,
         terms: Terms::Exponentials,
         total,
+        until: f32::INFINITY,
     }
+}
+
+/// How many of the logits, the largest first, have probabilities whose sum reaches `p`, and the
+/// last of them, one by one.
+fn cut_one_by_one(logits: &[f32], sum: f32, p: f32) -> End {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let mut running = 0.0f32;
+    let place = sorted.iter().position(|x| {
+        running += libm::exp(x - sorted[0]) / sum;
+        running >= p
+    });
+    place.map_or(End::Beyond, |place| End::At {
+        n: place + 1,
+        last: sorted[place],
+    })
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_cut_is_that_of_the_sorted_array() {
+    let mut random = Lcg(4);
+    let mut cut = DescendingCut::default();
+    let (mut found, mut beyond, mut unknown) = (0, 0, 0);
+    for round in 0..360 {
+        let most = [3, 3000, 30_000, 90_000][round / 9 % 4];
+        let n = 1 + (random.unit() * most as f32) as usize;
+        let xs = logits(round % 9, n, &mut random);
+        let max = xs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if !max.is_finite() {
+            continue;
+        }
+        let all = xs.iter().fold(0.0f32, |sum, x| sum + libm::exp(x - max));
+        // What is cut may be a part of all.
+        let sum = all * [1.0, 1.3, 1.0][round % 3];
+        let share = random.unit();
+        for p in [
+            -1.0, 0.0, 1e-6, share, 0.25, 0.5, 0.95, 0.999, 0.999_999, 1.1,
+        ] {
+            let expected = cut_one_by_one(&xs, sum, p);
+            match cut.find(&xs, max, sum, p) {
+                End::Unknown => unknown += 1,
+                end => {
+                    assert_eq!(end, expected, "round {round}, {n}, {p}");
+                    match end {
+                        End::Beyond => beyond += 1,
+                        _ => found += 1,
+                    }
+                }
+            }
+        }
+    }
+    assert!(found > 2000 && beyond > 300, "{found}, {beyond}");
+    assert!(unknown < found / 10, "{unknown}, {found}");
+    let seen = cut.binades.seen;
+    assert!(seen.crossings > 100 && seen.misses > 0, "{seen:?}");
 }
 
 /// More different terms half-way between two floats than it is worth looking at.

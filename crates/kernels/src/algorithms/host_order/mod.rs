@@ -396,6 +396,33 @@ impl HostOrder {
         self.replay.exchange(&self.ties, logits, ranked, sorted);
     }
 
+    /// Returns the places of the first `n` of `logits` and the logits there, in the order in which
+    /// the host leaves them when it sorts the `k` largest. None of the logits is NaN, none
+    /// [`overflows`], and the last of those first is `last`.
+    // In bounds: `n` logits are at or above the last of them.
+    pub fn rank_first(
+        &mut self,
+        logits: &[f32],
+        n: usize,
+        k: usize,
+        last: f32,
+    ) -> (&[u32], &[f32]) {
+        self.reserve(logits.len());
+        self.indices.clear();
+        self.logits.clear();
+        kernels::select(logits, last, &mut self.indices, &mut self.logits);
+        let ranking = self.order.ranking();
+        ranking.rank_selected(logits, &self.indices, &self.logits);
+        let (ranked, sorted) = ranking.parts_mut();
+        let cut = sorted.get(n) == Some(&last);
+        let (ranked, sorted) = (&mut ranked[..n], &mut sorted[..n]);
+        if !is_stable() && self.ties.find(sorted, cut) {
+            self.replay.tied(logits, k, last, &self.ties);
+            self.replay.exchange(&self.ties, logits, ranked, sorted);
+        }
+        (ranked, sorted)
+    }
+
     /// Makes room for what sorting `n` candidates can take, or the few of them that others leave,
     /// ties or not.
     pub fn warm_up(&mut self, n: usize) {

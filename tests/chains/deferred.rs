@@ -1,13 +1,14 @@
-//! Locally typical sampling straight from flat logits, where some of what it keeps are equally near
-//! to the entropy: ours may choose before it knows in which order these come. Against the built-ins
-//! on the array that a host fills: the token, and, when somebody looks, the candidates, bit for
-//! bit.
+//! Samplers that leave open what they may straight from the logits: locally typical sampling in
+//! which order those come that are equally near to the entropy, and top-p the order of its nucleus.
+//! Ours may choose before it knows. Against the built-ins on the array that a host fills: the token,
+//! and, when the candidates are read, these, bit for bit.
 //!
 //! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS
 //! sets another number.
 
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;
+use crate::support::family::FAMILY;
 use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
@@ -38,6 +39,10 @@ struct Chains {
     /// The logits are multiples of 1 / this: so many are equal.
     fineness: f32,
     grid: Grid,
+    /// The number of logits that stand out.
+    peaks: usize,
+    /// The share of logits that are masked.
+    masked: f64,
 }
 
 impl Chains {
@@ -71,6 +76,8 @@ impl Chains {
             },
             fineness: rng.pick(&[0.0, 0.0, 0.0, 65536.0, 8192.0, 4e6, 1e6]),
             grid,
+            peaks: 0,
+            masked: 0.0,
         };
         chains.label = format!("{n}, {} / {}, {grid:?}", chains.deviation, chains.fineness);
         chains.add_members(rng);
@@ -87,10 +94,99 @@ impl Chains {
             deviation: rng.pick(&[0.3, 1.0, 2.0, 3.0]),
             fineness: rng.pick(&[256.0, 512.0, 1024.0, 4096.0]),
             grid: Grid::F32,
+            peaks: 0,
+            masked: 0.0,
         };
         chains.label = format!("{}, {} / {}", chains.n, chains.deviation, chains.fineness);
         chains.add_members(rng);
         chains
+    }
+
+    /// Returns chains with top-p, on logits of which few to nearly all are kept, none or nearly all
+    /// are equal to others.
+    fn of_nucleus(rng: &mut Rng) -> Self {
+        let n = match rng.below(20) {
+            0..=2 => 1 + rng.below(300),
+            3..=5 => 300 + rng.below(2000),
+            6..=11 => 2000 + rng.below(10_000),
+            12..=17 => 12_000 + rng.below(50_000),
+            18 => 120_000 + rng.below(20_000),
+            _ => 140_000 + rng.below(60_000),
+        };
+        let grid = rng.pick(&[
+            Grid::F32,
+            Grid::F32,
+            Grid::F32,
+            Grid::F16,
+            Grid::Bf16,
+            Grid::Bf16,
+            Grid::Quarters,
+        ]);
+        let mut chains = Self {
+            label: String::new(),
+            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
+            n,
+            deviation: rng.pick(&[0.0, 0.3, 1.0, 2.4, 2.4, 4.0, 9.0]),
+            fineness: rng.pick(&[0.0, 0.0, 0.0, 1e6, 4096.0, 64.0, 4.0, 1.0]),
+            grid,
+            peaks: rng.pick(&[0, 0, 1, 60, 500]),
+            masked: rng.pick(&[0.0, 0.0, 0.0, 0.001, 0.5, 0.99]),
+        };
+        chains.label = format!(
+            "{n}, {} / {}, {grid:?}, {} peaks, {} masked",
+            chains.deviation, chains.fineness, chains.peaks, chains.masked
+        );
+        chains.add_edits(rng);
+        for _ in 0..usize::from(rng.chance(0.15)) {
+            chains.add_one_of(
+                &["min_p", "typical", "xtc", "temp", "greedy", "top_n_sigma"],
+                rng,
+            );
+        }
+        chains.add_top_p(rng);
+        if rng.chance(0.6) {
+            chains.add_temp(rng);
+        }
+        if rng.chance(0.25) {
+            let behind = [
+                "min_p",
+                "typical",
+                "xtc",
+                "temp_ext",
+                "top_k",
+                "penalties",
+                "top_p",
+            ];
+            chains.add_one_of(&behind, rng);
+        }
+        chains.add_last(rng);
+        chains
+    }
+
+    fn add_top_p(&mut self, rng: &mut Rng) {
+        let p = match rng.chance(0.7) {
+            true => rng.pick(&[0.0, 1e-6, 0.25, 0.5, 0.9, 0.95, 0.95, 0.999, 0.999_999_9]),
+            false => rng.range(0.0, 1.0),
+        };
+        let min_keep = match rng.below(8) {
+            0 => rng.below(self.n + 2),
+            i => usize::from(i > 1),
+        };
+        let members = both!(
+            llama_sieve_init_top_p,
+            llama_sampler_init_top_p,
+            p,
+            min_keep
+        );
+        self.add(&format!("top_p({p}, {min_keep})"), members);
+    }
+
+    /// Adds a member of one of these names, with any parameters.
+    fn add_one_of(&mut self, names: &[&str], rng: &mut Rng) {
+        let name = rng.pick(names);
+        let member = FAMILY.iter().find(|member| member.name == name);
+        let pair = (member.expect("a member").make)(rng, self.n as i32, false);
+        self.add(&pair.label, [pair.ours, pair.theirs]);
     }
 
     fn add(&mut self, name: &str, members: [HostSampler; 2]) {
@@ -101,7 +197,8 @@ impl Chains {
         }
     }
 
-    fn add_members(&mut self, rng: &mut Rng) {
+    /// Adds members that change the logits of some tokens.
+    fn add_edits(&mut self, rng: &mut Rng) {
         let n = self.n as i32;
         if rng.chance(0.3) {
             let mut biases = vec![];
@@ -137,6 +234,22 @@ impl Chains {
             );
             self.add("penalties", members);
         }
+    }
+
+    fn add_temp(&mut self, rng: &mut Rng) {
+        let t = match rng.below(12) {
+            0 => rng.pick(&[0.0, -1.0, 1e-38, 1e-42, 1e38]),
+            _ => rng.range(0.2, 3.0),
+        };
+        let name = format!("temp({t:e})");
+        self.add(
+            &name,
+            both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+        );
+    }
+
+    fn add_members(&mut self, rng: &mut Rng) {
+        self.add_edits(rng);
         if rng.chance(0.1) {
             let t = rng.pick(&[0.7, 1.5]);
             self.add(
@@ -166,15 +279,7 @@ impl Chains {
         );
         self.add(&format!("typical({p}, {min_keep})"), members);
         if rng.chance(0.4) {
-            let t = match rng.below(12) {
-                0 => rng.pick(&[0.0, -1.0, 1e-38, 1e-42, 1e38]),
-                _ => rng.range(0.2, 3.0),
-            };
-            let name = format!("temp({t:e})");
-            self.add(
-                &name,
-                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
-            );
+            self.add_temp(rng);
         }
         if rng.chance(0.1) {
             let t = rng.pick(&[0.5, 2.0]);
@@ -210,6 +315,11 @@ impl Chains {
         if is_chosen && rng.chance(0.8) {
             return;
         }
+        self.add_last(rng);
+    }
+
+    /// Adds the member that chooses.
+    fn add_last(&mut self, rng: &mut Rng) {
         let seed = rng.next() as u32 >> 1;
         let members = match rng.below(20) {
             0 => both!(llama_sieve_init_greedy, llama_sampler_init_greedy),
@@ -231,6 +341,14 @@ impl Chains {
         if self.fineness > 0.0 {
             for x in &mut logits {
                 *x = (*x * self.fineness).round() / self.fineness;
+            }
+        }
+        for i in 0..self.peaks {
+            logits[rng.below(self.n)] = 17.0 - 8.0 * i as f32 / self.peaks as f32;
+        }
+        for x in &mut logits {
+            if self.masked > 0.0 && rng.chance(self.masked) {
+                *x = f32::NEG_INFINITY;
             }
         }
         if rng.chance(0.03) {
@@ -268,7 +386,22 @@ impl Chains {
         data
     }
 
-    fn step(&self, looks: f64, rng: &mut Rng) -> Result<(), String> {
+    /// Returns the array that the built-ins leave; `None` where they are undefined.
+    fn expected(&self, logits: &[f32]) -> Option<Array> {
+        let mut array = Array::of_logits(logits.iter().copied());
+        // SAFETY: this is a chain.
+        let n = unsafe { sys::llama_sampler_chain_n(self.sides[1].as_ptr()) };
+        for i in 0..n as usize {
+            if array.data.iter().any(|c| c.logit.is_nan()) {
+                return None;
+            }
+            self.sides[1].apply_member(i, &mut array);
+        }
+        Some(array)
+    }
+
+    /// `Ok(false)` where the built-ins are undefined: then the states have parted.
+    fn step(&self, looks: f64, rng: &mut Rng) -> Result<bool, String> {
         let logits = self.logits(rng);
         let halves: Vec<u16> = match self.grid {
             Grid::F16 => logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),
@@ -277,12 +410,13 @@ impl Chains {
                 .map(|&x| bf16::from_f32(x).to_bits())
                 .collect(),
         };
-        let mut expected = Array::of_logits(logits.iter().copied());
-        self.sides[1].apply(&mut expected);
+        let Some(expected) = self.expected(&logits) else {
+            return Ok(false);
+        };
         let token = self.sample(&logits, &halves);
         let Some(chosen) = expected.data.get(expected.selected as usize) else {
             return match token {
-                LLAMA_SIEVE_ERROR_INVALID => Ok(()),
+                LLAMA_SIEVE_ERROR_INVALID => Ok(true),
                 _ => Err(format!("token {token}, not none")),
             };
         };
@@ -307,23 +441,29 @@ impl Chains {
         for side in &self.sides {
             side.accept(token);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Looks at the candidates of all tokens, of some, or of none: that is for each chain to guess.
 fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) {
     let mut rng = fresh_rng(name);
+    let mut compared = 0;
     for i in 0..count {
         let chains = make(&mut rng);
         let looks = rng.pick(&[0.0, 0.0, 0.3, 1.0]);
         for token in 0..TOKENS {
-            if let Err(difference) = chains.step(looks, &mut rng) {
-                let (label, replay) = (&chains.label, replay());
-                panic!("{replay}, {name}, chain {i}, token {token}: {difference}, {label}");
+            match chains.step(looks, &mut rng) {
+                Ok(true) => compared += 1,
+                Ok(false) => break,
+                Err(difference) => {
+                    let (label, replay) = (&chains.label, replay());
+                    panic!("{replay}, {name}, chain {i}, token {token}: {difference}, {label}");
+                }
             }
         }
     }
+    assert!(compared > count * TOKENS / 4 * 3, "only {compared}");
 }
 
 fn count() -> usize {
@@ -333,6 +473,11 @@ fn count() -> usize {
 #[test]
 fn equally_typical_candidates_are_those_of_the_built_in() {
     run("equally typical", count(), Chains::new);
+}
+
+#[test]
+fn a_nucleus_is_that_of_the_built_in() {
+    run("a nucleus", count(), Chains::of_nucleus);
 }
 
 #[test]

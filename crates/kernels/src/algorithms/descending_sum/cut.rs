@@ -1,0 +1,88 @@
+//! The place at which the running sum of the probabilities, the largest first, reaches a number.
+
+use super::binades::{Binades, Outcome, Reaching, Series};
+use super::terms::Terms;
+use crate::kernels::compact::pick;
+use crate::kernels::layout::{CHUNK, SUM_BLOCK};
+use crate::kernels::rewrite::divide;
+use crate::kernels::scan::count_at_least;
+use crate::kernels::softmax::exp_sum_double;
+use crate::per_thread::lent_per_thread;
+
+/// Buffers for this.
+#[derive(Clone, Debug, Default)]
+pub struct DescendingCut {
+    es: Vec<f32>,
+    ps: Vec<f32>,
+    pub(super) binades: Binades,
+    /// Logits with equal exponentials.
+    equals: Vec<f32>,
+}
+
+lent_per_thread!(DescendingCut);
+
+/// The place where a descending sum is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// The first few have it.
+    At {
+        /// The number of those.
+        n: usize,
+        /// The logit of the last.
+        last: f32,
+    },
+    /// All together do not have it.
+    Beyond,
+    /// The order of all has to be known.
+    Unknown,
+}
+
+impl DescendingCut {
+    /// Makes room for what `n` logits can take.
+    pub fn reserve(&mut self, n: usize) {
+        for buffer in [&mut self.es, &mut self.ps, &mut self.equals] {
+            buffer.clear();
+            buffer.reserve(n + 64);
+        }
+        self.binades.reserve(n);
+    }
+
+    /// Finds how many of `logits`, the largest first, have probabilities whose `float` sum reaches
+    /// `p`. None is NaN; `max` is the largest, and finite, and `sum` the sum of exponentials that
+    /// makes the probabilities.
+    // In bounds: the term that was found is one of those with its key.
+    pub fn find(&mut self, logits: &[f32], max: f32, sum: f32, p: f32) -> End {
+        let mut sums = [0.0; CHUNK / SUM_BLOCK];
+        self.es.clear();
+        self.es.extend_from_slice(logits);
+        let exponentiate = |es: &mut [f32]| exp_sum_double(es, max, &mut sums);
+        let total: f64 = self.es.chunks_mut(CHUNK).map(exponentiate).sum();
+        self.ps.clear();
+        self.ps.extend_from_slice(&self.es);
+        divide(&mut self.ps, sum);
+        self.binades.prepare(&self.es);
+        let series = Series {
+            keys: &self.es,
+            values: &self.ps,
+            terms: Terms::Probabilities(sum),
+            total: total / f64::from(sum),
+            until: p,
+        };
+        let Reaching { key, nth } = match self.binades.run(series) {
+            Some(Outcome::Here(reaching)) => reaching,
+            Some(Outcome::All(_)) => return End::Beyond,
+            None => return End::Unknown,
+        };
+        // Several logits may have this exponential.
+        let above = key.next_up();
+        self.equals.clear();
+        pick(&self.es, logits, key, above, &mut self.equals);
+        let (_, &mut last, _) = self
+            .equals
+            .select_nth_unstable_by(nth, |a, b| b.total_cmp(a));
+        End::At {
+            n: count_at_least(&self.es, above) + nth + 1,
+            last,
+        }
+    }
+}
