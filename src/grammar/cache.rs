@@ -1,7 +1,7 @@
 //! The process-wide cache of compiled grammars: the next request with the same grammar starts warm.
 //!
 //! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, keyed by the
-//! SHA-256 of root and text, and by the vocabulary. A grammar grows while it is in use: who lets it
+//! SHA-256 of what it is made of, and by the vocabulary. A grammar grows while it is in use: who lets it
 //! grow calls [`trim`]. One in use survives its eviction.
 
 use std::num::NonZeroUsize;
@@ -48,15 +48,46 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     }))
 }
 
-fn key(text: &[u8], root: &[u8], repetitions: Repetitions, tree: &Arc<VocabularyTree>) -> Key {
-    let mut hash = Sha256::new();
-    hash.update([repetitions as u8]);
-    hash.update((root.len() as u64).to_le_bytes());
-    hash.update(root);
-    hash.update(text);
-    Key {
-        digest: hash.finalize().into(),
-        tree: Arc::as_ptr(tree).addr(),
+/// What a grammar is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A text in GBNF, with the repetitions of llama.cpp, and the name of its root.
+    HostGrammar,
+    /// The same with more repetitions.
+    Grammar,
+    /// A regular expression.
+    Pattern,
+    /// Texts, one of which is chosen.
+    Choice,
+}
+
+impl From<Repetitions> for Kind {
+    fn from(repetitions: Repetitions) -> Self {
+        match repetitions {
+            Repetitions::AsLlamaCpp => Self::HostGrammar,
+            Repetitions::Many => Self::Grammar,
+        }
+    }
+}
+
+impl Key {
+    /// The key of what is made of these parts, for this vocabulary.
+    pub fn of<'a>(
+        kind: Kind,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+        tree: &Arc<VocabularyTree>,
+    ) -> Self {
+        let mut hash = Sha256::new();
+        hash.update([kind as u8]);
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self {
+            digest: hash.finalize().into(),
+            tree: Arc::as_ptr(tree).addr(),
+        }
     }
 }
 
@@ -67,16 +98,20 @@ pub fn cached(
     repetitions: Repetitions,
     tree: &Arc<VocabularyTree>,
 ) -> Option<(Key, Arc<Engine>)> {
-    let key = key(text, root, repetitions, tree);
-    let found = with(|cache| {
+    let key = Key::of(repetitions.into(), [root, text], tree);
+    Some((key, found(key)?))
+}
+
+/// What is kept under a key.
+pub fn found(key: Key) -> Option<Arc<Engine>> {
+    with(|cache| {
         let found = cache.engines.get(&key).cloned();
         match found {
             Some(_) => cache.hits += 1,
             None => cache.misses += 1,
         }
         found
-    });
-    Some((key, found?))
+    })
 }
 
 /// Compiles a grammar, which is not kept yet. `token` gives the token that `<text>` stands for.
@@ -87,7 +122,7 @@ pub fn compiled(
     tree: &Arc<VocabularyTree>,
     token: impl Fn(&[u8]) -> Option<Token>,
 ) -> Result<(Key, Arc<Engine>), ParseError> {
-    let key = key(text, root, repetitions, tree);
+    let key = Key::of(repetitions.into(), [root, text], tree);
     let rules = parse(text, root, repetitions, token)?;
     let compiled = Compiled::new(rules, Arc::clone(tree));
     Ok((key, Arc::new(Engine::new(compiled))))

@@ -1,4 +1,4 @@
-//! Grammars in GBNF, llama.cpp's notation, as a sampler.
+//! Grammars in GBNF, regular expressions and choices as a sampler.
 //!
 //! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are here, too. On top
 //! of it:
@@ -11,8 +11,10 @@ pub mod sampler;
 #[cfg(all(test, not(miri)))]
 mod tests;
 #[cfg(all(test, not(miri)))]
+mod tests_choice;
+#[cfg(all(test, not(miri)))]
 #[path = "../../crates/constraints/src/grammar/tests_texts.rs"]
 mod tests_texts;
 
 pub use llama_sieve_constraints::grammar::*;
-pub use sampler::{Dead, Grammar, Refusal, Refused};
+pub use sampler::{Dead, Grammar, Refusal, Refused, TooFar};

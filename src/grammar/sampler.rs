@@ -8,12 +8,16 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::fault;
 use crate::grammar::bench::Text;
-use crate::grammar::cache;
-use crate::grammar::elements::About;
+use crate::grammar::cache::{self, Key};
+use crate::grammar::choice;
+use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::{About, Rules};
 use crate::grammar::engine::Engine;
+use crate::grammar::limits::MAX_ROLLBACK;
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::have_grown;
 use crate::grammar::parser::{ParseError, Repetitions};
+use crate::grammar::pattern;
 use crate::grammar::states::TooMuch;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
@@ -117,16 +121,66 @@ struct Core {
     hosted: bool,
     /// The last token that was not allowed.
     refusal: Option<Refusal>,
+    /// The number of tokens that were accepted while it was dead.
+    dead_for: usize,
 }
 
 /// The triggers of a lazy grammar.
-#[derive(Clone)]
 struct Lazy {
     triggers: Arc<Triggers>,
     tokens: Arc<[Token]>,
     /// The text so far, while it waits.
     waiting: Option<Waiting>,
+    /// The text before the grammar began, as long as that can be taken back.
+    before: Option<Waiting>,
 }
+
+impl Clone for Lazy {
+    /// What was accepted before is not taken back in a clone.
+    fn clone(&self) -> Self {
+        Self {
+            triggers: Arc::clone(&self.triggers),
+            tokens: Arc::clone(&self.tokens),
+            waiting: self.waiting.clone(),
+            before: None,
+        }
+    }
+}
+
+/// An error: a token of which the constraint would die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NotAllowed;
+
+impl Lazy {
+    /// Goes on with a token while it waits; true where the grammar then has begun.
+    fn look(
+        &mut self,
+        tracker: &mut Tracker,
+        token: Token,
+        piece: &[u8],
+    ) -> Result<bool, NotAllowed> {
+        let Some(waiting) = &mut self.waiting else {
+            return Err(NotAllowed);
+        };
+        let accepted = if self.tokens.contains(&token) {
+            tracker.accept(std::iter::once((token, piece)))
+        } else {
+            match waiting.accept(&self.triggers, token, piece) {
+                Ok(None) => return Ok(false),
+                Ok(Some(begin)) => tracker.accept(waiting.since(begin)),
+                Err(Endless) => return Err(NotAllowed),
+            }
+        };
+        match accepted {
+            Ok(None) => Ok(true),
+            _ => Err(NotAllowed),
+        }
+    }
+}
+
+/// An error: only so many tokens can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFar(pub usize);
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,6 +220,40 @@ impl Grammar {
         Some(Self::of(engine))
     }
 
+    /// A constraint by a regular expression, in the syntax of the crate `regex`, that matches the
+    /// whole text.
+    pub fn regex(pattern: &str, tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
+        let key = Key::of(cache::Kind::Pattern, [pattern.as_bytes()], tree);
+        Self::built(key, tree, || {
+            pattern::rules(pattern).map_err(|pattern::Refused(what)| what)
+        })
+    }
+
+    /// A constraint by texts of which the whole text is one, in whatever tokens.
+    pub fn choice(values: &[&[u8]], tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
+        let key = Key::of(cache::Kind::Choice, values.iter().copied(), tree);
+        Self::built(key, tree, || choice::rules(values))
+    }
+
+    /// Makes a constraint by what is kept under this key, or else by these rules.
+    fn built(
+        key: Key,
+        tree: &Arc<VocabularyTree>,
+        rules: impl FnOnce() -> Result<Rules, String>,
+    ) -> Result<Self, Refused> {
+        if let Some(engine) = cache::found(key) {
+            return Self::of(engine);
+        }
+        let rules = rules().map_err(|what| Refused {
+            what,
+            is_trap: false,
+        })?;
+        let engine = Arc::new(Engine::new(Compiled::new(rules, Arc::clone(tree))));
+        let grammar = Self::of(Arc::clone(&engine))?;
+        cache::keep(key, &engine);
+        Ok(grammar)
+    }
+
     /// A constraint by a compiled grammar.
     pub fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
         let n_tokens = engine.compiled().tree.n_tokens();
@@ -184,6 +272,7 @@ impl Grammar {
             lazy: None,
             hosted: false,
             refusal: None,
+            dead_for: 0,
         };
         Ok(Self::with(Some(core), n_tokens))
     }
@@ -197,6 +286,7 @@ impl Grammar {
                 triggers,
                 tokens: tokens.into(),
                 waiting: Some(Waiting::default()),
+                before: None,
             });
         }
         self
@@ -287,6 +377,45 @@ impl Slot {
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)
+    }
+
+    /// Takes the last `n` tokens that were accepted back: what is allowed, whether the text is
+    /// complete, whether the constraint is dead or still waits, is as before them. Changes nothing
+    /// where they are more than are kept: the last [`MAX_ROLLBACK`] that were accepted since this
+    /// was made, reset or cloned.
+    pub fn rollback(&self, n: usize) -> Result<(), TooFar> {
+        match self.core.lock().as_mut() {
+            Some(core) => core.change(|core| core.rollback(n)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns how many of these tokens may follow, one behind the other. Changes nothing. All may
+    /// where there is no grammar; a token of none of the vocabulary's numbers may not.
+    pub fn accepts(&self, tokens: &[Token]) -> usize {
+        match self.core.lock().as_mut() {
+            Some(core) => core.change(|core| core.accepts(tokens)),
+            None => {
+                let has = |&&token: &&Token| (token as usize) < self.n_tokens;
+                tokens.iter().take_while(has).count()
+            }
+        }
+    }
+
+    /// The bytes that must follow, whatever tokens they come in: whole characters, at most
+    /// [`MAX_FORCED`](crate::grammar::limits::MAX_FORCED) bytes and the rest of the last character.
+    /// None where the text may end, where a token may follow that is meant by its number, and where
+    /// nothing is constrained.
+    pub fn forced(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(core) = self.core.lock().as_mut()
+            && core.dead.is_none()
+            && !core.is_waiting()
+        {
+            // What takes too much is as good as a choice.
+            let _ = core.tracker.forced(&mut bytes);
+        }
+        bytes
     }
 
     /// Returns the reason why the constraint is dead, if it is.
@@ -444,18 +573,113 @@ impl Core {
         done
     }
 
+    /// Notes that a token is accepted which no lazy grammar waits with.
+    fn note(&mut self) {
+        self.dead_for += usize::from(self.dead.is_some());
+        if !self.tracker.keep()
+            && let Some(lazy) = &mut self.lazy
+        {
+            lazy.before = None;
+        }
+    }
+
+    fn rollback(&mut self, n: usize) -> Result<(), TooFar> {
+        let n_kept = self.tracker.n_kept();
+        let waiting = self.lazy.as_ref();
+        let waiting = waiting.and_then(|lazy| lazy.before.as_ref().or(lazy.waiting.as_ref()));
+        let waited = waiting.map_or(0, Waiting::n_tokens);
+        let most = n_kept + waiting.map_or(0, Waiting::reach);
+        let most = most.min(MAX_ROLLBACK);
+        if n > most || (n > 0 && self.dead == Some(Dead::Internal)) {
+            return Err(TooFar(if n > most { most } else { 0 }));
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        self.mask = None;
+        self.refusal = None;
+        if n > self.dead_for {
+            (self.dead, self.dead_for) = (None, 0);
+        } else {
+            self.dead_for -= n;
+        }
+        self.tracker.back(n.min(n_kept));
+        if n < n_kept {
+            return Ok(());
+        }
+        if let Some(lazy) = &mut self.lazy {
+            if let Some(before) = lazy.before.take() {
+                lazy.waiting = Some(before);
+            }
+            if let Some(waiting) = &mut lazy.waiting {
+                let n_tokens = waited - (n - n_kept);
+                if waiting.back_to(&lazy.triggers, n_tokens).is_err() {
+                    self.dead = Some(Dead::Internal);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accepts(&mut self, tokens: &[Token]) -> usize {
+        if self.dead.is_some() {
+            return 0;
+        }
+        let Self { tracker, lazy, .. } = self;
+        let engine = Arc::clone(tracker.engine());
+        let tree = &engine.compiled().tree;
+        let waiting = |lazy: &Lazy| lazy.waiting.as_ref().map(Waiting::n_tokens);
+        let n_waited = lazy.as_ref().and_then(waiting);
+        let mut is_waiting = n_waited.is_some();
+        let mut goes_on = |tracker: &mut Tracker, token| {
+            let Some(kind) = tree.kind(token) else {
+                return false;
+            };
+            if let Some(lazy) = lazy.as_mut().filter(|_| is_waiting) {
+                let begun = lazy.look(tracker, token, tree.piece(token));
+                is_waiting = begun == Ok(false);
+                return begun.is_ok();
+            }
+            if kind == TextKind::EndOfGeneration {
+                return tracker.may_end();
+            }
+            let text = std::iter::once((token, tree.text(token)));
+            tracker.allows(token) == Ok(true) && tracker.accept(text) == Ok(None)
+        };
+        let n = tracker.ahead(|tracker| {
+            let tokens = tokens.iter();
+            tokens.take_while(|&&token| goes_on(tracker, token)).count()
+        });
+        if let (Some(lazy), Some(n_waited)) = (lazy, n_waited)
+            && let Some(waiting) = &mut lazy.waiting
+            && waiting.back_to(&lazy.triggers, n_waited).is_err()
+        {
+            self.dead = Some(Dead::Internal);
+        }
+        n
+    }
+
     fn accept(&mut self, token: Token) {
         if self.dead.is_some() {
-            return;
+            return self.note();
         }
         let kind = self.tree().kind(token);
         match kind {
-            None => self.die(
-                Dead::NotAllowed,
-                &format!("token {token} is not in the vocabulary"),
-            ),
+            None => {
+                self.note();
+                if let Some(lazy) = &mut self.lazy
+                    && let Some(waiting) = lazy.waiting.take()
+                {
+                    lazy.before = Some(waiting);
+                }
+                self.die(
+                    Dead::NotAllowed,
+                    &format!("token {token} is not in the vocabulary"),
+                );
+            }
             Some(_) if self.is_waiting() => self.wait(token),
             Some(TextKind::EndOfGeneration) => {
+                self.note();
                 if !self.tracker.may_end() {
                     let expected = self.tracker.expected();
                     self.die(
@@ -465,6 +689,7 @@ impl Core {
                 }
             }
             Some(_) => {
+                self.note();
                 let engine = Arc::clone(self.tracker.engine());
                 let text = engine.compiled().tree.text(token);
                 self.follow(std::iter::once((token, text)));
@@ -478,6 +703,9 @@ impl Core {
             return Some(refusal);
         };
         let is_end = kind == TextKind::EndOfGeneration;
+        if self.dead.is_some() {
+            self.note();
+        }
         match self.dead {
             None => {
                 self.refusal = None;
@@ -502,22 +730,40 @@ impl Core {
         let Some(mut waiting) = lazy.waiting.take() else {
             return;
         };
+        let n_tokens = waiting.n_tokens();
         if lazy.tokens.contains(&token) {
+            self.note();
+            self.has_waited(waiting, n_tokens);
             self.follow(std::iter::once((token, piece)));
             return;
         }
         match waiting.accept(&lazy.triggers, token, piece) {
             Ok(None) => lazy.waiting = Some(waiting),
             Ok(Some(begin)) => {
+                self.note();
                 let refused = self.follow(waiting.since(begin));
                 if let (Some((token, text)), Some(refusal)) = (refused, &mut self.refusal) {
                     refusal.skipped = engine.compiled().tree.piece(token).len() - text.len();
                 }
+                self.has_waited(waiting, n_tokens);
             }
-            Err(Endless) => self.die(
-                Dead::Limit,
-                "the search for a trigger exceeds the limits of steps",
-            ),
+            Err(Endless) => {
+                self.note();
+                self.has_waited(waiting, n_tokens);
+                self.die(
+                    Dead::Limit,
+                    "the search for a trigger exceeds the limits of steps",
+                );
+            }
+        }
+    }
+
+    /// Keeps the text before the grammar began, of `n` tokens.
+    fn has_waited(&mut self, mut waiting: Waiting, n: usize) {
+        if let Some(lazy) = &mut self.lazy
+            && waiting.back_to(&lazy.triggers, n).is_ok()
+        {
+            lazy.before = Some(waiting);
         }
     }
 
@@ -549,8 +795,10 @@ impl Core {
     fn reset(&mut self) {
         self.mask = None;
         self.dead = None;
+        self.dead_for = 0;
         if let Some(lazy) = &mut self.lazy {
             lazy.waiting = Some(Waiting::default());
+            lazy.before = None;
         }
         if self.tracker.reset().is_err() {
             self.exceeds();
@@ -602,3 +850,6 @@ impl Sampler for Grammar {
         Some(Arc::clone(&self.slot) as _)
     }
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests;

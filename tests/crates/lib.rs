@@ -5,5 +5,6 @@
 
 pub use boon;
 pub use plotters;
+pub use regex;
 #[cfg(model)]
 pub use shuttle;

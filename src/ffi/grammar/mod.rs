@@ -1,14 +1,18 @@
 //! Grammars for C: the constructor, and what may be asked of such a sampler.
 //!
+//! - [`between`]: what is asked and done between tokens;
 //! - [`lazy`]: the constructors of those that wait for a trigger;
+//! - [`pattern`]: those of regular expressions, and of choices;
 //! - `making`: what all constructors share;
 //! - [`hosted`]: grammars for a host that does not know of ours; `proof`: whether its own do the
 //!   same.
 
+pub mod between;
 mod host_own;
 pub mod hosted;
 pub mod lazy;
 pub(super) mod making;
+pub mod pattern;
 pub(super) mod proof;
 
 use std::ffi::{c_char, c_int};

@@ -9,7 +9,7 @@ use crate::grammar::limits::{MAX_STACK, MAX_STATE_BYTES};
 use crate::grammar::mask::{self, Mask, MaskWriter};
 use crate::grammar::masks::{MaskKey, Masks, Part, PartKey};
 use crate::grammar::states::{NONE, StateId, States, TooMuch};
-use crate::grammar::utf8::{Partial, decode};
+use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
 /// A token, and its bytes, or those that are part of it.
@@ -106,12 +106,12 @@ impl Bench {
     ) -> Result<(Place, Option<Text<'t>>), TooMuch> {
         let mut refused = None;
         for (token, text) in tokens {
-            let partial = decode(text, place.partial, &mut self.chars);
+            let partial = grammar.decode(text, place.partial, &mut self.chars);
             self.states.spend(self.chars.len())?;
             let state = self
                 .states
                 .accept(grammar, place.state, token, &self.chars)?;
-            if state == NONE {
+            if state == NONE || (partial == Partial::INVALID && grammar.rules.is_strict) {
                 refused = Some((token, text));
                 break;
             }

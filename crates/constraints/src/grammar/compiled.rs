@@ -1,9 +1,12 @@
 //! A grammar together with a vocabulary, as far as it never changes.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use crate::grammar::elements::{Class, Element, Rules, Sequence};
+use crate::grammar::hash::{Keys, Map};
 use crate::grammar::nodes::CharSet;
+use crate::grammar::utf8::{Partial, decode, decode_strictly};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 
 /// Rules, the vocabulary they are for, and the characters in groups that no class tells apart.
@@ -22,8 +25,12 @@ pub struct Compiled {
 /// Code points in groups; every class has all of a group or none.
 #[derive(Debug)]
 struct Groups {
-    /// The first code point of each group, ascending.
+    /// The first code points of ranges, ascending: each range is in one group.
     starts: Vec<u32>,
+    /// The group of each range.
+    group_of: Vec<u32>,
+    /// A code point of each group.
+    one_of: Vec<u32>,
     ascii: [u32; 128],
     /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
     /// are alike, parts of them included.
@@ -63,6 +70,15 @@ impl Compiled {
         alternatives.map_or(&[], |alternatives| alternatives)
     }
 
+    /// The code points of `piece` behind `start`, in `chars`, and what its end leaves. Bytes that are
+    /// no UTF-8 are read as llama.cpp does, or not at all.
+    pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
+        match self.rules.is_strict {
+            true => decode_strictly(piece, start, chars),
+            false => decode(piece, start, chars),
+        }
+    }
+
     /// True if there are counted repetitions.
     pub fn has_counts(&self) -> bool {
         !self.rules.repeats.is_empty()
@@ -82,8 +98,7 @@ impl Compiled {
         if let Some(&group) = self.groups.ascii.get(code_point as usize) {
             return group;
         }
-        let starts = &self.groups.starts;
-        starts.partition_point(|&start| start <= code_point) as u32 - 1
+        self.groups.beyond_ascii(code_point)
     }
 
     /// The group of a sequence that begins with one certain character.
@@ -98,12 +113,12 @@ impl Compiled {
 
     /// A code point of a group.
     pub fn one_of(&self, group: u32) -> u32 {
-        self.groups.starts.get(group as usize).copied().unwrap_or(0)
+        self.groups.one_of.get(group as usize).copied().unwrap_or(0)
     }
 
     /// Returns the number of groups.
     pub fn n_groups(&self) -> usize {
-        self.groups.starts.len()
+        self.groups.one_of.len()
     }
 
     /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
@@ -116,44 +131,98 @@ impl Compiled {
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
             + self.covers.len() * size_of::<CharSet>()
-            + self.groups.starts.len() * 4
+            + self.groups.starts.len() * 8
+            + self.groups.one_of.len() * 4
             + self.groups.sets.len() * size_of::<(u32, CharSet)>()
             + size_of::<Self>()
     }
 }
 
+/// A sum that is, but for a chance in 2^128, another one for each set of classes.
+type Sum = (u64, u64);
+
+fn added(sum: Sum, other: Sum) -> Sum {
+    (sum.0 ^ other.0, sum.1 ^ other.1)
+}
+
 impl Groups {
     fn new(classes: &[Class]) -> Self {
-        let mut starts = vec![0, 0x80];
+        // Where the set of classes that have the code points changes, and by what.
+        let mut changes: Vec<(u32, Sum)> = vec![(0, (0, 0)), (0x80, sum_of(0))];
         let mut plain = true;
-        for &(first, last) in classes.iter().flat_map(|class| &class.ranges) {
-            plain &= first < 0x80 && last < 0x80;
-            starts.push(first);
-            starts.extend(last.checked_add(1));
+        for (number, class) in (1..).zip(classes) {
+            let sum = sum_of(number);
+            for (first, last) in apart(&class.ranges) {
+                changes.push((first, sum));
+                changes.extend(last.checked_add(1).map(|behind| (behind, sum)));
+            }
+            let is_ascii = |&(first, last): &(u32, u32)| first < 0x80 && last < 0x80;
+            plain &= class.ranges.iter().all(is_ascii);
         }
-        starts.sort_unstable();
-        starts.dedup();
+        changes.sort_unstable();
+        let (mut starts, mut group_of, mut one_of) = (Vec::new(), Vec::new(), Vec::new());
+        let mut groups: Map<Sum, u32> = Map::default();
+        let mut sum = (0, 0);
+        for same in changes.chunk_by(|a, b| a.0 == b.0) {
+            sum = same.iter().fold(sum, |sum, change| added(sum, change.1));
+            let start = same.first().map_or(0, |change| change.0);
+            let n = one_of.len() as u32;
+            let group = *groups.entry(sum).or_insert(n);
+            if group == n {
+                one_of.push(start);
+            }
+            starts.push(start);
+            group_of.push(group);
+        }
+        let mut groups = Self {
+            starts,
+            group_of,
+            one_of,
+            ascii: [0; 128],
+            sets: Vec::new(),
+        };
         let mut ascii = [0; 128];
         for (code_point, group) in (0..).zip(&mut ascii) {
-            *group = starts.partition_point(|&start| start <= code_point) as u32 - 1;
+            *group = groups.beyond_ascii(code_point);
         }
-        let mut sets: Vec<(u32, CharSet)> = Vec::new();
+        groups.ascii = ascii;
         for (code_point, &group) in ascii.iter().enumerate().skip(1) {
-            match sets.last_mut().filter(|(last, _)| *last == group) {
+            let known = groups.sets.iter_mut().find(|(known, _)| *known == group);
+            match known {
                 Some((_, set)) => *set |= 1 << code_point,
-                None => sets.push((group, 1 << code_point)),
+                None => groups.sets.push((group, 1 << code_point)),
             }
         }
         if plain {
-            let group = starts.partition_point(|&start| start <= 0x80) as u32 - 1;
-            sets.push((group, 1));
+            let group = groups.beyond_ascii(0x80);
+            groups.sets.push((group, 1));
         }
-        Self {
-            starts,
-            ascii,
-            sets,
-        }
+        groups
     }
+
+    /// The group of any code point.
+    fn beyond_ascii(&self, code_point: u32) -> u32 {
+        let range = self.starts.partition_point(|&start| start <= code_point);
+        let range = range.saturating_sub(1);
+        self.group_of.get(range).copied().unwrap_or(0)
+    }
+}
+
+/// The ranges without those that end before they begin; what several have is in the first alone.
+fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
+    let mut from = 0;
+    ranges.iter().filter_map(move |&(first, last)| {
+        let first = first.max(from);
+        from = from.max(last.saturating_add(1));
+        (first <= last).then_some((first, last))
+    })
+}
+
+/// The sum of a set of one class, with keys that nobody can foresee.
+fn sum_of(class: u32) -> Sum {
+    let keys = Keys::default();
+    let hash = |half| keys.hash_one((class, half));
+    (hash(0_u32), hash(1_u32))
 }
 
 fn cover(class: &Class) -> CharSet {

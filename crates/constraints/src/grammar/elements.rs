@@ -65,6 +65,37 @@ impl Class {
         self.any || self.reaches(code_point, code_point) != self.negated
     }
 
+    /// The code points of it from `low` to `high`: which one it is, or that there is none; `None`
+    /// where there are several.
+    pub fn only(&self, (low, high): (u32, u32)) -> Option<Option<u32>> {
+        let mut only = None;
+        let mut is_one = true;
+        let mut add = |first: u32, last: u32| {
+            let (first, last) = (first.max(low), last.min(high));
+            if first <= last {
+                is_one &= first == last && only.is_none_or(|only| only == first);
+                only = Some(first);
+            }
+        };
+        if self.any {
+            add(low, high);
+        } else if !self.negated {
+            self.ranges
+                .iter()
+                .for_each(|&(first, last)| add(first, last));
+        } else {
+            let mut from = 0;
+            for &(first, last) in self.ranges.iter().filter(|(first, last)| first <= last) {
+                if from < first {
+                    add(from, first - 1);
+                }
+                from = from.max(last.saturating_add(1));
+            }
+            add(from, u32::MAX);
+        }
+        is_one.then_some(only)
+    }
+
     /// True if a range begins at `high` or before and ends at `low` or behind.
     fn reaches(&self, low: u32, high: u32) -> bool {
         let n = self.ranges.partition_point(|&(first, _)| first <= high);
@@ -98,7 +129,7 @@ impl Class {
 }
 
 /// One element of a rule as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Element {
     /// A character of the class with this number.
     Class(u32),
@@ -205,6 +236,8 @@ pub struct Rules {
     is_loop: Vec<bool>,
     /// The rule that a text must follow.
     pub root: u32,
+    /// True if only texts in UTF-8 follow it. Otherwise bytes are read as llama.cpp reads them.
+    pub is_strict: bool,
     /// Properties of its text.
     pub about: About,
 }

@@ -43,6 +43,23 @@ pub const MAX_VOCABULARIES: usize = 8;
 /// The most grammars of the cache.
 pub const MAX_CACHED: usize = 256;
 
+/// The most tokens that can be taken back.
+pub const MAX_ROLLBACK: usize = 1 << 10;
+/// The most bytes of states that are kept for tokens to be taken back when tables are begun anew.
+pub const MAX_KEPT_BYTES: usize = MAX_STATE_BYTES / 2;
+/// The most bytes that are told of a text that must follow.
+pub const MAX_FORCED: usize = 1 << 16;
+
+/// The most bytes of a regular expression.
+pub const MAX_PATTERN_TEXT: usize = 1 << 15;
+/// The deepest nesting of a regular expression.
+pub const MAX_PATTERN_DEPTH: u32 = 128;
+/// The most classes of characters that a regular expression may name, ranges in brackets included.
+pub const MAX_PATTERN_CLASSES: usize = 1 << 12;
+
+/// The most texts that a choice has.
+pub const MAX_CHOICES: usize = 1 << 20;
+
 /// The most bytes of all trigger patterns, or words.
 pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
 /// The most instructions of all trigger patterns, repetitions written out.

@@ -8,7 +8,7 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
 use crate::grammar::nodes::{CharSet, Node, Nodes, ROOT, Step};
 use crate::grammar::states::{NONE, StateId, States, TooMuch, takes};
-use crate::grammar::utf8::{Partial, decode};
+use crate::grammar::utf8::Partial;
 use crate::grammar::vocabulary_tree::{Band, Kind, VocabularyTree};
 use crate::kernels::bitmap::{count_bits, has, mask_tokens};
 use crate::token::{Token, TokenData};
@@ -137,7 +137,7 @@ pub fn allows(
         Some(Kind::EndOfGeneration) => return Ok(states.may_end(state)),
         Some(_) => {}
     }
-    let end = decode(grammar.tree.text(token), partial, chars);
+    let end = grammar.decode(grammar.tree.text(token), partial, chars);
     let mut state = state;
     for &code_point in chars.iter().take_while(|&&code_point| code_point != 0) {
         if states.has_tokens(grammar, state)? {

@@ -1,6 +1,7 @@
-//! Grammars in GBNF, llama.cpp's notation: which tokens may follow a text.
+//! Grammars in GBNF, llama.cpp's notation, and regular expressions: which tokens may follow a text.
 //!
-//! - [`parser`][]: a text becomes rules of [`elements`].
+//! - [`parser`][]: a text becomes rules of [`elements`]; [`pattern`][]: a regular expression, and
+//!   [`choice`][]: one of several texts, by the [`builder`].
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
@@ -14,6 +15,8 @@
 //! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 
 pub mod bench;
+pub mod builder;
+pub mod choice;
 pub mod compiled;
 pub mod elements;
 pub mod engine;
@@ -24,6 +27,7 @@ pub mod mask;
 pub mod masks;
 pub mod nodes;
 pub mod parser;
+pub mod pattern;
 pub mod states;
 #[cfg(all(test, not(miri)))]
 mod tests;

@@ -6,7 +6,7 @@ use crate::grammar::{TokenTexts, VocabularyTree};
 use crate::token::Token;
 
 /// Tokens with these texts; the first ends a generation.
-struct Texts(Vec<String>);
+struct Texts(Vec<Vec<u8>>);
 
 impl TokenTexts for Texts {
     fn n_tokens(&self) -> usize {
@@ -19,12 +19,16 @@ impl TokenTexts for Texts {
 
     fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clear();
-        piece.extend_from_slice(self.0[token as usize].as_bytes());
+        piece.extend_from_slice(&self.0[token as usize]);
     }
 }
 
 pub fn tree(texts: impl IntoIterator<Item = String>) -> Arc<VocabularyTree> {
-    let texts = [String::new()].into_iter().chain(texts).collect();
+    tree_of_bytes(texts.into_iter().map(String::into_bytes))
+}
+
+pub fn tree_of_bytes(texts: impl IntoIterator<Item = Vec<u8>>) -> Arc<VocabularyTree> {
+    let texts = [Vec::new()].into_iter().chain(texts).collect();
     Arc::new(VocabularyTree::new(&Texts(texts)))
 }
 

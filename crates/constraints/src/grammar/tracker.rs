@@ -4,15 +4,17 @@
 //! when it is done, the next text of the grammar goes on with them. Masks are kept in the
 //! [engine](Engine), for all.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::grammar::bench::{Bench, Place, Text};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
+use crate::grammar::limits::{MAX_FORCED, MAX_KEPT_BYTES, MAX_ROLLBACK};
 use crate::grammar::mask::{self, Mask};
 use crate::grammar::masks::{MaskKey, Masks};
-use crate::grammar::states::{NONE, TooMuch};
+use crate::grammar::states::{NONE, States, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
@@ -23,6 +25,8 @@ pub struct Tracker {
     /// `None` only while it is dropped.
     bench: Option<Bench>,
     place: Place,
+    /// Places to come back to, the oldest first.
+    kept: VecDeque<Place>,
 }
 
 impl Drop for Tracker {
@@ -36,7 +40,7 @@ impl Drop for Tracker {
 }
 
 impl Clone for Tracker {
-    /// Returns a tracker at the same place of the same text.
+    /// Returns a tracker at the same place of the same text, which keeps no place to come back to.
     fn clone(&self) -> Self {
         let grammar = self.engine.compiled();
         let mut bench = self.engine.bench();
@@ -56,6 +60,7 @@ impl Clone for Tracker {
             engine: Arc::clone(&self.engine),
             bench: Some(bench),
             place,
+            kept: VecDeque::new(),
         }
     }
 }
@@ -72,6 +77,7 @@ impl Tracker {
             engine,
             bench,
             place,
+            kept: VecDeque::new(),
         };
         tracker.reset()?;
         Ok((tracker.place.state != NONE).then_some(tracker))
@@ -120,6 +126,8 @@ impl Tracker {
             });
         }
         if let Some((fresh, place)) = moved {
+            let mut fresh = fresh;
+            take_over(&mut self.kept, &mut fresh, bench, &self.engine);
             (*bench, self.place) = (fresh, place);
         } else if result.is_err() {
             // What a call that failed has added is given back.
@@ -128,7 +136,7 @@ impl Tracker {
         result
     }
 
-    /// Goes over to tables that have nothing but the place.
+    /// Goes over to tables that have nothing but the place, and those to come back to.
     fn begin_anew(&mut self) {
         let Some(bench) = &mut self.bench else {
             return;
@@ -140,6 +148,7 @@ impl Tracker {
             .states
             .import(grammar, &bench.states, self.place.state)
         {
+            take_over(&mut self.kept, &mut fresh, bench, &self.engine);
             fresh.has_place_alone();
             *bench = fresh;
             self.place.state = state;
@@ -158,6 +167,7 @@ impl Tracker {
             self.bench = Some(Bench::new(self.engine.compiled()));
             self.place.state = NONE;
         }
+        self.kept.clear();
         self.place = self.call(|bench, grammar, _, _| bench.initial(grammar))?;
         Ok(())
     }
@@ -174,6 +184,80 @@ impl Tracker {
         self.place = place;
         self.stay_small();
         Ok(refused)
+    }
+
+    /// Keeps the place, to come back to. False where the oldest one went for it.
+    pub fn keep(&mut self) -> bool {
+        let is_full = self.kept.len() >= MAX_ROLLBACK;
+        if is_full {
+            self.kept.pop_front();
+        } else if self.kept.is_empty() {
+            self.kept.reserve_exact(MAX_ROLLBACK + 1);
+        }
+        self.kept.push_back(self.place);
+        !is_full
+    }
+
+    /// Returns the number of places that are kept.
+    pub fn n_kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Goes back to the last of the kept places but `n - 1`; those from there on are kept no more.
+    pub fn back(&mut self, n: usize) {
+        let Some(at) = self.kept.len().checked_sub(n) else {
+            return;
+        };
+        if let Some(&place) = self.kept.get(at) {
+            self.place = place;
+        }
+        self.kept.truncate(at);
+    }
+
+    /// True if the text may go on with a token.
+    pub fn allows(&mut self, token: Token) -> Result<bool, TooMuch> {
+        self.call(|bench, grammar, place, _| {
+            let Bench { states, chars, .. } = bench;
+            let Place { state, partial } = place;
+            mask::allows(states, grammar, state, partial, token, chars)
+        })
+    }
+
+    /// Returns what `look` does, after which the place is what it was.
+    pub fn ahead<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        // The place stands behind those that are kept, which are in place where tables change.
+        self.kept.push_back(self.place);
+        let found = look(self);
+        self.back(1);
+        found
+    }
+
+    /// Adds the bytes that must follow, whatever tokens they come in, as many whole characters as
+    /// there is no choice for.
+    pub fn forced(&mut self, bytes: &mut Vec<u8>) -> Result<(), TooMuch> {
+        let found = self.call(|bench, grammar, mut place, _| {
+            let mut found: Vec<u8> = Vec::new();
+            while found.len() < MAX_FORCED
+                && let Some(character) = only_character(&bench.states, grammar, place)
+            {
+                let mut room = [0; 4];
+                let written = character.encode_utf8(&mut room).as_bytes();
+                let missing = usize::try_from(place.partial.missing).unwrap_or(0);
+                let begun = match missing {
+                    0 => 0,
+                    missing => written.len().saturating_sub(missing),
+                };
+                found.extend(written.iter().skip(begun));
+                let group = grammar.group(character.into());
+                place = Place {
+                    state: bench.states.step(grammar, place.state, group)?,
+                    partial: Partial::default(),
+                };
+            }
+            Ok(found)
+        });
+        bytes.extend(found?);
+        Ok(())
     }
 
     /// True if the text may end here.
@@ -250,6 +334,65 @@ impl Tracker {
         words.join(", ")
     }
 }
+
+/// Moves places to other tables, the newest first, as far as there is room for their states. Older
+/// ones are lost.
+fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &Engine) {
+    let before = to.states.bytes();
+    let mut n_moved = 0;
+    for place in kept.iter_mut().rev() {
+        to.states.begin_with(engine.budget().fresh());
+        let moved = to
+            .states
+            .import(engine.compiled(), &from.states, place.state);
+        let Ok(state) = moved else {
+            break;
+        };
+        // The newest fits in whatever there is: it is what comes after a look ahead.
+        if n_moved > 0 && to.states.bytes() - before > MAX_KEPT_BYTES {
+            break;
+        }
+        place.state = state;
+        n_moved += 1;
+    }
+    kept.drain(..kept.len() - n_moved);
+}
+
+/// The character that must come next; `None` where there is another one, a token that is meant by
+/// its number, or the end.
+fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<char> {
+    let Place { state, partial } = place;
+    if states.may_end(state) {
+        return None;
+    }
+    let missing = u8::try_from(partial.missing).unwrap_or(0);
+    let bits = 6 * u32::from(missing.min(3));
+    let within = match missing {
+        // NUL is in no text.
+        0 => (1, LAST),
+        _ => (
+            partial.bits << bits,
+            partial.bits << bits | ((1 << bits) - 1),
+        ),
+    };
+    let mut only = None;
+    for edge in states.edges(state) {
+        let class = grammar.class(grammar.first(edge.sequence)?.item)?;
+        if missing > 0 && !class.may_have(partial.bits, missing) {
+            continue;
+        }
+        if let Some(one) = class.only(within)? {
+            if only.is_some_and(|only| only != one) {
+                return None;
+            }
+            only = Some(one);
+        }
+    }
+    char::from_u32(only?)
+}
+
+/// The last number that four bytes can be decoded to.
+const LAST: u32 = 0x1F_FFFF;
 
 /// The most alternatives that a message lists.
 const MOST_WORDS: usize = 6;

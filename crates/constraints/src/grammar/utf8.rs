@@ -76,6 +76,30 @@ pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     last
 }
 
+/// As [`decode`], but what is not UTF-8 all through is [no character](Partial::INVALID), wherever it
+/// is cut: `start` is the end of a text that was read so.
+pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
+    let bytes = counted(piece);
+    let (rest, behind) = split(bytes, start.missing);
+    let first = rest.first().copied();
+    let is_ill = match (start.missing, start.bits, first) {
+        // Longer than it needs to be, a surrogate, or behind the last code point.
+        (2, 0, Some(..0xA0)) | (2, 0xD, Some(0xA0..)) => true,
+        (3, 0, Some(..0x90)) | (3, 4, Some(0x90..)) | (3, 5.., _) => true,
+        _ => !begins_a_text(behind),
+    };
+    if is_ill {
+        chars.clear();
+        return Partial::INVALID;
+    }
+    decode(piece, start, chars)
+}
+
+/// True if bytes are UTF-8, or could become so by more of them.
+pub fn begins_a_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
 /// The next `n` bytes, fewer if there are no more, and what is behind them.
 fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))

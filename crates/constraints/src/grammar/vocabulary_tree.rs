@@ -3,13 +3,13 @@
 //! Tokens whose text is well-formed up to its end are in [trees](Nodes), one for each band of
 //! lengths: a repetition of which so many rounds are left that no token of a band takes them all is
 //! as good as endless for that band. The few others are in two lists and looked at one by one:
-//! those that begin within a character, and odd ones (overlong forms, bytes that are taken for the
-//! rest of a character though they do not look like it).
+//! those that begin within a character, and odd ones (overlong forms, surrogates, bytes that are
+//! taken for the rest of a character though they do not look like it).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 
 use crate::grammar::nodes::{Nodes, Sorted};
-use crate::grammar::utf8::{Partial, counted, decode, lead};
+use crate::grammar::utf8::{Partial, begins_a_text, counted, decode};
 use crate::memory::{exhausted, reserve_exact, with_room};
 use crate::token::Token;
 
@@ -294,32 +294,8 @@ fn kind_of(text: &[u8], chars: &mut Vec<u32>) -> Kind {
     if end.missing < 0 {
         return Kind::Invalid;
     }
-    match is_well_formed(text, chars, end) {
+    match begins_a_text(text) {
         true => Kind::Ranked,
         false => Kind::Odd,
     }
-}
-
-/// True if every byte is what it is taken for, and no character is longer than it needs to be, as
-/// far as ASCII is concerned.
-fn is_well_formed(text: &[u8], chars: &[u32], end: Partial) -> bool {
-    let mut missing = 0;
-    let mut chars = chars.iter();
-    for &byte in text {
-        let is_rest = byte >> 6 == 2;
-        if is_rest != (missing > 0) {
-            return false;
-        }
-        missing = match missing {
-            0 => lead(byte).map_or(0, |(_, n_more)| n_more),
-            n => n - 1,
-        };
-        if missing == 0 {
-            let ascii = chars.next().is_some_and(|&code_point| code_point < 0x80);
-            if ascii == is_rest {
-                return false;
-            }
-        }
-    }
-    end.missing != 1 || end.bits >= 2
 }

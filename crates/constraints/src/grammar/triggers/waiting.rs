@@ -1,6 +1,8 @@
 //! A lazy grammar before its trigger: the text so far, and the states of the patterns in it.
 
-use crate::grammar::limits::MAX_WAITING_TEXT;
+use std::collections::VecDeque;
+
+use crate::grammar::limits::{MAX_ROLLBACK, MAX_WAITING_TEXT};
 use crate::grammar::triggers::automaton::{Cursor, Hits};
 use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::set::Triggers;
@@ -15,7 +17,22 @@ pub struct Waiting {
     cursor: Cursor,
     /// Patterns that can have matched, though none has: there the automaton says *maybe*.
     maybe: Vec<u32>,
+    /// States of earlier texts, the oldest first, each [`EVERY`] tokens behind the one before.
+    checkpoints: VecDeque<Checkpoint>,
 }
+
+/// The state of the patterns behind so many tokens.
+#[derive(Clone, Debug)]
+struct Checkpoint {
+    n_tokens: usize,
+    cursor: Cursor,
+    maybe: Vec<u32>,
+}
+
+/// The number of tokens between two checkpoints.
+const EVERY: usize = 64;
+/// The most checkpoints that are kept: as many as there are in what can be taken back.
+const MOST: usize = MAX_ROLLBACK / EVERY + 2;
 
 impl Waiting {
     /// Goes on with a token. Where the grammar begins in the text, if a pattern is found now.
@@ -39,19 +56,22 @@ impl Waiting {
         if self.text.len() + piece.len() > MAX_WAITING_TEXT {
             return Err(Endless);
         }
+        if self.tokens.len().is_multiple_of(EVERY) {
+            if self.checkpoints.len() >= MOST {
+                self.checkpoints.pop_front();
+            }
+            self.checkpoints.push_back(Checkpoint {
+                n_tokens: self.tokens.len(),
+                cursor: self.cursor.clone(),
+                maybe: self.maybe.clone(),
+            });
+        }
         self.tokens.push((token, self.text.len() as u32));
         self.text.extend_from_slice(piece);
         if triggers.n_patterns() == 0 {
             return Ok(None);
         }
-        let mut hits = Hits::default();
-        triggers.stream(&mut self.cursor, piece, &mut hits, budget)?;
-        if !hits.somewhere.is_empty() {
-            self.maybe.append(&mut hits.somewhere);
-            self.maybe.sort_unstable();
-            self.maybe.dedup();
-        }
-        let mut all = hits.at_end;
+        let mut all = self.stream(triggers, piece, budget)?;
         all.extend(&self.maybe);
         all.sort_unstable();
         all.dedup();
@@ -62,6 +82,78 @@ impl Waiting {
             }
         }
         Ok(None)
+    }
+
+    /// Reads a piece of the text. Returns the patterns that can match up to its end.
+    fn stream(
+        &mut self,
+        triggers: &Triggers,
+        piece: &[u8],
+        budget: &mut Budget,
+    ) -> Result<Vec<u32>, Endless> {
+        let mut hits = Hits::default();
+        triggers.stream(&mut self.cursor, piece, &mut hits, budget)?;
+        if !hits.somewhere.is_empty() {
+            self.maybe.append(&mut hits.somewhere);
+            self.maybe.sort_unstable();
+            self.maybe.dedup();
+        }
+        Ok(hits.at_end)
+    }
+
+    /// Returns the number of tokens.
+    pub fn n_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Returns how many tokens can be taken back: [`MAX_ROLLBACK`] of those that were accepted, or
+    /// more.
+    pub fn reach(&self) -> usize {
+        let oldest = self.checkpoints.front().map_or(0, |first| first.n_tokens);
+        self.tokens.len().saturating_sub(oldest)
+    }
+
+    /// Takes the last tokens back until there are `n`, within [`reach`](Self::reach).
+    pub fn back_to(&mut self, triggers: &Triggers, n: usize) -> Result<(), Endless> {
+        let Some(&(_, end)) = self.tokens.get(n) else {
+            return Ok(());
+        };
+        let mut known = None;
+        while self
+            .checkpoints
+            .back()
+            .is_some_and(|last| last.n_tokens >= n)
+        {
+            known = self.checkpoints.pop_back();
+        }
+        known = known.filter(|known| known.n_tokens == n);
+        let known = known.or_else(|| self.checkpoints.back().cloned());
+        let Checkpoint {
+            n_tokens,
+            cursor,
+            maybe,
+        } = known.ok_or(Endless)?;
+        (self.cursor, self.maybe) = (cursor, maybe);
+        self.tokens.truncate(n);
+        let text = std::mem::take(&mut self.text);
+        let from = self.tokens.get(n_tokens).map_or(end, |&(_, start)| start);
+        let ends = self.tokens.iter().skip(n_tokens + 1);
+        let ends: Vec<u32> = ends.map(|&(_, start)| start).chain([end]).collect();
+        let mut start = from as usize;
+        let mut result = Ok(());
+        for end in ends {
+            let end = end as usize;
+            let piece = text.get(start..end).unwrap_or_default();
+            if triggers.n_patterns() > 0 && !piece.is_empty() && result.is_ok() {
+                // It was within the steps of one token before.
+                let read = self.stream(triggers, piece, &mut Budget::default());
+                result = read.map(|_| ());
+            }
+            start = end;
+        }
+        self.text = text;
+        self.text.truncate(end as usize);
+        result
     }
 
     /// The tokens from a place of the text on; of the one that it lies in, the rest.

@@ -1,0 +1,225 @@
+//! Puts rules together without a text: what patterns, schemas, choices and tags are made with.
+//!
+//! A part of a rule is a list of elements; what needs alternatives or rounds becomes a rule of its
+//! own, or a counted repetition, and is one element of that list. Every size is bounded as that of
+//! a grammar's text is.
+
+use std::fmt;
+
+use crate::grammar::elements::{
+    Class, Classes, ENDLESS, Element, Repeat, Rules, TooManySequences, Written,
+};
+use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RULES};
+
+/// A limit that what is built exceeds: its name in the header, without the prefix, and the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLarge {
+    /// More than [`MAX_ELEMENTS`] elements, or sequences that differ.
+    Elements,
+    /// More than [`MAX_RULES`] rules.
+    Rules,
+    /// More than [`MAX_CLASSES`] classes.
+    Classes,
+    /// A repetition of more than [`MAX_REPETITIONS`] rounds.
+    Repetitions,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (most, what, name) = match self {
+            Self::Elements => (MAX_ELEMENTS, "elements", "ELEMENTS"),
+            Self::Rules => (MAX_RULES, "rules", "RULES"),
+            Self::Classes => (MAX_CLASSES, "different classes of characters", "RULES"),
+            Self::Repetitions => (MAX_REPETITIONS as usize, "repetitions", "REPETITIONS"),
+        };
+        write!(
+            f,
+            "it has more than {most} {what} (LLAMA_SIEVE_GRAMMAR_MAX_{name})"
+        )
+    }
+}
+
+impl From<TooManySequences> for TooLarge {
+    fn from(_: TooManySequences) -> Self {
+        Self::Elements
+    }
+}
+
+/// Rules that are being put together.
+#[derive(Debug, Default)]
+pub struct Builder {
+    classes: Classes,
+    rules: Vec<Vec<Element>>,
+    repeats: Vec<Repeat<Vec<Element>>>,
+    n_elements: usize,
+}
+
+impl Builder {
+    /// A character of these ranges of code points, first and last.
+    pub fn class(&mut self, ranges: Vec<(u32, u32)>) -> Result<Element, TooLarge> {
+        let number = match *ranges {
+            [(first, last)] if first == last => self.classes.number_of_one(first),
+            _ => self.classes.number(Class::of(false, ranges)),
+        };
+        number.map(Element::Class).ok_or(TooLarge::Classes)
+    }
+
+    /// The characters of a text, one behind the other.
+    pub fn text(&mut self, text: &str) -> Result<Vec<Element>, TooLarge> {
+        let mut elements = Vec::new();
+        for character in text.chars() {
+            let number = self.classes.number_of_one(character.into());
+            elements.push(Element::Class(number.ok_or(TooLarge::Classes)?));
+        }
+        Ok(elements)
+    }
+
+    /// A rule that is not written yet, so that others may refer to it.
+    pub fn declare(&mut self) -> Result<u32, TooLarge> {
+        if self.rules.len() >= MAX_RULES {
+            return Err(TooLarge::Rules);
+        }
+        self.rules.push(Vec::new());
+        Ok(self.rules.len() as u32 - 1)
+    }
+
+    /// Writes a rule that was declared.
+    pub fn define(&mut self, rule: u32, elements: Vec<Element>) -> Result<(), TooLarge> {
+        self.grow(elements.len())?;
+        if let Some(place) = self.rules.get_mut(rule as usize) {
+            *place = elements;
+        }
+        Ok(())
+    }
+
+    /// Any one of some lists of elements. What several begin with is written once, so that
+    /// thousands of them are a tree. The order means nothing; there is at least one.
+    pub fn alternatives(
+        &mut self,
+        mut alternatives: Vec<Vec<Element>>,
+    ) -> Result<Vec<Element>, TooLarge> {
+        alternatives.sort_unstable();
+        alternatives.dedup();
+        // Rules that are declared, with the alternatives that each is to have and how many of their
+        // elements come before it.
+        let mut pending = Vec::new();
+        let whole = self.factored(&alternatives, 0, &mut pending)?;
+        while let Some((rule, alternatives, depth)) = pending.pop() {
+            let mut elements = Vec::new();
+            let same = |a: &Vec<Element>, b: &Vec<Element>| a.get(depth) == b.get(depth);
+            for (i, group) in alternatives.chunk_by(same).enumerate() {
+                if i > 0 {
+                    elements.push(Element::Alternative);
+                }
+                elements.extend(self.factored(group, depth, &mut pending)?);
+            }
+            self.define(rule, elements)?;
+        }
+        Ok(whole)
+    }
+
+    /// What sorted alternatives have in common behind their first `depth` elements, and a rule, to
+    /// be written later, for the rest.
+    fn factored<'a>(
+        &mut self,
+        alternatives: &'a [Vec<Element>],
+        depth: usize,
+        pending: &mut Vec<(u32, &'a [Vec<Element>], usize)>,
+    ) -> Result<Vec<Element>, TooLarge> {
+        let (Some(first), Some(last)) = (alternatives.first(), alternatives.last()) else {
+            return Ok(Vec::new());
+        };
+        let (first, last) = (first.get(depth..), last.get(depth..));
+        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let mut elements = first.get(..common).unwrap_or_default().to_vec();
+        if alternatives.len() > 1 {
+            let rule = self.declare()?;
+            pending.push((rule, alternatives, depth + common));
+            elements.push(Element::Rule(rule));
+        }
+        Ok(elements)
+    }
+
+    /// `item`, or nothing.
+    pub fn optional(&mut self, mut item: Vec<Element>) -> Result<Vec<Element>, TooLarge> {
+        if item.is_empty() {
+            return Ok(item);
+        }
+        let rule = self.declare()?;
+        item.push(Element::Alternative);
+        self.define(rule, item)?;
+        Ok(vec![Element::Rule(rule)])
+    }
+
+    /// `min` to `max` times `item`, without end if `max` is `None`. `may_be_empty` says that a text
+    /// of no characters is an `item`.
+    pub fn repeat(
+        &mut self,
+        item: Vec<Element>,
+        may_be_empty: bool,
+        (min, max): (u64, Option<u64>),
+    ) -> Result<Vec<Element>, TooLarge> {
+        if max.unwrap_or(min).max(min) > MAX_REPETITIONS {
+            return Err(TooLarge::Repetitions);
+        }
+        if item.is_empty() {
+            return Ok(item);
+        }
+        match (min, max) {
+            (_, Some(0)) => Ok(Vec::new()),
+            (0, Some(1)) => self.optional(item),
+            (1, Some(1)) => Ok(item),
+            (0 | 1, None) if !may_be_empty => {
+                let rule = self.declare()?;
+                let mut rounds = item.clone();
+                rounds.extend([Element::Rule(rule), Element::Alternative]);
+                self.define(rule, rounds)?;
+                let mut elements = if min == 1 { item } else { Vec::new() };
+                elements.push(Element::Rule(rule));
+                Ok(elements)
+            }
+            _ => {
+                self.grow(item.len())?;
+                let number = self.repeats.len();
+                if number >= MAX_RULES {
+                    return Err(TooLarge::Rules);
+                }
+                let bounded = |rounds: u64| rounds as u32;
+                self.repeats.push(Repeat {
+                    item,
+                    min: bounded(min),
+                    max: max.map_or(ENDLESS, bounded),
+                });
+                Ok(vec![Element::Repeat(number as u32)])
+            }
+        }
+    }
+
+    /// Counts elements that are kept.
+    fn grow(&mut self, n: usize) -> Result<(), TooLarge> {
+        self.n_elements += n + 1;
+        if self.n_elements > MAX_ELEMENTS {
+            return Err(TooLarge::Elements);
+        }
+        Ok(())
+    }
+
+    /// The rules, of which a whole text, in UTF-8, follows these elements. Every rule that was
+    /// declared must have been defined, and none may begin with itself.
+    pub fn rules(mut self, whole: Vec<Element>) -> Result<Rules, TooLarge> {
+        let root = self.declare()?;
+        self.define(root, whole)?;
+        let mut rules = Rules::link(Written {
+            classes: self.classes.all,
+            rules: self.rules,
+            repeats: self.repeats,
+            root,
+        })?;
+        rules.is_strict = true;
+        Ok(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What is asked of a grammar, and done with it, between tokens.
+
+use std::ffi::{c_char, c_int};
+
+use crate::ffi::errors::{LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, value};
+use crate::ffi::given::{Argument, argument};
+use crate::ffi::grammar::slot_of;
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::grammar::{TooFar, limits};
+use crate::token::Token;
+
+/// The most tokens that llama_sieve_grammar_rollback takes back.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK == limits::MAX_ROLLBACK);
+/// The most bytes that llama_sieve_grammar_forced tells of.
+pub const LLAMA_SIEVE_GRAMMAR_MAX_FORCED: usize = 65_536;
+const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_FORCED == limits::MAX_FORCED);
+
+const TOKENS: Argument = argument!("tokens", "n");
+const BYTES: Argument = argument!("bytes", "cap");
+
+/// Takes the last `n_tokens` tokens back that a grammar has accepted, as if they had not been:
+/// which tokens are allowed, whether the text is complete, whether the constraint is dead, and
+/// whether a lazy one still waits. Returns 0.
+///
+/// What can be taken back are the last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted
+/// since the sampler was made, reset, or cloned from another one; fewer where what they were
+/// followed with takes more than 4 MiB, which no common grammar does. Of more, and after an internal error, a
+/// negative LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for NULL and
+/// for other samplers. Only the grammar is changed: the other samplers of a chain, and the
+/// context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
+/// nothing.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_grammar_rollback(
+    smpl: *mut llama_sampler,
+    n_tokens: usize,
+) -> c_int {
+    answer("llama_sieve_grammar_rollback", || {
+        // SAFETY: the caller guarantees the sampler.
+        let done = unsafe { slot_of(smpl) }?.rollback(n_tokens);
+        match done {
+            Ok(()) => Ok(LLAMA_SIEVE_OK),
+            Err(TooFar(most)) => {
+                let text = format!(
+                    "n_tokens is {n_tokens}; only {most} can be taken back of those accepted since \
+                     the sampler was made, reset or cloned (at most \
+                     LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK)"
+                );
+                Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text))
+            }
+        }
+    })
+}
+
+/// Returns how many tokens of a draft a grammar allows, one behind the other, from where the text
+/// stands: the number of the first that is not allowed, or `n`. Changes nothing.
+///
+/// A lazy grammar that waits allows every token until its trigger is found among them; a token that
+/// ends the generation is allowed where the text is complete. 0 where the constraint is dead, and,
+/// with an error, for NULL, for other samplers, and where `tokens` cannot have `n` elements. May be
+/// called from any thread.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `tokens` is NULL or has `n` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_grammar_accepts(
+    smpl: *const llama_sampler,
+    tokens: *const Token,
+    n: usize,
+) -> usize {
+    value("llama_sieve_grammar_accepts", 0, || {
+        // SAFETY: the caller guarantees the sampler and the tokens.
+        let (slot, tokens) = unsafe { (slot_of(smpl)?, TOKENS.slice(tokens, n)?) };
+        Ok::<_, Failure>(slot.accepts(tokens))
+    })
+}
+
+/// Writes the bytes that must follow the text so far, whatever tokens they come in, such as the
+/// next key of an object with its quotation marks; a caller tokenizes them and saves a forward pass
+/// for each of these tokens. Returns how many there are, and writes the first `cap` of them to
+/// `bytes`, without a NUL behind them; a NULL `bytes` has no room, whatever `cap` says.
+///
+/// They are whole characters, or the rest of one that the last token has begun, up to where there
+/// is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character. 0 where
+/// the text may end, where a token may follow that the grammar names by its number, where nothing
+/// is constrained, while a lazy grammar waits, and where the constraint is dead; also, with an
+/// error, for NULL and for other samplers. A tokenizer may put these bytes together with what
+/// follows them: to be exact, leave the last token of them to the model. May be called from any
+/// thread.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler; `bytes` is NULL or has room for `cap` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_grammar_forced(
+    smpl: *const llama_sampler,
+    bytes: *mut c_char,
+    cap: usize,
+) -> usize {
+    value("llama_sieve_grammar_forced", 0, || {
+        // SAFETY: the caller guarantees the sampler and the room.
+        let (slot, room) =
+            unsafe { (slot_of(smpl)?, BYTES.room_or_none(bytes.cast::<u8>(), cap)?) };
+        let forced = slot.forced();
+        for (to, &byte) in room.iter_mut().zip(&forced) {
+            *to = byte;
+        }
+        Ok::<_, Failure>(forced.len())
+    })
+}

@@ -1,0 +1,148 @@
+//! Regular expressions and choices for C.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::ffi::failure::{Failure, made, usable};
+use crate::ffi::given::{Argument, argument, c_bytes_within};
+use crate::ffi::grammar::making::{GRAMMAR, invalid};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::known_vocabularies::known;
+use crate::ffi::vtable::into_host;
+use crate::grammar::limits;
+use crate::grammar::{Grammar, Refused, VocabularyTree};
+use crate::memory;
+use crate::quoted::quoted;
+
+/// The most bytes of a regular expression.
+pub const LLAMA_SIEVE_PATTERN_MAX_TEXT: usize = 32_768;
+const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_TEXT == limits::MAX_PATTERN_TEXT);
+/// The deepest nesting of a regular expression: each group, repetition, sequence and list of
+/// alternatives within another is a level.
+pub const LLAMA_SIEVE_PATTERN_MAX_DEPTH: u32 = 128;
+const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_DEPTH == limits::MAX_PATTERN_DEPTH);
+/// The most classes of characters that a regular expression may name, such as \w and \p{Greek},
+/// ranges in brackets included.
+pub const LLAMA_SIEVE_PATTERN_MAX_CLASSES: usize = 4096;
+const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_CLASSES == limits::MAX_PATTERN_CLASSES);
+/// The most strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT bytes.
+pub const LLAMA_SIEVE_CHOICE_MAX_VALUES: usize = 1_048_576;
+const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
+
+/// Makes a sampler that lets only tokens through with which the whole text matches a regular
+/// expression, or still can.
+///
+/// The syntax is that of the crate regex (https://docs.rs/regex): Unicode classes, flags such as
+/// (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
+/// same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
+/// elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and
+/// back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
+/// `flags` is 0.
+///
+/// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
+/// it, llama_sieve_grammar_mask and the like take it, and its limits are
+/// LLAMA_SIEVE_GRAMMAR_MAX_*. NULL, and llama_sieve_last_error says where and why, for a pattern
+/// that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_* or these;
+/// also where `vocab` or `pattern` is NULL, or a bit of `flags` is set. See docs/grammar.md.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `pattern` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_regex(
+    vocab: *const llama_vocab,
+    pattern: *const c_char,
+    flags: u32,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_regex", || {
+        no_flags(flags)?;
+        usable("pattern", pattern)?;
+        // SAFETY: not NULL, and the caller guarantees the string.
+        let text = unsafe { c_bytes_within(pattern, LLAMA_SIEVE_PATTERN_MAX_TEXT + 1) };
+        if text.len() > LLAMA_SIEVE_PATTERN_MAX_TEXT {
+            let most = LLAMA_SIEVE_PATTERN_MAX_TEXT;
+            let text = format!(
+                "the pattern has more than {most} bytes \
+                                (LLAMA_SIEVE_PATTERN_MAX_TEXT)"
+            );
+            return Err(invalid(text));
+        }
+        let Ok(text) = std::str::from_utf8(text) else {
+            let text = format!("the pattern \"{}\" is not UTF-8", quoted(text));
+            return Err(invalid(text));
+        };
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { constructed(vocab, |tree| Grammar::regex(text, tree)) }
+    })
+}
+
+const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES);
+
+/// Makes a sampler that lets only tokens through with which the whole text is one of `n` strings,
+/// or still can become one. Thousands of them cost no more than a few.
+///
+/// A string may come in any tokens that spell it, whereas a token trie
+/// (llama_sieve_init_trie_strings) takes the tokens that the tokenizer gives it, and knows which
+/// value was chosen; see docs/token-trie.md for when to take which.
+///
+/// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
+/// names the value, where `vocab`, `values` or one of them is NULL, one is not UTF-8, `n` is 0 or
+/// beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond LLAMA_SIEVE_GRAMMAR_MAX_*. An
+/// empty string is a value: the generation may then end at once.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `values` is NULL or `n` pointers, each NULL or a C
+/// string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_choice(
+    vocab: *const llama_vocab,
+    values: *const *const c_char,
+    n: usize,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_choice", || {
+        usable("values", values)?;
+        // SAFETY: the caller guarantees the pointers.
+        let pointers = unsafe { VALUES.slice(values, n) }?;
+        let mut texts: Vec<&[u8]> = memory::with_room(n)?;
+        let mut left = MAX_BYTES;
+        for (i, &pointer) in pointers.iter().enumerate() {
+            if pointer.is_null() {
+                return Err(Failure::null(&format!("value {i}")));
+            }
+            // SAFETY: not NULL, and the caller guarantees the string.
+            let text = unsafe { c_bytes_within(pointer, left + 1) };
+            texts.push(text);
+            left = left.saturating_sub(text.len());
+        }
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { constructed(vocab, |tree| Grammar::choice(&texts, tree)) }
+    })
+}
+
+/// What is read of all values, before they are found to be too long.
+const MAX_BYTES: usize = limits::MAX_TEXT;
+
+/// An error for any bit of flags that have no meaning yet.
+pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
+    if flags == 0 {
+        return Ok(());
+    }
+    let text = format!("flags is {flags:#x}; it must be 0: no bit has a meaning");
+    Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
+}
+
+/// The sampler of what `grammar` makes for the vocabulary's tree.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host.
+pub(super) unsafe fn constructed(
+    vocab: *const llama_vocab,
+    grammar: impl FnOnce(&Arc<VocabularyTree>) -> Result<Grammar, Refused>,
+) -> Result<*mut llama_sampler, Failure> {
+    usable("the vocabulary", vocab.cast::<u8>())?;
+    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+    let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+    let grammar = grammar(&known.tree).map_err(|refused| invalid(refused.what))?;
+    Ok(into_host(&GRAMMAR, grammar))
+}
