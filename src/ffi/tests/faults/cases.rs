@@ -48,7 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
         }, "0 written", "-3 as it was"),
         case("llama_sieve_grammar_mask", Leaves, |w| unsafe { llama_sieve_grammar_mask(w.grammar, null_mut(), 0) }.to_string(), "3", "0"),
         case("llama_sieve_grammar_is_complete", Leaves, |w| unsafe { llama_sieve_grammar_is_complete(w.grammar) }.to_string(), "true", "false"),
-        case("llama_sieve_grammar_error", Leaves, |w| unsafe { llama_sieve_grammar_error(w.grammar) }.to_string(), "0", "-4"),
+        case("llama_sieve_grammar_error", Leaves, |w| unsafe { llama_sieve_grammar_error(w.grammar) }.to_string(), "0", "-3"),
         case("llama_sieve_grammar_cache_stats", Leaves, |_| {
             let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
             unsafe { llama_sieve_grammar_cache_stats(&mut stats) };
